@@ -39,6 +39,8 @@ def parse_type(text: str, depth: int = 0) -> SqlType:
     if match is None:
         raise ValueError
     word = match[1].lower()
+    if word in ("array", "map", "struct"):  # of what?
+        raise ValueError
     return SqlType(_OTHER_WORDS.get(word, word), tuple(int(number) for number in match.groups()[1:] if number))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from functools import cache
 from operator import add, attrgetter
@@ -24,13 +24,13 @@ class Compact:
 
 def values_of(value: Compact) -> tuple[Any, ...]:
     """Returns all fields in order."""
-    values: tuple[Any, ...] = _getter(type(value))(value)  # type: ignore[arg-type] # mypy knows of no hash of a class
-    return values
+    return _getter(type(value))(value)  # type: ignore[arg-type] # mypy knows of no hash of a class
 
 
 @cache
-def _getter(kind: type[Any]) -> attrgetter[Any]:
-    return attrgetter(*(one.name for one in fields(kind)))
+def _getter(kind: type[Any]) -> Callable[[Any], tuple[Any, ...]]:
+    names = [one.name for one in fields(kind)]
+    return attrgetter(*names) if len(names) > 1 else lambda value: tuple(getattr(value, name) for name in names)
 
 
 class TaskId(NamedTuple):

@@ -209,7 +209,11 @@ class Connector:
             if delivery is None:
                 return False
             careful = self._restarts.pause_seconds > 0
-            connector_io = ConnectorIO(self.definition, self._tools, context, delivery)
+            try:
+                connector_io = ConnectorIO(self.definition, self._tools, context, delivery)
+            except BaseException:
+                delivery.close()
+                raise
             self._machine = ConnectorMachine(
                 self.definition, connector_io.source, delivery, context, begun, until_idle=self._tools.until_idle, careful=careful
             )

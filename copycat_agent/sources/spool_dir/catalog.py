@@ -102,7 +102,10 @@ class Catalog:
             changes.forget.update(row.partition for row in rows if row.generation < file.key.generation)
 
     def cleaned(self, row: Row, changes: Changes) -> None:
-        """The file of a done row was taken away."""
+        """The file of a done row was taken away. Of no effect where it was read on since, or has another name: then it is still there."""
+        now = self._rows.get(row.partition)
+        if now is None or now.offset != row.offset or row.partition in changes.offsets:
+            return
         self.done.pop(row.partition, None)
         if row.partition not in changes.forget:
             self._rows.gone(row, changes)

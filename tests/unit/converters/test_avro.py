@@ -243,7 +243,13 @@ def test_a_schema_is_made_from_declared_types() -> None:
 
 @pytest.mark.parametrize(
     ("column", "words"),
-    [(Column("order id"), "cannot be a field's name"), (Column("v", "variant"), "type variant"), (Column("x", "array<"), "no type")],
+    [
+        (Column("order id"), "cannot be a field's name"),
+        (Column("v", "variant"), "type variant"),
+        (Column("x", "array<"), "no type"),
+        (Column("x", "array"), "no type"),
+        (Column("x", "map"), "no type"),
+    ],
 )
 def test_a_column_that_avro_cannot_name_or_hold_is_said(column: Column, words: str) -> None:
     with pytest.raises(BadSchemaError, match=words):

@@ -7,6 +7,7 @@ import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -149,6 +150,27 @@ def test_a_saved_look_that_lies_in_the_future_proves_nothing(tmp_path: Path, rot
     lines = rotated_twice(log, rotate, agent)
     assert set(lines) >= {b"1", b"2", b"3"}
     assert b"never wanted" not in lines
+
+
+def test_a_stop_before_the_first_look_forgets_no_rotation_that_was_open(tmp_path: Path) -> None:
+    _, agent = started(tmp_path)
+    agent.stop()
+    assert agent.state is not None
+    agent.state = SourceState({**agent.state.values, "rotations": 2})
+    agent.restart()
+    agent.stop()  # before anything was looked at
+    assert agent.state.values["rotations"] == 2
+
+
+@pytest.mark.parametrize("values", [{}, {"seen_ms": None, "rotations": "many"}])
+def test_a_state_that_a_person_has_set_wrongly_is_an_old_one(tmp_path: Path, values: dict[str, Any]) -> None:
+    log, agent = started(tmp_path)
+    agent.stop()
+    agent.state = SourceState(values)
+    agent.restart()
+    append(log, b"more")
+    agent.drain()
+    assert agent.lines[-1] == b"more"
 
 
 @ENDS

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from copycat_agent.errors import PositionsError
-from copycat_agent.model import Counts, Fingerprint, Head, LaneId, Loss, Position, SourceOffset, SourcePartition
+from copycat_agent.model import Counts, Fingerprint, Head, LaneId, Loss, Position, SourceOffset, SourcePartition, state_partition
 from copycat_agent.transactions.entries import FoundEntries, head_entry, partition_of, position_entry, read, transactional_id
 from copycat_agent.transactions.protocol import Entry
 
@@ -86,6 +86,12 @@ def test_a_file_that_is_forgotten_has_no_position_before_it_is_read_again() -> N
     assert forgotten.value is None
     assert read([at("f", 5), at("g", 6), forgotten], "u", "c").positions == read([at("g", 6)], "u", "c").positions
     assert [one.offset for one in read([at("f", 5), forgotten, at("f", 1)], "u", "c").positions] == [SourceOffset(1)]
+
+
+def test_a_state_that_an_earlier_version_wrote_and_forgot_is_gone() -> None:
+    written = at("started")
+    assert [one.partition for one in read([written], "u", "c").positions] == [state_partition("c")]
+    assert not read([written, written._replace(value=None)], "u", "c").positions
 
 
 def test_positions_keep_the_order_of_the_topic() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Collection, Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from copycat_agent.model import SourcePartition, SourceState
 from copycat_agent.sources.base import Changes
@@ -48,8 +48,8 @@ class LastLook:
     """
 
     def __init__(self) -> None:
-        self.was_open = False
-        """Whether files that were made since then were not taken up yet when the agent ended."""
+        self._open_before = 0
+        self._has_looked = False
         self._first_ms = self._ahead_ns = 0
         self._usual = Since(0, 0)
         self._others: dict[str, Since] = {}
@@ -61,11 +61,16 @@ class LastLook:
     def recall(self, state: SourceState) -> None:
         """Takes up what was saved last."""
         told = state.values
-        self.was_open = told["rotations"] > 0
-        self._first_ms = told["first_ms"]
-        self._ahead_ns = told["ahead_ns"] if told["boot"] == clock.boot() else 0
-        saved_ns = told["seen_ms"] * 1_000_000
+        self._open_before = _number(told, "rotations")
+        self._first_ms = _number(told, "first_ms")
+        self._ahead_ns = _number(told, "ahead_ns") if told.get("boot") == clock.boot() else 0
+        saved_ns = _number(told, "seen_ms") * 1_000_000
         self._usual = Since(saved_ns, saved_ns)
+
+    @property
+    def was_open(self) -> bool:
+        """Whether files that were made since then were not taken up yet when the agent ended."""
+        return self._open_before > 0
 
     @property
     def is_first(self) -> bool:
@@ -100,6 +105,7 @@ class LastLook:
 
     def end(self, unlisted: Collection[str], open_since_ns: list[int], marks: Mapping[str, Mark], changes: Changes) -> None:
         """End a look that could not list these directories. `open_since_ns`: times since which not every file is taken up."""
+        self._has_looked = True
         self._blind = {directory: self.before(directory) for directory in unlisted}
         seen = {directory: self._seen(directory, mark) for directory, mark in marks.items() if mark}
         clocks: dict[int, Since] = {}
@@ -115,8 +121,8 @@ class LastLook:
             self.save(open_since_ns, changes)
 
     def save(self, open_since_ns: list[int], changes: Changes) -> None:
-        """Save it now. No effect before the end of the first look."""
-        if self._first_ms and self._usual.at_ns:
+        """Save it now. No effect before the end of this process's first look: what was saved before says more."""
+        if self._has_looked and self._first_ms and self._usual.at_ns:
             known_ns = min([self._usual.doubt_ns, *open_since_ns, *(since.doubt_ns for since in self._blind.values())])
             changes.state = self._state(max(1, known_ns // 1_000_000), len(open_since_ns))
 
@@ -134,6 +140,12 @@ class LastLook:
         if known.at_ns - changed_ns not in (0, 1):
             return Since(changed_ns, changed_ns)  # what is made just now may get the same time
         return Since(changed_ns + 1, changed_ns + 1 - (known.at_ns - known.doubt_ns))
+
+
+def _number(told: Mapping[str, Any], name: str) -> int:
+    """One of the numbers of a state, 0 where a person has set one that has it not."""
+    value = told.get(name)
+    return value if isinstance(value, int) else 0
 
 
 def _set_back(since: Since, by_ns: int) -> Since:

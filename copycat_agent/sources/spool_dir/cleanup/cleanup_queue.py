@@ -69,10 +69,15 @@ class CleanupQueue:
         self._told = words
 
     def add(self, *rows: Row) -> None:
-        """Their files are done, and the rows are saved. Without effect for those that the policy leaves where they are."""
+        """Their files are done, and the rows are saved. Without effect for those that the policy leaves where they are.
+
+        A row that is known already takes the place of what it was: its file was read on, or has another name now.
+        """
         does = {troubled: self._cleaner.does(troubled=troubled) for troubled in (False, True)}
         for row in rows if any(does.values()) else ():
-            if row.partition not in self._due and does[bool(row.offset.trouble)]:
+            if row.partition in self._due:
+                self._due[row.partition] = self._due[row.partition]._replace(row=row)
+            elif does[bool(row.offset.trouble)]:
                 self._put(_Due(row, 0), 0.0)
 
     def _put(self, due: _Due, at: float) -> None:

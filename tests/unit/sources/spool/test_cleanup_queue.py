@@ -83,3 +83,17 @@ def test_another_file_in_its_place_is_left_alone_and_looked_at(tmp_path: Path) -
     queue.work()
     assert (changes, queue.take_cleaned(), queue.next_at) == (["look"], [], float("inf"))
     assert spool.tree() == {"in/x.csv": "another"}
+
+
+def test_a_file_that_was_read_on_and_renamed_while_it_waited_leaves_as_it_is_now(tmp_path: Path) -> None:
+    spool, clock = Spool(tmp_path, policy="delete"), Clock()
+    queue = queue_of(spool, clock, [])
+    path = spool.drop("x.csv")
+    queue.add(row(path))
+    with path.open("a") as file:
+        file.write("more\n")
+    now = path.rename(path.with_name("y.csv"))
+    queue.add(row(now))
+    queue.work()
+    assert not now.exists()
+    assert [one.offset.path for one in queue.take_cleaned()] == [str(now)]
