@@ -126,29 +126,11 @@ class Whole(History):
         places = [arrived[line] for line in once if line in arrived]
         assert places == sorted(places), f"out of order: {once}"
 
-    def append(self, name: str, count: int) -> None:
-        """A line that is begun in a file that has left its patterns is sent as it is; what follows is another one."""
-        path = self.directory / name
-        begun = self.names[path].unfinished if path in self.names else b""
-        super().append(name, count)
-        if begun and begun in self.excused:
-            joined = self.names[path].lines[-count]
-            self.split.add(joined)
-            self.excused |= {joined, joined.removeprefix(begun)}
-
     def rotate_by_rename(self, name: str) -> None:
         """Nobody goes on with a line that is begun in an older generation: after a while it is sent as it is."""
         super().rotate_by_rename(name)
         file = self.names.get(self.directory / f"{name}.1")
         self.excused.add(file.unfinished if file else b"")
-
-    def copy(self, name: str) -> None:
-        """Time passes here: a copy of what its original still has is taken for a file of its own."""
-        super().copy(name)
-        original = self.names.get(self.directory / name)
-        if original is not None:
-            self.repeatable.update([*original.lines, original.unfinished])
-            self.excused.add(original.unfinished)
 
     def copytruncate(self, name: str) -> None:
         path, copy = self.directory / name, self.directory / f"{name}.1"
@@ -157,7 +139,7 @@ class Whole(History):
             self.repeatable.update(original.lines)  # a copy, or an empty file, is there already: it looks as if that one grew
         if original is not None and any(one is not None and len(one.names) > 1 for one in (original, there)):
             self.repeatable.update(original.lines)  # known by the other name, which is not the copy's
-        super().copy(name)
+        self._copy(name)
         self.truncate(name)
 
     def begin_to_compress(self, name: str, members: int, written: float) -> None:
@@ -171,13 +153,6 @@ class Whole(History):
             self.split |= texts
             self.excused.add(b"\x1f")  # of an archive that stands still with one byte
             self.destroyed = True
-
-    def _unname(self, path: Path, *, unlink: bool = True) -> None:
-        """A copy that goes away before it was looked at is read to its end, and compared with nothing."""
-        file = self.names.get(path)
-        super()._unname(path, unlink=unlink)
-        if any(copy is file for copy, _ in self.copies):
-            self.repeatable.update([*file.lines, file.unfinished] if file else ())
 
     def pause(self) -> None:
         self.agent.pause()

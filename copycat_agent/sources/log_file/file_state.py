@@ -134,12 +134,12 @@ OPEN_ENDED = Ending()
 class Packing:
     """What is known of how the file is packed; the codec stands in its offset.
 
-    `told`: whether it is packed is known, or nobody asks because nothing is unpacked. Of a packed file whose present end was reached,
+    `is_known`: whether it is packed is known, or nobody asks because nothing is unpacked. Of a packed file whose present end was reached,
     `is_whole` says that it ends with a member's end, `rest` that there is something behind the offset; `position` is how much of it a task
     has taken in; `origins`: see `Split.origins`.
     """
 
-    told: bool = False
+    is_known: bool = False
     position: int = 0
     rest: int = 0
     is_whole: bool = False
@@ -152,7 +152,7 @@ class Packing:
         return replace(self, position=result.packed_position, is_whole=is_whole, rest=0 if result.damage else unread)
 
 
-UNTOLD, TOLD = Packing(), Packing(told=True)
+UNKNOWN_PACKING, KNOWN_PACKING = Packing(), Packing(is_known=True)
 
 
 _NO_FINGERPRINT = Fingerprint()

@@ -12,12 +12,12 @@ from copycat_agent.model import SourceOffset, SourcePartition, SplitResult
 from copycat_agent.sources.files.backoff import READY, FileBackoff
 from copycat_agent.sources.files.identity import Identity
 from copycat_agent.sources.log_file.file_state import (
+    KNOWN_PACKING,
     MATCHED,
     NEVER_READ,
     OPEN_ENDED,
-    TOLD,
+    UNKNOWN_PACKING,
     UNPROVEN,
-    UNTOLD,
     Draining,
     Dropped,
     Ending,
@@ -46,7 +46,7 @@ class KnownFile:
     proof: HeadProof = UNPROVEN
     schedule: Schedule = NEVER_READ
     ending: Ending = OPEN_ENDED
-    packing: Packing = UNTOLD
+    packing: Packing = UNKNOWN_PACKING
     backoff: FileBackoff = READY
     provenance: Provenance = field(default_factory=Provenance)
     standing: Standing = MATCHED
@@ -57,7 +57,7 @@ class KnownFile:
     def __post_init__(self, unpacks: bool) -> None:
         """An archive that was read to its end needs no reading while it has the size it had then."""
         if not unpacks or self.offset.position > 0 or self.is_packed:
-            self.packing = TOLD
+            self.packing = KNOWN_PACKING
         if self.is_packed and self.offset.done:
             self.ending = Ending(stalled_size=self.offset.size)
 

@@ -14,7 +14,17 @@ from copycat_agent.sources.files import clock, fingerprint
 from copycat_agent.sources.files.identity import identify
 from copycat_agent.sources.files.packing import compressions
 from copycat_agent.sources.files.paths.opening import Opener
-from copycat_agent.sources.log_file.file_state import MATCHED, TOLD, UNTOLD, Draining, Dropped, FileStat, HeadProof, Provenance, observe
+from copycat_agent.sources.log_file.file_state import (
+    KNOWN_PACKING,
+    MATCHED,
+    UNKNOWN_PACKING,
+    Draining,
+    Dropped,
+    FileStat,
+    HeadProof,
+    Provenance,
+    observe,
+)
 from copycat_agent.sources.log_file.known_file import KnownFile
 
 
@@ -176,7 +186,7 @@ class TrackedFile(KnownFile):
         self.fd = fd
         self.opened.add(self)
         with contextlib.suppress(OSError):  # the planner, which opens it for its turn, tries again
-            self.tell()
+            self.detect_packing()
 
     def hand_over(self) -> int:
         """Give its descriptor to the caller, -1 when it is closed."""
@@ -187,7 +197,7 @@ class TrackedFile(KnownFile):
     def open(self, opener: Opener) -> bool:
         """Open it by its path, if it is not open. False when another file is there now. Raises OSError."""
         if self.fd >= 0:
-            self.tell()
+            self.detect_packing()
             return True
         fd, info = opener.open(self.path, is_known=True)
         found = identify(fd, info)
@@ -197,7 +207,7 @@ class TrackedFile(KnownFile):
             return False
         self.adopt(fd)
         self.observe(info)
-        self.tell()
+        self.detect_packing()
         return True
 
     def close(self) -> None:
@@ -214,16 +224,16 @@ class TrackedFile(KnownFile):
         """Whether the open file still has what was read from it. Raises OSError."""
         return self.size >= self.offset.position and fingerprint.holds(self.read, self.offset.fingerprint, self.offset.position)
 
-    def tell(self) -> None:
+    def detect_packing(self) -> None:
         """Find out from the first bytes of the open file whether it is packed, as soon as there are enough. Raises OSError."""
         self._note_beginning()
-        if self.packing.told or not self.size:
+        if self.packing.is_known or not self.size:
             return
         codec = compressions.recognise(self.read(0, compressions.MAGIC_BYTES), whole=self.ending.final)
         if codec is None:
             self.ending = replace(self.ending, stalled_size=self.size)
             return
-        self.packing = TOLD if self.packing is UNTOLD else replace(self.packing, told=True)
+        self.packing = KNOWN_PACKING if self.packing is UNKNOWN_PACKING else replace(self.packing, is_known=True)
         self.ending = replace(self.ending, stalled_size=-1)
         if codec:
             self.offset = replace(self.offset, compression=codec)

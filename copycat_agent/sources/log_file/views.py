@@ -98,8 +98,8 @@ def closeup(catalog: Catalog, path: str, most_bytes: int) -> Closeup | None:
 def _next_split(catalog: Catalog, file: TrackedFile, most_bytes: int) -> Split | None:
     """Whether it is its turn or not."""
     try:
-        is_told = not file.unjudged or file.is_packed  # what a packed file is the rest of is found by who reads it
-        if not (file.unread and is_told and file.open(catalog.opener)):
+        is_decided = not file.unjudged or file.is_packed  # what a packed file is the rest of is found by who reads it
+        if not (file.unread and is_decided and file.open(catalog.opener)):
             return None
         catalog.newcomers.archives.ask(file)
         return file.split(most_bytes)

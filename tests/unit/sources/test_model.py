@@ -91,12 +91,16 @@ class History(RuleBasedStateMachine):
 
     @rule(name=NAMES, count=COUNTS)
     def append(self, name: str, count: int) -> None:
+        """A line that is begun in a file that has left its patterns is sent as it is; what follows is another one."""
         path = self.directory / name
         file = self._there(path)
         lines = [self._line(name) for _ in range(count)]
         block = b"".join(line + b"\n" for line in lines)
-        lines[0] = file.unfinished + lines[0]
-        file.unfinished = b""
+        begun, file.unfinished = file.unfinished, b""
+        if begun and begun in self.excused:
+            self.split.add(begun + lines[0])
+            self.excused |= {begun + lines[0], lines[0]}
+        lines[0] = begun + lines[0]
         self._add(path, block)
         file.lines += lines
 
@@ -151,6 +155,14 @@ class History(RuleBasedStateMachine):
 
     @rule(name=NAMES)
     def copy(self, name: str) -> None:
+        """A copy of what its original still has, which nobody cuts, is in the end a file of its own."""
+        self._copy(name)
+        original = self.names.get(self.directory / name)
+        if original is not None:
+            self.repeatable.update([*original.lines, original.unfinished])
+            self.excused.add(original.unfinished)
+
+    def _copy(self, name: str) -> None:
         """The first half of copytruncate."""
         path, copy = self.directory / name, self.directory / f"{name}.1"
         original = self.names.get(path)
@@ -168,7 +180,7 @@ class History(RuleBasedStateMachine):
 
     @rule(name=NAMES)
     def copytruncate(self, name: str) -> None:
-        self.copy(name)
+        self._copy(name)
         self.truncate(name)
 
     @rule(name=NAMES, count=COUNTS)
@@ -381,6 +393,8 @@ class History(RuleBasedStateMachine):
             self.nameless.append(file)
             self.destroyed = True
         for copy, original in self.copies:  # the copy may be a generation that nobody saw: equal text is no proof that it is none
+            if copy is file:  # it is read to its end, and compared with nothing
+                self.repeatable.update([*file.lines, file.unfinished])
             if original is file:
                 self.repeatable.update([*copy.lines, copy.unfinished])
 

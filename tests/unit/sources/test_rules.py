@@ -51,7 +51,9 @@ def row(offset: SourceOffset, **facts: Any) -> AbsentRow:
 
 def judge(*evidence: Evidence, **facts: Any) -> Verdict:
     """What is said of a newcomer that nobody adds to."""
-    return match(Newcomer(**{"size": 6000, "is_told": True, "may_grow": False, "unchanged_seconds": 60.0, "made_ns": 0, **facts}), evidence)
+    return match(
+        Newcomer(**{"size": 6000, "has_enough": True, "may_grow": False, "unchanged_seconds": 60.0, "made_ns": 0, **facts}), evidence
+    )
 
 
 def unseen(**facts: Any) -> Unseen:
@@ -146,23 +148,23 @@ def test_a_file_that_came_into_the_place_of_a_deleted_one_goes_on_with_it() -> N
     assert (said.partition, said.offset) == (PARTITION, READ)
 
 
-@pytest.mark.parametrize(("size", "is_told"), [(0, True), (3, False)])
-def test_of_too_few_bytes_nothing_is_said_and_nobody_looks(size: int, is_told: bool) -> None:
+@pytest.mark.parametrize(("size", "has_enough"), [(0, True), (3, False)])
+def test_of_too_few_bytes_nothing_is_said_and_nobody_looks(size: int, has_enough: bool) -> None:
     looks = iter([BeingRead("/d/app.log")])
-    assert isinstance(judge(*(), size=size, is_told=is_told), Undecided)
-    match(Newcomer(size, is_told), looks)
+    assert isinstance(judge(*(), size=size, has_enough=has_enough), Undecided)
+    match(Newcomer(size, has_enough), looks)
     assert next(looks) == BeingRead("/d/app.log")
 
 
 def test_the_first_piece_that_decides_ends_the_looks() -> None:
     looks: Iterator[Evidence] = iter([row(LITTLE, holds=True), row(READ, holds=True), BeingRead("/d/app.log")])
-    assert isinstance(match(Newcomer(6000, is_told=True), looks), GoOn)
+    assert isinstance(match(Newcomer(6000, has_enough=True), looks), GoOn)
     assert list(looks) == [BeingRead("/d/app.log")]
 
 
 @pytest.mark.parametrize(("birth_ns", "seconds", "is_candidate"), [(4, 600.0, True), (6, 600.0, False), (4, 601.0, False)])
 def test_a_copy_in_the_making_is_young_and_not_older_than_what_it_copies(birth_ns: int, seconds: float, is_candidate: bool) -> None:
-    assert may_be_copy(Newcomer(10, is_told=True, unchanged_seconds=seconds, made_ns=5), birth_ns) == is_candidate
+    assert may_be_copy(Newcomer(10, has_enough=True, unchanged_seconds=seconds, made_ns=5), birth_ns) == is_candidate
 
 
 @pytest.mark.parametrize(

@@ -131,8 +131,8 @@ class Archives:
             if one.read(0, size) != head[:size] or not one.size:
                 return None
         is_short = is_short or not head
-        is_told = bool(size) and not (is_short and newcomer.may_grow)  # else its barrier is not known yet
-        goes_first = is_told and (one.in_flight or (one.unread and one.offset.position < self._barrier(file, one)))
+        has_barrier = bool(size) and not (is_short and newcomer.may_grow)  # else its barrier is not known yet
+        goes_first = has_barrier and (one.in_flight or (one.unread and one.offset.position < self._barrier(file, one)))
         return Original(one.path, is_short, goes_first)
 
     def _barrier(self, file: TrackedFile, one: TrackedFile) -> int:

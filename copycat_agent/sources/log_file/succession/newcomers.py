@@ -51,7 +51,7 @@ class Newcomers:
     def add(self, newcomers: list[TrackedFile]) -> None:
         """Take up files that were just met and of which nothing is read. Empties the list. `judge` is called before they are planned."""
         for file in newcomers:
-            if file.is_packed or not file.packing.told or self._may_be_rest(file):
+            if file.is_packed or not file.packing.is_known or self._may_be_rest(file):
                 file.held_back(NOT_COMPARED)
                 self._unjudged[file] = None
         newcomers.clear()
@@ -109,12 +109,12 @@ class Newcomers:
         """Whether a file is held whose previous generation is found."""
         return any(previous not in self._followed.absent.unclaimed for previous, _ in self._held.values())
 
-    def _is_told(self, file: TrackedFile, *, at_once: bool) -> bool:
+    def _has_enough(self, file: TrackedFile, *, at_once: bool) -> bool:
         """Whether there is enough of it to look at."""
-        if file.size and not file.packing.told:
+        if file.size and not file.packing.is_known:
             with similarity.opened(file, self._opener), contextlib.suppress(OSError):
-                file.tell()
-        return file.size > 0 and (file.packing.told or at_once or similarity.is_quiet(file))
+                file.detect_packing()
+        return file.size > 0 and (file.packing.is_known or at_once or similarity.is_quiet(file))
 
     def awaited(self) -> set[str]:
         """Returns the rotation families of files that are not judged yet. Nothing of these families is entered as lost so far."""
@@ -162,8 +162,8 @@ class Newcomers:
 
     def _is_decided(self, file: TrackedFile, changes: Changes, *, at_once: bool) -> bool:
         """Do what `match` says of `file`. Returns whether it is known now what it is."""
-        if not self._is_told(file, at_once=at_once):
-            return self._apply(file, rules.match(rules.Newcomer(file.size, is_told=False), ()), changes)
+        if not self._has_enough(file, at_once=at_once):
+            return self._apply(file, rules.match(rules.Newcomer(file.size, has_enough=False), ()), changes)
         with similarity.opened(file, self._opener) as is_open:
             if not is_open:
                 return True

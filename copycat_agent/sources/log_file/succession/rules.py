@@ -29,13 +29,13 @@ YOUNG_SECONDS = 600.0
 class Newcomer(NamedTuple):
     """A file of which nothing is read, and which may be a copy, an archive, or the rest of a known one.
 
-    `is_told`: there is enough of it to look at. `may_grow`: somebody may be about to add to it, so that time will tell more.
+    `has_enough`: there is enough of it to look at. `may_grow`: somebody may be about to add to it, so that time will tell more.
     `unchanged_seconds`: so long nobody has touched it, at least. `made_ns`: since when it may hold what it holds, epoch nanoseconds by the
     clock of its file system, 0 when unknown.
     """
 
     size: int
-    is_told: bool
+    has_enough: bool
     may_grow: bool = True
     unchanged_seconds: float = 0.0
     made_ns: int = 0
@@ -153,7 +153,7 @@ def match(newcomer: Newcomer, evidence: Iterable[Evidence]) -> Verdict:
     """
     if not newcomer.size:
         return Undecided("it is empty")
-    if not newcomer.is_told:
+    if not newcomer.has_enough:
         return Undecided("it has too few bytes to tell whether it is packed")
     own = Own()
     for found in evidence:
