@@ -35,7 +35,6 @@ from copycat_agent.model import (
     SourcePartition,
     SourceState,
     from_earlier_version,
-    state_partition,
 )
 from copycat_agent.transactions.protocol import Entry
 
@@ -141,9 +140,9 @@ def read(entries: Iterable[Entry], agent: str, key: str, connector: str = "") ->
             elif kind == _HEAD and entry.value is not None:
                 heads[name] = _head(entry.value)._replace(offset=entry.offset)
             elif entry.value is None:
-                told.pop(SourcePartition(connector or key, name), None)
-                if name == EARLIER_STATE_KEY:
-                    told.pop(state_partition(connector or key), None)
+                partition = SourcePartition(connector or key, name)
+                for one in (partition, from_earlier_version(partition, None)[0]):
+                    told.pop(one, None)
             else:
                 position = _position(SourcePartition(connector or key, name), entry.value)
                 told.setdefault(position.partition, []).append((order, position))

@@ -112,7 +112,7 @@ class ConnectorMachine:
                     yield from self._do(effects.Close())
 
     def _do(self, effect: Effect) -> Generator[Effect, Performed, Any]:
-        """Has an effect performed. Returns what it yields, raises what went wrong."""
+        """Has an effect performed. Returns the answer, raises what went wrong."""
         event = yield effect
         self._now = event.now
         if event.error is not None:
