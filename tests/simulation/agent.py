@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from copycat_agent.model import Batch, Head, TaskId
-    from copycat_agent.sources.base import Changes
+    from copycat_agent.sources.base import Changes, Source
     from copycat_agent.sources.files.reading.stream import Stream
     from copycat_agent.wake import Wake
     from copycat_agent.watch import Watcher
@@ -118,30 +118,34 @@ class WatchedIO(ConnectorIO):
         return performed
 
 
-class WatchedFiles(LogFiles):
-    """The source, whose looks and changes are effects."""
+class Watched:
+    """Mixed into a source: its looks and changes are effects."""
 
     effects: Effects
 
     def scan(self) -> Changes:
         self.effects.pass_by("look")
-        changes = super().scan()
+        changes = cast("Source", super()).scan()
         self.effects.pass_by(f"looked: {_told(changes)}")
         return changes
 
     def settle(self, results: Sequence[SplitResult]) -> Changes:
-        changes = super().settle(results)
+        changes = cast("Source", super()).settle(results)
         self.effects.pass_by(f"settle {len(results)} results: {_told(changes)}")
         return changes
 
     def finish(self, results: Sequence[SplitResult], changes: Changes) -> None:
-        super().finish(results, changes)
+        cast("Source", super()).finish(results, changes)
         self.effects.pass_by("finished")
 
     def leave(self) -> Changes:
-        changes = super().leave()
+        changes = cast("Source", super()).leave()
         self.effects.pass_by(f"leave: {_told(changes)}")
         return changes
+
+
+class WatchedFiles(Watched, LogFiles):
+    """Log files."""
 
 
 class WatchedStore:
@@ -259,7 +263,7 @@ class TaskProcess:
         if how == "fail":
             return SplitResult(split, split.offset, error=RetriableError("no broker"))
         try:
-            stream = open_stream(split)
+            stream = self._open(split)
         except FileError as error:
             return SplitResult(split, split.offset, error=error)
         try:
@@ -268,6 +272,9 @@ class TaskProcess:
             return self._frames(split, stream, sent, stop=how == "stop")
         finally:
             stream.close()
+
+    def _open(self, split: Split) -> Stream:
+        return open_stream(split)
 
     def _frames(self, split: Split, stream: Stream, sent: list[tuple[SourcePartition, int, bytes]], *, stop: bool) -> SplitResult:
         offset = stream.offset
@@ -520,6 +527,6 @@ def _split(split: Split) -> str:
 
 
 def _told(changes: Changes) -> str:
-    saved = [f"{Path(offset.path).name or partition.key}@{offset.position}" for partition, offset in changes.offsets.items()]
+    saved = [f"{Path(one.path).name or partition.key}@{one.position}{' done' * one.done}" for partition, one in changes.offsets.items()]
     lost = [f"lost {Path(one.path).name}[{one.start}:{one.end}]" for one in changes.losses]
     return ", ".join([*saved, *(f"forget {one.key}" for one in changes.forget), *lost]) or "nothing"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import random
 import shutil
 from collections.abc import Callable
@@ -10,11 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from tests.simulation.agent import Agent, Clock, Crash
+from tests.simulation.running import Tell, main, play
 from tests.unit.sources.test_model import File, History
 
-STEPS = 40
-"""Things that happen in a history."""
-GUARANTEES = ("at_least_once", "exactly_once")
 FILE_RULES = {
     "append": 8, "append_unfinished": 2, "rotate_by_rename": 4, "rename_back": 1, "link": 1, "truncate": 1, "shrink": 1, "copy": 1,
     "copytruncate": 2, "save_over": 1, "begin_to_compress": 2, "end_compressing": 2, "rotate_packed": 1, "delete_packed": 1, "delete": 1,
@@ -185,39 +182,11 @@ class Whole(History):
         shutil.rmtree(self.directory, ignore_errors=True)
 
 
-def run(seed: int, guarantee: str, tell: Callable[[str], None] = lambda _: None) -> None:
+def run(seed: int, guarantee: str, tell: Tell = lambda _: None) -> None:
     """One history. Raises AssertionError where a promise is broken."""
     with Clock().installed():
-        history = Whole(seed, guarantee, tell)
-        try:
-            history.start()
-            for _ in range(STEPS):
-                history.step()
-            history.tell("the end")
-            history.teardown()
-        finally:
-            history.discard()
-
-
-def main() -> None:
-    """Replay one history with everything that happens in it, or run many and print those that break a promise."""
-    parser = argparse.ArgumentParser(description=main.__doc__)
-    parser.add_argument("--guarantee", choices=GUARANTEES, default=GUARANTEES[0])
-    parser.add_argument("--seed", type=int, default=0, help="the history, or the first of them")
-    parser.add_argument("--count", type=int, default=1, help="how many; of more than one, only the broken ones are told")
-    options = parser.parse_args()
-    if options.count == 1:
-        run(options.seed, options.guarantee, print)
-        return
-    broken = 0
-    for seed in range(options.seed, options.seed + options.count):
-        try:
-            run(seed, options.guarantee)
-        except AssertionError as error:
-            broken += 1
-            print(f"history {seed}: {error}", flush=True)
-    print(f"{options.guarantee}: {options.count:,} histories from {options.seed}, {broken} broken")
+        play(Whole(seed, guarantee, tell))
 
 
 if __name__ == "__main__":
-    main()
+    main(run)

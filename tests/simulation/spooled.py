@@ -6,7 +6,6 @@ cleans up, stops, dies at any effect, and finds a full disk.
 
 from __future__ import annotations
 
-import argparse
 import gzip
 import itertools
 import os
@@ -21,23 +20,20 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 from unittest.mock import patch
 
 from copycat_agent import failpoints
-from copycat_agent.errors import FileError, RetriableError
-from copycat_agent.model import Split, SplitResult
+from copycat_agent.model import Split
 from copycat_agent.sources.spool_dir import admission
 from copycat_agent.sources.spool_dir.cleanup.cleaner import Cleaner, FinishedFile, Outcome
 from copycat_agent.sources.spool_dir.spool_dir import SPOOL_DIR, SpoolDir
 from copycat_agent.sources.spool_dir.spool_options import SpoolDirOptions
-from tests.simulation.agent import Agent, Clock, Crash, Effects, TaskProcess
+from tests.simulation.agent import Agent, Clock, Crash, TaskProcess, Watched
+from tests.simulation.running import Tell, main, play
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from copycat_agent.model import SourcePartition
-    from copycat_agent.sources.base import Changes
+    from copycat_agent.sources.files.reading.stream import Stream
 
-STEPS = 40
-"""Things that happen in a history."""
-GUARANTEES = ("at_least_once", "exactly_once")
+
 RANGE_BYTES = 60
 """Files of twice as many bytes may be cut, where the order of lines does not matter."""
 FILE_RULES = {
@@ -52,30 +48,8 @@ AGENT_RULES = {
 """What becomes of the agent."""
 
 
-class WatchedSpool(SpoolDir):
-    """The source, whose looks and changes are effects."""
-
-    effects: Effects
-
-    def scan(self) -> Changes:
-        self.effects.pass_by("look")
-        changes = super().scan()
-        self.effects.pass_by(f"looked: {_told(changes)}")
-        return changes
-
-    def settle(self, results: Sequence[SplitResult]) -> Changes:
-        changes = super().settle(results)
-        self.effects.pass_by(f"settle {len(results)} results: {_told(changes)}")
-        return changes
-
-    def finish(self, results: Sequence[SplitResult], changes: Changes) -> None:
-        super().finish(results, changes)
-        self.effects.pass_by("finished")
-
-    def leave(self) -> Changes:
-        changes = super().leave()
-        self.effects.pass_by(f"leave: {_told(changes)}")
-        return changes
+class WatchedSpool(Watched, SpoolDir):
+    """Spooled files."""
 
 
 class SpoolTask(TaskProcess):
@@ -83,19 +57,8 @@ class SpoolTask(TaskProcess):
 
     kind = SPOOL_DIR
 
-    def _read(self, split: Split, how: str, sent: list[tuple[SourcePartition, int, bytes]]) -> SplitResult:
-        if how == "fail":
-            return SplitResult(split, split.offset, error=RetriableError("no broker"))
-        try:
-            stream = SPOOL_DIR.open(split, SPOOL_DIR.framing(self._options, raw=False))
-        except FileError as error:
-            return SplitResult(split, split.offset, error=error)
-        try:
-            if not stream.is_what_was_read():
-                return SplitResult(split, split.offset, changed=True)
-            return self._frames(split, stream, sent, stop=how == "stop")
-        finally:
-            stream.close()
+    def _open(self, split: Split) -> Stream:
+        return SPOOL_DIR.open(split, SPOOL_DIR.framing(self._options, raw=False))
 
 
 class SpoolAgent(Agent):
@@ -385,11 +348,6 @@ def _inode(path: Path) -> int:
         return -1
 
 
-def _told(changes: Changes) -> str:
-    saved = [f"{Path(one.path).name}@{one.position}{' done' * one.done}" for one in changes.offsets.values()]
-    return ", ".join([*saved, *(f"forget {one.key}" for one in changes.forget)]) or "nothing"
-
-
 def _text(lines: list[bytes]) -> bytes:
     return b"".join(line + b"\n" for line in lines)
 
@@ -417,39 +375,12 @@ def _small_ranges_and_watched_cleanup(history: SpoolHistory) -> Iterator[None]:
         yield
 
 
-def run(seed: int, guarantee: str, tell: Callable[[str], None] = lambda _: None) -> None:
+def run(seed: int, guarantee: str, tell: Tell = lambda _: None) -> None:
     """One history. Raises AssertionError where a promise is broken."""
     history = SpoolHistory(seed, guarantee, tell)
     with Clock().installed(), _small_ranges_and_watched_cleanup(history):
-        try:
-            history.start()
-            for _ in range(STEPS):
-                history.step()
-            history.tell("the end")
-            history.teardown()
-        finally:
-            history.discard()
-
-
-def main() -> None:
-    """Replay one history with everything that happens in it, or run many and print those that break a promise."""
-    parser = argparse.ArgumentParser(description=main.__doc__)
-    parser.add_argument("--guarantee", choices=GUARANTEES, default=GUARANTEES[0])
-    parser.add_argument("--seed", type=int, default=0, help="the history, or the first of them")
-    parser.add_argument("--count", type=int, default=1, help="how many; of more than one, only the broken ones are told")
-    options = parser.parse_args()
-    if options.count == 1:
-        run(options.seed, options.guarantee, print)
-        return
-    broken = 0
-    for seed in range(options.seed, options.seed + options.count):
-        try:
-            run(seed, options.guarantee)
-        except AssertionError as error:
-            broken += 1
-            print(f"history {seed}: {error}", flush=True)
-    print(f"{options.guarantee}: {options.count:,} histories from {options.seed}, {broken} broken")
+        play(history)
 
 
 if __name__ == "__main__":
-    main()
+    main(run)

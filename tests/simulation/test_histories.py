@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.simulation.histories import GUARANTEES, run
+from tests.simulation.histories import run
+from tests.simulation.running import GUARANTEES, run_part
 
 HISTORIES = 1_000
 """Of each guarantee, in every run of the tests."""
@@ -16,21 +17,10 @@ LONG_HISTORIES = 100_000
 LONG_PARTS = 20
 
 
-def _run_part(guarantee: str, part: int, parts: int, histories: int) -> None:
-    size = histories // parts
-    for seed in range(part * size, (part + 1) * size):
-        trace: list[str] = []
-        try:
-            run(seed, guarantee, trace.append)
-        except AssertionError as error:
-            end = "\n".join(trace[-60:])
-            pytest.fail(f"history {seed}, {guarantee}: {error}\nit ends with\n{end}")
-
-
 @pytest.mark.parametrize("part", range(PARTS))
 @pytest.mark.parametrize("guarantee", GUARANTEES)
 def test_histories(guarantee: str, part: int) -> None:
-    _run_part(guarantee, part, PARTS, HISTORIES)
+    run_part(run, guarantee, part, PARTS, HISTORIES)
 
 
 @pytest.mark.long
@@ -38,4 +28,4 @@ def test_histories(guarantee: str, part: int) -> None:
 @pytest.mark.parametrize("part", range(LONG_PARTS))
 @pytest.mark.parametrize("guarantee", GUARANTEES)
 def test_many_histories(guarantee: str, part: int) -> None:
-    _run_part(guarantee, part, LONG_PARTS, LONG_HISTORIES)
+    run_part(run, guarantee, part, LONG_PARTS, LONG_HISTORIES)

@@ -5,11 +5,8 @@ To replay one, with everything that happens in it: `python -m tests.simulation.s
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any
-from unittest.mock import patch
 
 import pytest
 
@@ -18,7 +15,8 @@ from copycat_agent.sources.planner import Planner
 from copycat_agent.sources.spool_dir import catalog, outcomes, preparation, rows, spool_dir, spool_stream
 from copycat_agent.sources.spool_dir.cleanup import cleaner, cleanup_queue, moves
 from copycat_agent.sources.spool_dir.file_progress import FileProgress
-from tests.simulation.spooled import GUARANTEES, run
+from tests.simulation.running import GUARANTEES, Plant, always, changed, commits_nothing, is_noticed, run_part
+from tests.simulation.spooled import run
 
 HISTORIES = 200
 """Of each guarantee, in every run of the tests."""
@@ -27,24 +25,12 @@ LONG_HISTORIES = 50_000
 LONG_PARTS = 20
 MOST_HISTORIES = 200
 """Until a planted bug has to show."""
-Plant = Callable[[], AbstractContextManager[Any]]
-
-
-def _run_part(guarantee: str, part: int, parts: int, histories: int) -> None:
-    size = histories // parts
-    for seed in range(part * size, (part + 1) * size):
-        trace: list[str] = []
-        try:
-            run(seed, guarantee, trace.append)
-        except AssertionError as error:
-            end = "\n".join(trace[-60:])
-            pytest.fail(f"history {seed}, {guarantee}: {error}\nit ends with\n{end}")
 
 
 @pytest.mark.parametrize("part", range(PARTS))
 @pytest.mark.parametrize("guarantee", GUARANTEES)
 def test_histories(guarantee: str, part: int) -> None:
-    _run_part(guarantee, part, PARTS, HISTORIES)
+    run_part(run, guarantee, part, PARTS, HISTORIES)
 
 
 @pytest.mark.long
@@ -52,23 +38,7 @@ def test_histories(guarantee: str, part: int) -> None:
 @pytest.mark.parametrize("part", range(LONG_PARTS))
 @pytest.mark.parametrize("guarantee", GUARANTEES)
 def test_many_histories(guarantee: str, part: int) -> None:
-    _run_part(guarantee, part, LONG_PARTS, LONG_HISTORIES)
-
-
-def changed(owner: Any, name: str, make: Callable[[Any], Any]) -> Plant:
-    """`make(original)` in the place of a method or function."""
-    return lambda: patch.object(owner, name, make(getattr(owner, name)))
-
-
-def always(owner: Any, name: str, value: Any) -> Plant:
-    return changed(owner, name, lambda _: lambda *_, **__: value)
-
-
-def commits_nothing(original: Any) -> Any:
-    def save(self: Any, one: Any, accounts: Any) -> bool:
-        return True if one.results else bool(original(self, one, accounts))
-
-    return save
+    run_part(run, guarantee, part, LONG_PARTS, LONG_HISTORIES)
 
 
 def _cleans_at_once(original: Any) -> Any:
@@ -112,11 +82,4 @@ BUGS: dict[str, Plant] = {
 
 @pytest.mark.parametrize("bug", BUGS)
 def test_a_rule_that_is_taken_out_is_missed(bug: str) -> None:
-    with BUGS[bug]():
-        for seed in range(MOST_HISTORIES):
-            for guarantee in GUARANTEES:
-                try:
-                    run(seed, guarantee)
-                except AssertionError:
-                    return
-    pytest.fail(f"{MOST_HISTORIES} histories of each guarantee, and nobody noticed")
+    is_noticed(run, BUGS[bug], MOST_HISTORIES)

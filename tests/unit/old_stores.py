@@ -9,6 +9,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+from copycat_agent.errors import RetriableError
 from copycat_agent.offsets import OffsetStore, schema
 from copycat_agent.transactions.protocol import Entry
 from tests.unit.worker.test_names import Host
@@ -49,6 +50,25 @@ def upgraded(version: int, state: Path) -> Host:
         host.kafka.append([Entry(key.encode(), None if value is None else value.encode())])
         assert partition < host.kafka.partitions
     return host
+
+
+def open_killed(host: Host, name: str, commits: int) -> None:
+    """Open a connector; the agent dies before or after (odd) its commit number `commits // 2`, and another one opens it."""
+    left = commits // 2
+
+    def killed(step: str) -> None:
+        nonlocal left
+        left -= step == "commit"
+        if left < 0:
+            host.kafka.at_step = lambda _: None
+            host.kafka.fail_commit(after=bool(commits % 2))
+
+    host.kafka.at_step = killed
+    try:
+        host.open(name)
+    except RetriableError:
+        host.kafka.at_step = lambda _: None
+        host.open(name)
 
 
 class KilledError(Exception):

@@ -18,13 +18,12 @@ from pathlib import Path
 
 import pytest
 
-from copycat_agent.errors import RetriableError
 from copycat_agent.model import OFFSETS_TOPIC, LaneId, LanePlan, OffsetsPartition, SourceOffset, is_connector_id
 from copycat_agent.offsets import OffsetStore, schema
 from copycat_agent.transactions.entries import read
 from copycat_agent.transactions.lane_writer import LaneWriter
 from copycat_agent.transactions.protocol import perform
-from tests.unit.old_stores import migrate_dying, old_store, topic_of, upgraded
+from tests.unit.old_stores import migrate_dying, old_store, open_killed, topic_of, upgraded
 from tests.unit.worker.test_names import Host
 
 TOPIC = topic_of(7)
@@ -64,21 +63,7 @@ def test_what_needs_no_kafka_is_as_it_was(host: Host) -> None:
 @pytest.mark.parametrize("name", EXACT)
 @pytest.mark.parametrize("commits", range(8))
 def test_the_first_opening_may_be_killed_anywhere(host: Host, name: str, commits: int) -> None:
-    left = commits // 2
-
-    def killed(step: str) -> None:
-        nonlocal left
-        left -= step == "commit"
-        if left < 0:
-            host.kafka.at_step = lambda _: None
-            host.kafka.fail_commit(after=bool(commits % 2))
-
-    host.kafka.at_step = killed
-    try:
-        host.open(name)
-    except RetriableError:
-        host.kafka.at_step = lambda _: None
-        host.open(name)
+    open_killed(host, name, commits)
     assert rows(host, name) == EXPECTED[name]
 
 

@@ -16,12 +16,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from copycat_agent.errors import RetriableError
 from copycat_agent.model import Head, LaneId, Position, SourceState, offsets_in, state_partition
 from copycat_agent.offsets import LaneCommit, OffsetStore, schema
 from copycat_agent.offsets.looking import saved_offsets
 from copycat_agent.transactions.entries import head_entry, position_entries
-from tests.unit.old_stores import NOTHING, migrate_dying, old_store, topic_of, upgraded
+from tests.unit.old_stores import NOTHING, migrate_dying, old_store, open_killed, topic_of, upgraded
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -75,21 +74,7 @@ def test_what_needs_no_kafka_is_as_it_was(host: Host) -> None:
 @pytest.mark.parametrize("name", EXACT)
 @pytest.mark.parametrize("commits", range(8))
 def test_the_first_opening_may_be_killed_anywhere(host: Host, name: str, commits: int) -> None:
-    left = commits // 2
-
-    def killed(step: str) -> None:
-        nonlocal left
-        left -= step == "commit"
-        if left < 0:
-            host.kafka.at_step = lambda _: None
-            host.kafka.fail_commit(after=bool(commits % 2))
-
-    host.kafka.at_step = killed
-    try:
-        host.open(name)
-    except RetriableError:
-        host.kafka.at_step = lambda _: None
-        host.open(name)
+    open_killed(host, name, commits)
     assert saved(host, name) == EXPECTED[name]
 
 
