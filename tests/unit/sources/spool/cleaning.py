@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING, Any
@@ -37,12 +38,11 @@ class Spool:
         self.options = CleanupOptions.model_validate(cleanup)
         self.recursive = False
         self.now = 1_800_000_000.0
-        self._open_before = _descriptors()
         self.cleaner = self.restarted()
 
     def restarted(self) -> Cleaner:
-        """A new process. What the one before had open is closed, as the kernel does it."""
-        for descriptor in _descriptors() - self._open_before:
+        """A new process. What the one before had open below the root is closed, as the kernel does it."""
+        for descriptor in _descriptors_below(self.root):
             os.close(descriptor)
         log = logs.get("test")
         self.cleaner = Cleaner("orders", str(self.input), self.options, log, recursive=self.recursive, clock=lambda: self.now)
@@ -90,9 +90,12 @@ def killed_at(step: int) -> Iterator[list[str]]:
     What it had open is closed by `Spool.restarted`.
     """
     made: list[str] = []
+    dying = threading.get_ident()
 
     def guard(name: str, call: Callable[..., Any]) -> Callable[..., Any]:
         def guarded(*args: Any, **kwargs: Any) -> Any:
+            if threading.get_ident() != dying:  # another test's thread
+                return call(*args, **kwargs)
             if len(made) >= step:
                 raise KilledError(name)
             made.append(name)
@@ -109,9 +112,14 @@ def killed_at(step: int) -> Iterator[list[str]]:
         yield made
 
 
-def _descriptors() -> set[int]:
-    """Those of this process. The one that lists them is closed by then."""
-    return {int(name) for name in os.listdir("/proc/self/fd") if os.path.lexists(f"/proc/self/fd/{name}")}  # noqa: PTH208 - names are numbers
+def _descriptors_below(root: Path) -> list[int]:
+    """Those that this process has of files and directories there. Threads of other tests have others, which are not ours to close."""
+    found = []
+    for name in os.listdir("/proc/self/fd"):  # noqa: PTH208 - names are numbers
+        with suppress(FileNotFoundError):  # the one that listed them
+            if os.readlink(f"/proc/self/fd/{name}").startswith(f"{root}/"):  # noqa: PTH115 - a deleted file's has more than its name
+                found.append(int(name))
+    return found
 
 
 @contextmanager
