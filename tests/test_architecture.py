@@ -129,7 +129,6 @@ DUPLICATE_MODULES = frozenset(
 
 SAME_NAMES: dict[str, str] = {
     "Catalog": "what a source knows of its files: log files and spool directories keep different things of them",
-    "LagView": "how far behind a source of files is: each counts what it knows",
     "backfill": "a command is named after the package that does its work",
     "base": "the contract of a package's parts: of a source, a transform, a converter, a delivery, a format of records",
     "catalog": "as the class",
@@ -137,7 +136,6 @@ SAME_NAMES: dict[str, str] = {
     "losses": "a command is named after what it shows",
     "run": "the command runs the agent, the module one batch",
     "status": "a command is named after what it shows",
-    "views": "what a source tells of its files: log files and spool directories tell different things",
 }
 """Classes and modules that may have one name -> the reason: the idea is one. Ten of each at most."""
 

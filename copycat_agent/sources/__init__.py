@@ -7,7 +7,6 @@ from dataclasses import replace
 from copycat_agent.options import SourceOptions
 from copycat_agent.registry import Fence, Registry, wrong_kind, wrong_type_name
 from copycat_agent.sources.base import (
-    Changes,
     FileState,
     FileView,
     Keeper,
@@ -25,6 +24,7 @@ from copycat_agent.sources.base import (
 from copycat_agent.sources.datasource.source import DATASOURCE
 from copycat_agent.sources.files.identity import Identity
 from copycat_agent.sources.log_file.log_file import LOG_FILE
+from copycat_agent.sources.planner import Changes
 from copycat_agent.sources.spool_dir.spool_dir import SPOOL_DIR
 
 __all__ = [

@@ -6,13 +6,12 @@ The division is Spark's own for data sources (`pyspark.sql.datasource`), and byt
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Container, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 from copycat_agent.formats import Frames, RecordFormat
 from copycat_agent.logs import Log
 from copycat_agent.model import (
-    Account,
     Loss,
     SavedRow,
     SourceOffset,
@@ -26,6 +25,7 @@ from copycat_agent.model import (
 from copycat_agent.options import Definition, SourceOptions
 from copycat_agent.sources.contract import PolledOptions
 from copycat_agent.sources.files.reading.stream import Stream
+from copycat_agent.sources.planner import Changes
 
 Offsets = Mapping[SourcePartition, SourceOffset]
 
@@ -53,25 +53,6 @@ class Plan(NamedTuple):
 
     splits: tuple[Split, ...]
     max_seconds: float
-
-
-@dataclass(slots=True)
-class Changes:
-    """What to save: offsets to store, partitions to forget, and what was given up, in one transaction.
-
-    `accounts`: what a run to the end has to say of files, beside what tasks do with them. `state`: what the source remembers besides
-    from now on; None: nothing else than before.
-    """
-
-    offsets: dict[SourcePartition, SourceOffset] = field(default_factory=dict)
-    forget: set[SourcePartition] = field(default_factory=set)
-    losses: list[Loss] = field(default_factory=list)
-    accounts: dict[SourcePartition, Account] = field(default_factory=dict)
-    state: SourceState | None = None
-
-    def rows(self, connector: str) -> dict[SourcePartition, SavedRow]:
-        """The offsets and the state, as they go to the store."""
-        return {**self.offsets, **({} if self.state is None else {state_partition(connector): self.state})}
 
 
 Lose = Callable[[SourcePartition, str, int, int, str, Changes], None]

@@ -10,7 +10,7 @@ from copycat_agent.model import Loss
 if TYPE_CHECKING:
     from copycat_agent.logs import Log
     from copycat_agent.model import SourcePartition
-    from copycat_agent.sources.base import Changes
+    from copycat_agent.sources.planner import Changes
 
 
 class Lost:

@@ -13,13 +13,12 @@ import heapq
 import itertools
 import time
 from collections.abc import Callable, Hashable, Iterable, Iterator
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
-from copycat_agent.model import Account
-from copycat_agent.sources.base import Changes
+from copycat_agent.model import Account, Loss, SavedRow, SourceOffset, SourcePartition, SourceState, state_partition
 
 if TYPE_CHECKING:
-    from copycat_agent.model import SourceOffset, SourcePartition
     from copycat_agent.sources.files.backoff import FileBackoff
 
 PER_BATCH = 128
@@ -151,6 +150,25 @@ class Planner(Generic[C]):
                 one = follower(one) if follower is not None and followers > 0 else None
                 followers -= one is not None
         return chosen
+
+
+@dataclass(slots=True)
+class Changes:
+    """What to save: offsets to store, partitions to forget, and what was given up, in one transaction.
+
+    `accounts`: what a run to the end has to say of files, beside what tasks do with them. `state`: what the source remembers besides
+    from now on; None: nothing else than before.
+    """
+
+    offsets: dict[SourcePartition, SourceOffset] = field(default_factory=dict)
+    forget: set[SourcePartition] = field(default_factory=set)
+    losses: list[Loss] = field(default_factory=list)
+    accounts: dict[SourcePartition, Account] = field(default_factory=dict)
+    state: SourceState | None = None
+
+    def rows(self, connector: str) -> dict[SourcePartition, SavedRow]:
+        """The offsets and the state, as they go to the store."""
+        return {**self.offsets, **({} if self.state is None else {state_partition(connector): self.state})}
 
 
 class UnsavedChanges:

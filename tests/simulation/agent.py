@@ -40,8 +40,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from copycat_agent.model import Batch, Head, TaskId
-    from copycat_agent.sources.base import Changes, Source
+    from copycat_agent.sources.base import Source
     from copycat_agent.sources.files.reading.stream import Stream
+    from copycat_agent.sources.planner import Changes
     from copycat_agent.wake import Wake
     from copycat_agent.watch import Watcher
     from copycat_agent.worker.effects import Effect, Performed

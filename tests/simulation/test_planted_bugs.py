@@ -143,7 +143,7 @@ BUGS: dict[str, Plant] = {
     ),
     "a file that left its patterns is closed at once": changed(tracked.TrackedFile, "left_patterns", _closes_what_left),
     "saved positions are not known again": changed(absent.Absent, "recall", _forgets_where),
-    "newer generations do not wait for older ones": always(generations.Generations, "waiting", []),
+    "newer generations wait for ever": always(generations.Generations, "stop_waiting", None),
     "unfinished lines are records": changed(
         tracked.TrackedFile, "split", lambda original: lambda self, limit: replace(original(self, limit), final=True)
     ),

@@ -21,8 +21,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from copycat_agent.logs import Log
-    from copycat_agent.sources.base import Changes, Lose, Offsets
+    from copycat_agent.sources.base import Lose, Offsets
     from copycat_agent.sources.files.identity import Whereabouts
+    from copycat_agent.sources.planner import Changes
 
 Saved = tuple[SourcePartition, SourceOffset]
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from copycat_agent.model import SourceOffset, SourcePartition
-from copycat_agent.sources.base import Changes, Offsets
+from copycat_agent.sources.base import Offsets
 from copycat_agent.sources.files.identity import Identity
 from copycat_agent.sources.files.packing import packed
 from copycat_agent.sources.files.paths.discovery import Discovery, Found, PassedOver
@@ -20,6 +20,7 @@ from copycat_agent.sources.log_file.succession.missed import Missed
 from copycat_agent.sources.log_file.succession.newcomers import NOT_COMPARED, Newcomers
 from copycat_agent.sources.log_file.succession.unclaimed import Search, UnclaimedRanges
 from copycat_agent.sources.log_file.tracked import TrackedFile
+from copycat_agent.sources.planner import Changes
 
 if TYPE_CHECKING:
     from copycat_agent.logs import Log
@@ -32,10 +33,9 @@ CUT = "the file was cut before they were read"
 
 
 class Catalog:
-    """Compares what is there with the files that are `followed`; who has settled something calls `note`."""
+    """Compares what is there with the files that are `followed`."""
 
     def __init__(self, connector: str, options: LogFileOptions, offsets: Offsets, log: Log) -> None:
-        self.connector = connector
         self.followed = followed = Followed(connector, options, offsets, log)
         self.opener = Opener(
             options.include,
@@ -57,14 +57,6 @@ class Catalog:
         self._search_reason = "the file went away while the agent did not run"
         if self.followed.descriptors.limit < options.max_open_files:
             self._meeting.tell_limit()
-
-    def at(self, path: str) -> TrackedFile | None:
-        """The file that the last scan found under this name."""
-        return self.followed.files.get(self.followed.paths.get(path, (-1, -1)))
-
-    def names_of(self, file: TrackedFile) -> tuple[str, ...]:
-        """All names under which the last scan found it; looks at every name there is."""
-        return tuple(sorted(path for path, inode_key in self.followed.paths.items() if inode_key == file.inode_key))
 
     def may_find(self, path: str) -> bool:
         """Whether a scan may find a new file there: the name matches, and what is there has not just been passed over."""
@@ -151,13 +143,7 @@ class Catalog:
     @property
     def has_unclaimed(self) -> bool:
         """Whether another scan will say what became of bytes that were cut away."""
-        return bool(self.followed.absent.fresh) or self.newcomers.is_releasing
-
-    def note(self, changes: Changes) -> None:
-        """`changes` are in the store, or will be before anything that comes later is."""
-        self.followed.offsets.update(changes.offsets)
-        for partition in changes.forget:
-            self.followed.offsets.pop(partition, None)
+        return bool(self.followed.absent.fresh or (self.newcomers.undecided and self.newcomers.is_releasing))
 
     def begin_anew(self, file: TrackedFile, why: str, changes: Changes) -> TrackedFile:
         """The file no longer holds what was read from it: its next generation begins at byte 0. It is not in flight.

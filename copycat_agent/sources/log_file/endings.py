@@ -1,15 +1,9 @@
-"""When a file, or the record at its end, is over.
-
-Files end that left their patterns, were deleted, or are archives; records end that nothing but time can end: an open group of lines, a last
-line without its delimiter.
-"""
+"""When a file is over that left its patterns, was deleted, or is an archive: it is read to its end, and let go."""
 
 from __future__ import annotations
 
 import fcntl
-import heapq
 import itertools
-import math
 import os
 import signal
 import time
@@ -25,11 +19,12 @@ from copycat_agent.sources.log_file.tracked import OpenedFile
 if TYPE_CHECKING:
     from copycat_agent.logs import Log
     from copycat_agent.model import SourceOffset, SourcePartition, SplitResult
-    from copycat_agent.sources.base import Changes, Lose
+    from copycat_agent.sources.base import Lose
     from copycat_agent.sources.files.paths.opening import Opener
     from copycat_agent.sources.log_file.followed import Followed
     from copycat_agent.sources.log_file.log_options import LogFileOptions
     from copycat_agent.sources.log_file.tracked import TrackedFile
+    from copycat_agent.sources.planner import Changes
 
 
 LAST_LINE_SECONDS = 5.0
@@ -243,64 +238,3 @@ class Endings:
         now = self._released.add(file)
         self._log.info("file finished and closed", path=file.path, now=now, bytes=file.offset.position)
         self._followed.remove(file)
-
-
-CLOCK_SECONDS = 60.0
-"""How far the clock that sets a file's time stamps may be behind: a stamp that is older by this is believed, also of a file just met."""
-
-
-class Timers:
-    """Ends records of one connector's files in time. A file that waits for nothing costs nothing.
-
-    Only the driver knows the time: once a file was quiet for long enough, it plans a split that ends the record (`Split.flush`).
-    """
-
-    def __init__(self, options: LogFileOptions, touch: Callable[[TrackedFile], None]) -> None:
-        """`touch` is called for each file that has something to read now."""
-        after = options.line.flush_partial_after
-        self._group_seconds = math.inf if options.multiline is None else options.multiline.timeout
-        self._line_seconds = math.inf if after == "never" else after
-        self._touch = touch
-        self._queue: list[tuple[float, int, TrackedFile]] = []
-        self._queued: set[TrackedFile] = set()
-        self._numbers = itertools.count()
-
-    def add(self, file: TrackedFile) -> None:
-        """Start the time of what waits at the end of `file`, if anything does. A task came to that end."""
-        if file not in self._queued and file.is_stalled and (due := self._due(file)) < math.inf:
-            file.wait_for_group(waits=self._group_seconds < math.inf)
-            self._queued.add(file)
-            heapq.heappush(self._queue, (due, next(self._numbers), file))
-
-    def ripen(self, *, at_once: bool) -> float:
-        """End records whose time is over, or all with `at_once`. Returns when the next one is due (`time.monotonic()`), inf for never."""
-        while self._queue and (at_once or self._queue[0][0] <= time.monotonic()):
-            file = heapq.heappop(self._queue)[2]
-            self._queued.discard(file)
-            self._end(file, at_once=at_once)
-        return self._queue[0][0] if self._queue else math.inf
-
-    def _end(self, file: TrackedFile, *, at_once: bool) -> None:
-        """The record at the end of `file` ends here. Who plans its split looks at it once more: growth takes that back."""
-        file.wait_for_group(waits=False)
-        if file.removed or not file.is_stalled:
-            return
-        now = time.monotonic()
-        if not at_once and self._due(file) > now:
-            self.add(file)
-        else:
-            file.end_record(final=at_once or self._quiet_at(file, self._line_seconds) <= now)
-            self._touch(file)
-
-    def _due(self, file: TrackedFile) -> float:
-        """When the time of what waits in `file` is over. What was tried once at this size is not tried again."""
-        group = (
-            math.inf if file.size in (file.ending.flushed_size, file.ending.finished_size) else self._quiet_at(file, self._group_seconds)
-        )
-        line = math.inf if file.size == file.ending.finished_size else self._quiet_at(file, self._line_seconds)
-        return min(group, line)
-
-    def _quiet_at(self, file: TrackedFile, seconds: float) -> float:
-        if clock.seconds_since(file.identity.device, file.seen.mtime_ns) > seconds + CLOCK_SECONDS:
-            return file.grown_at
-        return file.grown_at + seconds

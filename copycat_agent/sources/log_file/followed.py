@@ -1,153 +1,93 @@
-"""The files of one connector that are followed: where to find them, which of them have something to read, and which are held open."""
+"""The files of one connector that are followed: where to find them, which of them have something to read, and how much."""
 
 from __future__ import annotations
 
-import errno
-import heapq
 import os
-import resource
-from collections.abc import Collection
-from typing import TYPE_CHECKING
+import time
+from collections.abc import Callable, Collection
+from typing import TYPE_CHECKING, NamedTuple
 
-from copycat_agent.sources.base import Changes, Offsets
+from copycat_agent.sources.base import FileState, FileView, Offsets
 from copycat_agent.sources.files.identity import Identity
 from copycat_agent.sources.files.packing import packed
-from copycat_agent.sources.files.paths.opening import SPARE
 from copycat_agent.sources.log_file.absent import Absent
+from copycat_agent.sources.log_file.descriptors import Descriptors
 from copycat_agent.sources.log_file.forgetting import Forgetting
 from copycat_agent.sources.log_file.generations import Generations, log_of, rotation_family
 from copycat_agent.sources.log_file.tracked import TrackedFile
 from copycat_agent.sources.losses import Lost
-from copycat_agent.sources.planner import TurnQueue
+from copycat_agent.sources.planner import Changes, TurnQueue
 
 if TYPE_CHECKING:
     from copycat_agent.logs import Log
-    from copycat_agent.sources.base import Keeper
     from copycat_agent.sources.log_file.log_options import LogFileOptions
     from copycat_agent.sources.log_file.tracked import TrackedFile
 
 
-class OpenFiles(set["TrackedFile"]):
-    """The open files of a connector, as `TrackedFile` adds and discards them. `keeper` keeps them for the next process.
-
-    `are_many`: some were closed for room. Then they are kept only when they have left their patterns: to tell the service manager of
-    every file that is opened for its turn would cost more than reading it.
-    """
-
-    def __init__(self, owner: str) -> None:
-        super().__init__()
-        self.keeper: Keeper | None = None
-        self.are_many = False
-        self._owner = owner
-
-    def add(self, file: TrackedFile, /) -> None:
-        """Add a file that was just opened."""
-        super().add(file)
-        if self.keeper is not None and not self.are_many:
-            self.keeper.keep(self._owner, file.identity.name, file.fd)
-
-    def discard(self, file: TrackedFile, /) -> None:  # type: ignore[override]  # nothing else is ever in it
-        """Remove a file that was closed, or whose descriptor was given away."""
-        super().discard(file)
-        if self.keeper is not None:
-            self.keeper.release(self._owner, file.identity.name)
-
-    def keep_first(self, file: TrackedFile) -> None:
-        """Have the keeper prefer this file: nothing but its descriptor leads to it."""
-        if self.keeper is not None and file.fd >= 0:
-            self.keeper.keep(self._owner, file.identity.name, file.fd, first=True)
-
-    def left(self, identity: Identity) -> int | None:
-        """Returns the descriptor of a file that an earlier process of the agent had open, which stays the keeper's; None for none."""
-        return None if self.keeper is None else self.keeper.find(identity.name)
-
-    def looked(self) -> None:
-        """Tell the keeper that the connector has looked at everything, and needs no file but those that are open now."""
-        if self.keeper is not None:
-            self.keeper.looked(self._owner, {file.identity.name for file in self})
-
-    def survives(self, file: TrackedFile) -> bool:
-        """Whether the agent stops, and the next process will have `file` open."""
-        return self.keeper is not None and self.keeper.survives(file.identity.name)
-
-
-class Descriptors:
-    """The open files of one connector. A `TrackedFile` enters and leaves `opened` by itself.
-
-    Never closed for room: files in flight (a task opens them through the driver's descriptor) and files that could not be
-    opened again, because they have lost their name. So `max_open_files` bounds what matches; followed leftovers come on top,
-    and one file while it is looked at for the first time.
-    """
-
-    def __init__(self, connector: str, wanted: int) -> None:
-        """`wanted` is `max_open_files`; the process's own limit may allow fewer."""
-        self.opened = OpenFiles(connector)
-        self._wanted = wanted
-        self._shrunk = (0, 0)
-
-    @property
-    def limit(self) -> int:
-        """How many may be open now, at least one."""
-        most, (most_then, share) = _process_limit(), self._shrunk
-        allowed = min(most - SPARE, share) if most == most_then else most - SPARE
-        return max(1, min(self._wanted, allowed))
-
-    def shrink(self) -> bool:
-        """Hold half as many files until the limit of the process changes: it may open no more. Returns whether any was closed."""
-        before = len(self.opened)
-        self._shrunk = _process_limit(), before // 2
-        self.make_room(0, unread=True)
-        return len(self.opened) < before
-
-    def make_room(self, wanted: int, keep: Collection[TrackedFile] = (), *, unread: bool) -> int:
-        """Close what is not needed so that `wanted` more may be opened; returns how many may.
-
-        Files that are read go first, the longest unused first; files with something unread only when `unread`.
-        """
-        surplus = len(self.opened) + wanted - self.limit
-        if surplus > 0:
-            self.opened.are_many = True
-            closable = [file for file in self.opened if not file.in_flight and file.gone_since is None and file not in keep]
-            for file in heapq.nsmallest(surplus, closable, key=lambda file: (file.unread, file.schedule.turn)):
-                if file.has_its_name() and (unread or not file.unread):
-                    file.close()
-        return max(0, min(wanted, self.limit - len(self.opened)))
-
-
-def _process_limit() -> int:
-    soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-    return 2**31 if soft == resource.RLIM_INFINITY else soft
-
-
-def close_if_stale(file: TrackedFile) -> bool:
-    """After an error: close the file when its descriptor will never work again. Returns whether it did.
-
-    Its turn opens it by its name then, and its identity tells whether it is the same; when the name is gone, a scan searches
-    for it as for any file that went away while it was closed. Trouble that may pass (EIO) leaves the descriptor alone: it may be
-    the only way to a deleted file.
-    """
-    if file.fd < 0 or file.in_flight or not _is_stale(file.fd):
-        return False
-    file.close()
-    return True
-
-
-def _is_stale(fd: int) -> bool:
-    """As a task meets it: opened through the driver's descriptor, looked at and read."""
-    try:
-        again = os.open(f"/proc/self/fd/{fd}", os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-        try:
-            os.fstat(fd)
-            os.pread(again, 1, 0)
-        finally:
-            os.close(again)
-    except OSError as error:
-        return error.errno == errno.ESTALE
-    return False
-
-
+UNJUDGED = "it may be a copy, or the rest, of another file: it is read once that is known"
+"""Why a file is not read yet, for people."""
+CROWD = 1000
+"""When more files have something to read, what is unread is summed up now and then, not in every round."""
+KEEP_SECONDS = 0.5
+KEEP_COST = 20.0
+"""So long a sum over a crowd holds, or this many times what it took, whichever is longer."""
 _PLACES = 64
 """A name that more files have says nothing about where copies of one are put."""
+
+
+class Unread(NamedTuple):
+    """What the files that have something to read amount to. `oldest_ms`: since when, epoch milliseconds, 0 when nothing is unread."""
+
+    bytes: int = 0
+    troubled_files: int = 0
+    blocked_files: int = 0
+    oldest_ms: int = 0
+
+
+class UnreadView:
+    """Sums up files that have something to read. Asked in every round, and a first start finds 100,000 of them."""
+
+    def __init__(self, files: Collection[TrackedFile], clock: Callable[[], float] = time.monotonic) -> None:
+        self._files = files
+        self._clock = clock
+        self._last = Unread()
+        self._until = 0.0
+
+    def now(self) -> Unread:
+        """Returns the sum; that over a crowd may be a little old."""
+        begin = self._clock()
+        if len(self._files) > CROWD and begin < self._until:
+            return self._last
+        unread = troubled = blocked = oldest = 0
+        for file in self._files:
+            unread += file.backlog
+            troubled += file.backoff.errors > 0
+            blocked += file.backoff.blocked > 0
+            since_ms = file.schedule.unread_since_ms
+            if since_ms and not 0 < oldest <= since_ms:
+                oldest = since_ms
+        self._last = Unread(unread, troubled, blocked, oldest)
+        end = self._clock()
+        self._until = end + max(KEEP_SECONDS, KEEP_COST * (end - begin))
+        return self._last
+
+
+def view_of(file: TrackedFile) -> FileView:
+    """Returns what people are shown of a file."""
+    state: FileState = "following"
+    if file.backoff.blocked:
+        state = "blocked"
+    elif file.backoff.errors:
+        state = "failing"
+    elif file.unread and (file.unjudged or file.after is not None):
+        state = "waiting"
+    elif file.gone_since is not None:
+        state = "gone"
+    offset = file.offset
+    after = file.after.path if state == "waiting" and file.after is not None else ""
+    now = (file.path, file.partition.key, offset.position, file.size, offset.records, state, file.fd >= 0, file.schedule.read_at)
+    why = f"{UNJUDGED} ({file.provenance.unjudged})" if file.unjudged and file.unread else file.provenance.why
+    return FileView(*now, file.backlog, why, after, offset.compression)
 
 
 class Followed:
@@ -195,9 +135,17 @@ class Followed:
         self.generations.add(file)
         self.touch(file)
 
+    def at(self, path: str) -> TrackedFile | None:
+        """Returns the file that the last scan found under this name, None when there is none."""
+        return self.files.get(self.paths.get(path, (-1, -1)))
+
+    def names_of(self, file: TrackedFile) -> tuple[str, ...]:
+        """Returns all names under which the last scan found it; looks at every name there is."""
+        return tuple(sorted(path for path, inode_key in self.paths.items() if inode_key == file.inode_key))
+
     def is_as_seen(self, path: str, *, follow_symlinks: bool) -> bool:
         """Whether a look at `path` finds the followed file that the last scan found there, with the same size and times."""
-        file = self.files.get(self.paths[path])
+        file = self.at(path)
         if file is None:
             return False
         try:
@@ -216,12 +164,18 @@ class Followed:
         """Returns files that may have been copied, packed or moved to `path`, by their names; of other directories only newest ones."""
         directory, base = log_of(path)
         others = self._by_name.get(rotation_family(path), {})
-        near = self.files.get(self.paths.get(f"{directory}/{rotation_family(path)}", (-1, -1)))
+        near = self.at(f"{directory}/{rotation_family(path)}")
         found = dict.fromkeys([*self.generations.line((directory, base)), *([near] if near else []), *self.gone_at(path)])
         return [
             *found,
             *(one for one in others if one not in found and len(others) <= _PLACES and one.path.rpartition("/")[0] != directory),
         ]
+
+    def note(self, changes: Changes) -> None:
+        """Take over what is in the store, or will be before anything that comes later is."""
+        self.offsets.update(changes.offsets)
+        for partition in changes.forget:
+            self.offsets.pop(partition, None)
 
     def put_before_successor(self, file: TrackedFile, identity: Identity) -> None:
         """`file` holds what the one with this identity held before it was begun anew, and is read first."""

@@ -17,8 +17,8 @@ from copycat_agent.sources.files.packing import packed
 if TYPE_CHECKING:
     from copycat_agent.logs import Log
     from copycat_agent.model import SourceOffset, SourcePartition
-    from copycat_agent.sources.base import Changes
     from copycat_agent.sources.log_file.absent import Absent
+    from copycat_agent.sources.planner import Changes
 
 KEPT_GONE = 100_000
 """Settled rows of files that are gone, and of what files held before they were begun anew; beyond that the oldest go first."""

@@ -139,7 +139,8 @@ class Generations:
 
     def __init__(self) -> None:
         self._lines: dict[tuple[str, str], list[TrackedFile]] = {}
-        self._waiting: set[TrackedFile] = set()
+        self.waiting: set[TrackedFile] = set()
+        """Files that wait for an older one, and perhaps some that do so no more."""
 
     def add(self, file: TrackedFile) -> None:
         """Add a file that was just met. It waits for what is unread of the next older one, and the next newer one for it."""
@@ -205,12 +206,15 @@ class Generations:
                 return
             one = one.after
         file.wait_for(before, before.size if file.size else -1)
-        self._waiting.add(file)
+        self.waiting.add(file)
 
-    def waiting(self, unread: Container[TrackedFile]) -> list[TrackedFile]:
-        """Those of the `unread` files that wait for another one, as of now. The others' turn to wait or not comes when they are."""
-        self._waiting = {file for file in self._waiting if not file.removed and (file not in unread or file.waits())}
-        return [file for file in self._waiting if file in unread]
+    def stop_waiting(self, unread: Container[TrackedFile]) -> None:
+        """Let those of the `unread` files that wait be read if the older ones are. The others' turn to wait or not comes when they are."""
+        for file in [one for one in self.waiting if one.removed or one in unread]:
+            if not file.removed:
+                file.stop_waiting()
+            if file.removed or file.after is None:
+                self.waiting.discard(file)
 
     def replace(self, file: TrackedFile, fresh: TrackedFile) -> None:
         """`fresh` is `file` begun anew, and takes its place; but an archive that was written over is as young as what it holds now."""

@@ -14,25 +14,24 @@ from typing import TYPE_CHECKING
 from copycat_agent.errors import BlockedError, FileError
 from copycat_agent.formats import Frames, LineFrames, MultilineFrames
 from copycat_agent.model import SourceState, Split, SplitResult
-from copycat_agent.sources.base import Changes, Closeup, FileView, Keeper, Lag, Offsets, Plan, SourceKind
+from copycat_agent.sources.base import Closeup, FileView, Keeper, Lag, Offsets, Plan, SourceKind
 from copycat_agent.sources.files.packing import packed
 from copycat_agent.sources.files.packing.packed import PackedStream
 from copycat_agent.sources.files.paths.glance import ACTIVE_SECONDS, Glance
 from copycat_agent.sources.files.reading.stream import Stream
 from copycat_agent.sources.log_file.catalog import Catalog
+from copycat_agent.sources.log_file.descriptors import close_if_stale
 from copycat_agent.sources.log_file.endings import (
     Endings,
-    Timers,
     enter_damage,
     remember_sizes,
 )
-from copycat_agent.sources.log_file.followed import close_if_stale
+from copycat_agent.sources.log_file.followed import UnreadView, view_of
 from copycat_agent.sources.log_file.generations import rotation_family
 from copycat_agent.sources.log_file.log_options import LogFileOptions
-from copycat_agent.sources.log_file.planning import FilePlanner
+from copycat_agent.sources.log_file.planning import FilePlanner, Timers
 from copycat_agent.sources.log_file.tracked import TrackedFile
-from copycat_agent.sources.log_file.views import LagView, closeup, view_of
-from copycat_agent.sources.planner import UnsavedChanges
+from copycat_agent.sources.planner import Changes, UnsavedChanges
 
 if TYPE_CHECKING:
     from copycat_agent.logs import Log
@@ -61,7 +60,7 @@ class LogFiles:
         self._needs_scan = False
         self._is_settled = False  # no event and no task has said anything of a file since the last scan, which judges what they say
         self.glance = Glance[TrackedFile]()
-        self._lag = LagView(self._catalog)
+        self._unread = UnreadView(self._followed.dirty)
         self._timers = Timers(options, self._followed.touch)
 
     def keep_with(self, keeper: Keeper) -> None:
@@ -98,7 +97,7 @@ class LogFiles:
         self._endings.finish_archives()
         if self._finalise:
             self._endings.finish_all()
-        self._catalog.note(changes)
+        self._followed.note(changes)
         self._is_settled = not self._planner.in_flight
         return self._unsaved.add(changes)
 
@@ -143,7 +142,7 @@ class LogFiles:
 
     def _look_at(self, path: str) -> bool | None:
         """A file was written to. False when only a scan can tell what happened, None when it is no business of ours."""
-        file = self._catalog.at(path)
+        file = self._followed.at(path)
         if file is None:
             return False if self._catalog.may_find(path) else None
         if file.unjudged and not file.size:
@@ -165,7 +164,9 @@ class LogFiles:
     @property
     def needs_scan(self) -> bool:
         """Whether a scan will say what has become of a file, or of bytes that were cut away."""
-        return self._needs_scan or self._catalog.has_unclaimed
+        followed, newcomers = self._followed, self._catalog.newcomers
+        may_be_unclaimed = followed.absent.fresh or newcomers.undecided
+        return self._needs_scan or bool(may_be_unclaimed and self._catalog.has_unclaimed)
 
     def plan(self, shares: int) -> Plan:
         """Returns splits for the next batch of one of as many tasks as there are `shares`."""
@@ -176,7 +177,8 @@ class LogFiles:
         changes = Changes()
         for result in results:
             file = self._planner.in_flight[result.split.partition]
-            self._catalog.newcomers.archives.answered(file, result, changes)
+            if file.is_packed:
+                self._catalog.newcomers.archives.answered(file, result, changes)
             if result.damage:
                 enter_damage(result, changes, self._log)
                 result = replace(result, offset=replace(result.offset, done=True))  # noqa: PLW2901
@@ -217,7 +219,7 @@ class LogFiles:
         self._unsaved.confirm(changes)
         self._is_settled &= not results
         if results:  # a scan has noted its own
-            self._catalog.note(changes)
+            self._followed.note(changes)
         for result in results:
             file = self._planner.landed(result.split.partition)
             if not result.changed or result.split.partition in changes.offsets:  # else what was read of it, to its end or not, stands
@@ -232,10 +234,13 @@ class LogFiles:
                 file.recover()
                 if not result.changed:
                     file.note_end(result)
-                    self._timers.add(file)
-                self._endings.came_to_an_end(file)
+                    if file.is_stalled:
+                        self._timers.add(file)
+                if file.packing.rest:
+                    self._endings.came_to_an_end(file)
             file.compared(is_other=result.changed)
-            self._needs_scan |= file.needs_scan or self._catalog.newcomers.waits_for_batch(file)
+            newcomers = self._catalog.newcomers
+            self._needs_scan |= file.needs_scan or bool(newcomers.undecided and newcomers.waits_for_batch(file))
             self._followed.touch(file)
 
     def ripen(self, *, at_once: bool) -> float:
@@ -267,11 +272,27 @@ class LogFiles:
 
     def look_closely(self, path: str, most_bytes: int) -> Closeup | None:
         """Returns the file at `path` with its next split of at most `most_bytes`; None when nobody follows it."""
-        return closeup(self._catalog, path, most_bytes)
+        followed = self._followed
+        file = followed.at(path) or next(iter(followed.gone_at(path)), None)
+        if file is None:
+            return None
+        return Closeup(view_of(file), followed.names_of(file), file.offset, self._planner.next_split(file, most_bytes))
 
     def lag(self) -> Lag:
         """Returns what is unread, a little old where very many files have something to read."""
-        return self._lag.now()
+        unread, followed, catalog = self._unread.now(), self._followed, self._catalog
+        return Lag(
+            bytes=unread.bytes,
+            files=len(followed.dirty),
+            known_files=len(followed.files),
+            open_files=len(followed.descriptors.opened),
+            lost_bytes=followed.lost.bytes,
+            troubled_files=catalog.passed_over.unreadable + unread.troubled_files,
+            blocked_files=unread.blocked_files,
+            oldest_unread_ms=unread.oldest_ms,
+            rotated_files=catalog.rotated_files,
+            truncated_files=catalog.truncated_files,
+        )
 
     def close(self) -> None:
         """Close all files."""

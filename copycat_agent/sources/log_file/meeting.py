@@ -13,7 +13,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from copycat_agent.model import SourceOffset, SourcePartition
-from copycat_agent.sources.base import Changes
 from copycat_agent.sources.files import fingerprint
 from copycat_agent.sources.files.identity import Identity, identify, identify_by_name
 from copycat_agent.sources.files.packing import compressions
@@ -24,6 +23,7 @@ from copycat_agent.sources.log_file.file_state import Provenance
 from copycat_agent.sources.log_file.followed import Followed
 from copycat_agent.sources.log_file.generations import is_rotated
 from copycat_agent.sources.log_file.tracked import OpenedFile, TrackedFile
+from copycat_agent.sources.planner import Changes
 
 if TYPE_CHECKING:
     from copycat_agent.logs import Log

@@ -1,17 +1,24 @@
-"""Which files are read next, and how much of each: the longest unserved first, little before much, and older generations first."""
+"""Which files are read next, and how much of each: the longest unserved first, little before much, and older generations first.
+
+What stands at the end of a file without an end of its own is read when its time is over.
+"""
 
 from __future__ import annotations
 
+import heapq
+import itertools
+import math
 import time
 from collections.abc import Callable, Collection, Iterator
 from typing import TYPE_CHECKING
 
 from copycat_agent.sources.base import Plan
+from copycat_agent.sources.files import clock
 from copycat_agent.sources.files.paths.opening import why_not
 from copycat_agent.sources.planner import PER_BATCH, Planner
 
 if TYPE_CHECKING:
-    from copycat_agent.model import SourcePartition
+    from copycat_agent.model import SourcePartition, Split
     from copycat_agent.options import DeliveryOptions
     from copycat_agent.sources.log_file.catalog import Catalog
     from copycat_agent.sources.log_file.log_options import LogFileOptions
@@ -23,6 +30,8 @@ SHARED_SECONDS = 0.5
 """A batch ends after this time when other files are known to be active, so that a quiet file does not wait behind a backlog."""
 UNSEEN_SECONDS = 1.0
 """A file that was empty is first read when a scan was so recent that no rotation can have come between."""
+CLOCK_SECONDS = 60.0
+"""How far the clock that sets a file's time stamps may be behind: a stamp that is older by this is believed, also of a file just met."""
 
 
 class FilePlanner:
@@ -72,14 +81,11 @@ class FilePlanner:
     def plan(self, shares: int) -> Plan:
         """Returns splits for the next batch of one of as many tasks as there are `shares`."""
         followers = self._followers()
-        most = self._followed.descriptors.limit - len(self.in_flight)
-        if not self.in_flight:
-            most = max(1, most)
         ready = self._planner.ready(self._unserved(), shares)
-        chosen = self._have_open(ready[: max(0, most)])
+        chosen = self._have_open(ready if all(file.fd >= 0 for file in ready) else ready[: self._most()])
         chosen.sort(key=self._precedence)
-        if not self._keeps_groups:  # else a group may stand open at the end of the file that goes first
-            chosen = self._with_followers(chosen, followers, min(PER_BATCH, most))
+        if followers and not self._keeps_groups:  # else a group may stand open at the end of the file that goes first
+            chosen = self._with_followers(chosen, followers, min(PER_BATCH, self._most()))
         limit = self._delivery.max_batch_bytes
         if len(chosen) > 1:
             limit = max(self._least_bytes, limit // len(chosen))
@@ -87,17 +93,38 @@ class FilePlanner:
             self._turn += 1
             file.planned(self._turn)
             self._followed.dirty.served(file)
-            self._catalog.newcomers.archives.ask(file)
+            if file.is_packed:
+                self._catalog.newcomers.archives.ask(file)
             self._planner.take(file)
             self._served.add(file)
         alone = len(self._followed.files) == 1
         seconds = self._delivery.max_batch_time if alone else min(self._delivery.max_batch_time, SHARED_SECONDS)
         return Plan(tuple(file.split(max(limit, self._least_bytes)) for file in chosen), seconds)
 
+    def next_split(self, file: TrackedFile, most_bytes: int) -> Split | None:
+        """Returns what a task would be given of `file`, whether it is its turn or not; None when nothing can be read."""
+        try:
+            is_decided = not file.unjudged or file.is_packed  # what a packed file is the rest of is found by who reads it
+            if not (file.unread and is_decided and file.open(self._catalog.opener)):
+                return None
+            self._catalog.newcomers.archives.ask(file)
+            return file.split(most_bytes)
+        except OSError:
+            return None
+
+    def _most(self) -> int:
+        """Returns how many files a batch may have open, beside those in flight."""
+        most = self._followed.descriptors.limit - len(self.in_flight)
+        return max(0, most) if self.in_flight else max(1, most)
+
     def _followers(self) -> dict[TrackedFile, TrackedFile]:
         """Files that wait for another one, by that one."""
-        followers = {}
-        for file in self._followed.generations.waiting(self._followed.dirty):
+        followers: dict[TrackedFile, TrackedFile] = {}
+        dirty, generations = self._followed.dirty, self._followed.generations
+        if not generations.waiting:
+            return followers
+        generations.stop_waiting(dirty)
+        for file in [one for one in generations.waiting if one in dirty]:
             assert file.after is not None
             self._followed.touch(file.after)  # what was just seen of it is read now, not when an event says so
             if not (file.unjudged or file.in_flight):
@@ -133,10 +160,11 @@ class FilePlanner:
 
     def _have_open(self, files: list[TrackedFile], keep: Collection[TrackedFile] = ()) -> list[TrackedFile]:
         """Those of `files` that are open, or can be opened now, and do have something to read."""
-        closed = sum(file.fd < 0 for file in files)
-        room = self._followed.descriptors.make_room(closed, [*files, *keep], unread=True)
-        if not self.in_flight and not keep:
-            room = max(1, room)
+        room = 0
+        if closed := sum(file.fd < 0 for file in files):
+            room = self._followed.descriptors.make_room(closed, [*files, *keep], unread=True)
+            if not self.in_flight and not keep:
+                room = max(1, room)
         usable = []
         for file in files:
             if file.fd < 0:
@@ -171,3 +199,60 @@ class FilePlanner:
         self._followed.dirty.discard(file)
         self._want_scan()  # a scan knows where it went
         return False
+
+
+class Timers:
+    """Ends records of one connector's files in time. A file that waits for nothing costs nothing.
+
+    Only the driver knows the time: once a file was quiet for long enough, it plans a split that ends the record (`Split.flush`).
+    """
+
+    def __init__(self, options: LogFileOptions, touch: Callable[[TrackedFile], None]) -> None:
+        """`touch` is called for each file that has something to read now."""
+        after = options.line.flush_partial_after
+        self._group_seconds = math.inf if options.multiline is None else options.multiline.timeout
+        self._line_seconds = math.inf if after == "never" else after
+        self._touch = touch
+        self._queue: list[tuple[float, int, TrackedFile]] = []
+        self._queued: set[TrackedFile] = set()
+        self._numbers = itertools.count()
+
+    def add(self, file: TrackedFile) -> None:
+        """Start the time of what waits at the end of `file`, if anything does. A task came to that end."""
+        if file not in self._queued and file.is_stalled and (due := self._due(file)) < math.inf:
+            file.wait_for_group(waits=self._group_seconds < math.inf)
+            self._queued.add(file)
+            heapq.heappush(self._queue, (due, next(self._numbers), file))
+
+    def ripen(self, *, at_once: bool) -> float:
+        """End records whose time is over, or all with `at_once`. Returns when the next one is due (`time.monotonic()`), inf for never."""
+        while self._queue and (at_once or self._queue[0][0] <= time.monotonic()):
+            file = heapq.heappop(self._queue)[2]
+            self._queued.discard(file)
+            self._end(file, at_once=at_once)
+        return self._queue[0][0] if self._queue else math.inf
+
+    def _end(self, file: TrackedFile, *, at_once: bool) -> None:
+        """The record at the end of `file` ends here. Who plans its split looks at it once more: growth takes that back."""
+        file.wait_for_group(waits=False)
+        if file.removed or not file.is_stalled:
+            return
+        now = time.monotonic()
+        if not at_once and self._due(file) > now:
+            self.add(file)
+        else:
+            file.end_record(final=at_once or self._quiet_at(file, self._line_seconds) <= now)
+            self._touch(file)
+
+    def _due(self, file: TrackedFile) -> float:
+        """When the time of what waits in `file` is over. What was tried once at this size is not tried again."""
+        group = (
+            math.inf if file.size in (file.ending.flushed_size, file.ending.finished_size) else self._quiet_at(file, self._group_seconds)
+        )
+        line = math.inf if file.size == file.ending.finished_size else self._quiet_at(file, self._line_seconds)
+        return min(group, line)
+
+    def _quiet_at(self, file: TrackedFile, seconds: float) -> float:
+        if clock.seconds_since(file.identity.device, file.seen.mtime_ns) > seconds + CLOCK_SECONDS:
+            return file.grown_at
+        return file.grown_at + seconds

@@ -153,8 +153,8 @@ class TrackedFile(KnownFile):
         """Keep it from being read until `before` is, up to `barrier`. None: it waits for nobody."""
         self.rotation = replace(self.rotation, after=before, barrier=barrier)
 
-    def waits(self) -> bool:
-        """Whether the file it was rotated from still has lines that go first.
+    def stop_waiting(self) -> None:
+        """Let it wait for nobody (`after` is None then) if the file it was rotated from has no more lines that go first. Looks at that one.
 
         It does not wait for one that cannot be read, nor for one that nobody reads until it is known what it is, which may itself wait
         for this one. Then it waits for what that one waits for.
@@ -163,21 +163,16 @@ class TrackedFile(KnownFile):
             self.wait_for(self.after.after, -1)
         before = self.after
         if before is None:
-            return False
-        if not (before.removed or before.backoff.errors) and self._goes_first(before):
-            return True
-        self.wait_for(None)
-        return False
-
-    def _goes_first(self, before: TrackedFile) -> bool:
-        """Whether `before` is not read up to the barrier. Its writer had it until this file got its first bytes."""
+            return
         barrier = self.rotation.barrier
-        if barrier >= 0 and not before.is_packed and before.offset.position >= barrier:
-            return False
-        before.refresh()
-        if barrier < 0:
-            self.wait_for(before, before.size)
-        return before.in_flight or before.unread or before.ending.timed
+        is_read = 0 <= barrier <= before.offset.position and not before.is_packed
+        if not (before.removed or before.backoff.errors or is_read):
+            before.refresh()
+            if barrier < 0:  # its writer had it until this file got its first bytes
+                self.wait_for(before, before.size)
+            if before.in_flight or before.unread or before.ending.timed:
+                return
+        self.wait_for(None)
 
     # -- the open file --------------------------------------------------------------------------------------------------------------
 
@@ -256,8 +251,7 @@ class TrackedFile(KnownFile):
             return False
 
     def has_its_name(self) -> bool:
-        """Whether `path` leads to the open file now, so that it could be opened again. Looks at its size as well."""
-        self.refresh()
+        """Whether `path` leads to the open file now, so that it could be opened again."""
         return self.found_by_name(follow_symlinks=True) is not None
 
     def found_by_name(self, *, follow_symlinks: bool) -> os.stat_result | None:

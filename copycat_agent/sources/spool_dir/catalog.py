@@ -20,10 +20,9 @@ from copycat_agent.sources.spool_dir.spool_file import FileKey, FileOrRange, Obs
 if TYPE_CHECKING:
     from copycat_agent.logs import Log
     from copycat_agent.model import SourcePartition
-    from copycat_agent.sources.base import Changes
     from copycat_agent.sources.files.identity import Identity, Whereabouts
     from copycat_agent.sources.files.paths.discovery import Found
-    from copycat_agent.sources.planner import Planner
+    from copycat_agent.sources.planner import Changes, Planner
     from copycat_agent.sources.spool_dir.listing import Listing
     from copycat_agent.sources.spool_dir.rows import Place, Rows
     from copycat_agent.sources.spool_dir.spool_options import SpoolDirOptions

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from copycat_agent.errors import BlockedError, FatalError, FileError
 from copycat_agent.formats.records import build_format
 from copycat_agent.model import Loss, SourceOffset, SplitResult
-from copycat_agent.sources.base import Changes
+from copycat_agent.sources.planner import Changes
 from copycat_agent.sources.spool_dir.file_progress import set_aside
 from copycat_agent.sources.spool_dir.views import Drift
 

@@ -14,7 +14,7 @@ from copycat_agent.sources.spool_dir.spool_stream import ENDLESS
 
 if TYPE_CHECKING:
     from copycat_agent.formats import RecordFormat
-    from copycat_agent.sources.base import Changes
+    from copycat_agent.sources.planner import Changes
     from copycat_agent.sources.spool_dir.admission import Admission
     from copycat_agent.sources.spool_dir.catalog import Catalog
     from copycat_agent.sources.spool_dir.spool_file import SpoolFile

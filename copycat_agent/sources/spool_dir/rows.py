@@ -16,9 +16,10 @@ from copycat_agent.sources.files.packing import packed
 
 if TYPE_CHECKING:
     from copycat_agent.logs import Log
-    from copycat_agent.sources.base import Changes, Offsets
+    from copycat_agent.sources.base import Offsets
     from copycat_agent.sources.files.paths.discovery import Found
     from copycat_agent.sources.files.paths.opening import Opener
+    from copycat_agent.sources.planner import Changes
 
 KEPT_GONE = 100_000
 """Rows of files that are gone; the oldest are forgotten before `forget_after` when there are more."""

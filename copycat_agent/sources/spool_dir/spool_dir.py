@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING
 from copycat_agent.formats import Frames, RecordFormat
 from copycat_agent.formats.records import build_format
 from copycat_agent.model import SplitResult
-from copycat_agent.sources.base import Changes, Closeup, FileView, Lag, Offsets, Plan, SourceKind
-from copycat_agent.sources.planner import Planner, UnsavedChanges
+from copycat_agent.sources.base import Closeup, FileView, Lag, Offsets, Plan, SourceKind
+from copycat_agent.sources.planner import Changes, Planner, UnsavedChanges
 from copycat_agent.sources.spool_dir.admission import Admission
 from copycat_agent.sources.spool_dir.catalog import Catalog
 from copycat_agent.sources.spool_dir.cleanup.cleaner import Cleaner

@@ -11,11 +11,12 @@ from copycat_agent.errors import FileError, RetriableError
 from copycat_agent.formats import Chunk, LineFrames, LineOptions
 from copycat_agent.model import Loss, SavedRow, SourceOffset, SourcePartition, SourceState, Split, SplitResult, offsets_in, state_partition
 from copycat_agent.options import DeliveryOptions
-from copycat_agent.sources.base import Changes, Source
+from copycat_agent.sources.base import Source
 from copycat_agent.sources.files import clock
 from copycat_agent.sources.log_file.log_file import LOG_FILE, LogFiles, open_stream
 from copycat_agent.sources.log_file.log_options import LogFileOptions
 from copycat_agent.sources.log_file.succession.last_look import SLACK_NS
+from copycat_agent.sources.planner import Changes
 from tests.rig.waiting import wait_until
 from tests.unit.sources.saved import told_alike
 

@@ -10,7 +10,8 @@ if TYPE_CHECKING:
 
     from copycat_agent.model import Loss, SourceOffset, SourcePartition, SplitResult
     from copycat_agent.options import SourceOptions
-    from copycat_agent.sources.base import Changes, SourceKind
+    from copycat_agent.sources.base import SourceKind
+    from copycat_agent.sources.planner import Changes
 
 
 FOREIGN_DEVICE = 0x5000

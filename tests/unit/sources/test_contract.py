@@ -24,7 +24,7 @@ from copycat_agent.sources.contract_stream import Records, RecordStream
 from tests.rig.waiting import wait_until
 
 if TYPE_CHECKING:
-    from copycat_agent.sources.base import Changes
+    from copycat_agent.sources.planner import Changes
 
 
 class Options(PolledOptions):

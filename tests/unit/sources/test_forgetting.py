@@ -22,7 +22,7 @@ from tests.unit.sources.rig import agent_for
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from copycat_agent.sources.base import Changes
+    from copycat_agent.sources.planner import Changes
     from tests.unit.sources.rig import Agent
 
 OTHER = {SourcePartition("other", "1:2:3:0"): SourceOffset(5)}

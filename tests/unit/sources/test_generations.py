@@ -26,7 +26,9 @@ def tracked(path: Path, written_at: int, *, read: int = 0, data: bytes = b"12345
 
 def followers(files: list[TrackedFile]) -> dict[str, str | None]:
     """File name -> the one it waits for."""
-    return {file.partition.key: file.after.partition.key if file.waits() and file.after else None for file in files}
+    for file in files:
+        file.stop_waiting()
+    return {file.partition.key: file.after.partition.key if file.after else None for file in files}
 
 
 @pytest.mark.parametrize("order", list(itertools.permutations(range(3))))
@@ -55,10 +57,12 @@ def test_a_file_without_lines_does_not_stop_waiting(tmp_path: Path) -> None:
     generations.add(older)
     generations.add(live)
     older.note_end(SplitResult(older.split(100), older.offset, at_end=True))  # its last line is not complete yet
-    assert generations.waiting(()) == []
+    generations.stop_waiting(())
     os.utime(older.path)
     older.observe(Path(older.path).stat())  # it was written to in place
-    assert generations.waiting({older, live}) == [live]
+    generations.stop_waiting({older, live})
+    assert live.after is older
+    assert generations.waiting == {live}
 
 
 def test_a_generation_that_is_read_is_waited_past(tmp_path: Path) -> None:

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from copycat_agent.sources.base import Changes
 from copycat_agent.sources.files.paths.discovery import Discovery, Found
 from copycat_agent.sources.files.paths.glance import COVERED_SECONDS, FULL_SECONDS, Glance
+from copycat_agent.sources.planner import Changes
 from tests.rig.waiting import wait_until
 from tests.unit.sources.rig import Agent, agent_for
 

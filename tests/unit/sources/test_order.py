@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from copycat_agent.sources.log_file.followed import view_of
 from copycat_agent.sources.log_file.succession import rules
-from copycat_agent.sources.log_file.views import view_of
 from tests.unit.sources.rig import Agent, agent_for
 
 GENERATIONS = (5, 4, 3, 2, 1)

@@ -306,7 +306,7 @@ def test_one_that_hangs_holds_up_neither_the_others_nor_questions(
     scan = LogFiles.scan
 
     def hanging(self: LogFiles) -> object:
-        if self._catalog.connector == "app":
+        if self._catalog.followed.connector == "app":
             hangs.set()
             go_on.wait(30)
         return scan(self)

@@ -20,10 +20,10 @@ from copycat_agent.sources.log_file.beginning.since import LineStarts
 
 if TYPE_CHECKING:
     from copycat_agent.formats import Reader
-    from copycat_agent.sources.base import Changes
     from copycat_agent.sources.files.paths.discovery import Found
     from copycat_agent.sources.log_file.followed import Followed
     from copycat_agent.sources.log_file.log_options import LogFileOptions
+    from copycat_agent.sources.planner import Changes
 
 
 _LONGEST_DELIMITER_BYTES = 256

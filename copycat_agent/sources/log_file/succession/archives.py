@@ -13,7 +13,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from copycat_agent.model import SourceOffset, SourcePartition, SplitResult
-from copycat_agent.sources.base import Changes
 from copycat_agent.sources.files import fingerprint
 from copycat_agent.sources.files.paths.opening import Opener
 from copycat_agent.sources.log_file.absent import Saved
@@ -22,6 +21,7 @@ from copycat_agent.sources.log_file.generations import rotation_family
 from copycat_agent.sources.log_file.succession import similarity
 from copycat_agent.sources.log_file.succession.rules import Evidence, LongerHead, Newcomer, Original
 from copycat_agent.sources.log_file.tracked import TrackedFile
+from copycat_agent.sources.planner import Changes
 
 if TYPE_CHECKING:
     from copycat_agent.logs import Log

@@ -8,13 +8,13 @@ from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from copycat_agent.model import SourcePartition, SourceState
-from copycat_agent.sources.base import Changes
 from copycat_agent.sources.files import clock, fingerprint
 from copycat_agent.sources.files.identity import identify
 from copycat_agent.sources.files.packing import packed
 from copycat_agent.sources.files.paths.discovery import Mark
 from copycat_agent.sources.log_file.followed import Followed
 from copycat_agent.sources.log_file.tracked import OpenedFile
+from copycat_agent.sources.planner import Changes
 
 if TYPE_CHECKING:
     from copycat_agent.sources.files.paths.opening import Opener

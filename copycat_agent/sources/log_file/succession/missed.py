@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING
 
 from copycat_agent.formats import Reader
 from copycat_agent.model import SourceOffset, SourcePartition, SourceState
-from copycat_agent.sources.base import Changes
 from copycat_agent.sources.files import fingerprint
 from copycat_agent.sources.files.identity import Identity, identify, identify_by_name, is_at
 from copycat_agent.sources.files.packing import packed
@@ -34,6 +33,7 @@ from copycat_agent.sources.log_file.succession.last_look import SLACK_NS, LastLo
 from copycat_agent.sources.log_file.succession.rules import OutsideContent, Unseen, is_owed, why_owed
 from copycat_agent.sources.log_file.succession.unclaimed import NOBODY_LOOKED, members
 from copycat_agent.sources.log_file.tracked import OpenedFile
+from copycat_agent.sources.planner import Changes
 
 if TYPE_CHECKING:
     from copycat_agent.logs import Log
@@ -295,7 +295,7 @@ class Missed:
 
     def _is_in_live(self, path: str, opened: OpenedFile, rotation: _Rotation) -> bool:
         """Whether it is younger than the log that stands in its place, which was not cut, and begins like it. Raises OSError."""
-        newest = self._followed.files.get(self._followed.paths.get("/".join(log_of(path)), (-1, -1)))
+        newest = self._followed.at("/".join(log_of(path)))
         if newest is None or rotation.cut or newest.is_packed or newest.identity.birth_ns > identify(opened.fd, opened.info).birth_ns:
             return False
         with similarity.opened(newest, self._opener) as is_open:

@@ -10,11 +10,10 @@ import contextlib
 import math
 import time
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from copycat_agent.model import SourceOffset, SourcePartition
-from copycat_agent.sources.base import Changes
 from copycat_agent.sources.files import fingerprint
 from copycat_agent.sources.files.identity import Identity, is_at
 from copycat_agent.sources.files.paths.opening import Opener
@@ -24,6 +23,7 @@ from copycat_agent.sources.log_file.generations import is_newest, is_rotated, ro
 from copycat_agent.sources.log_file.succession import rules, similarity
 from copycat_agent.sources.log_file.succession.archives import Archives
 from copycat_agent.sources.log_file.tracked import TrackedFile
+from copycat_agent.sources.planner import Changes
 
 if TYPE_CHECKING:
     from copycat_agent.logs import Log
@@ -31,6 +31,23 @@ if TYPE_CHECKING:
 NOT_COMPARED = "it was not compared with other files yet"
 PREVIOUS = "what was not read of it before it was begun anew is looked for, and comes first"
 """Why a file is not read yet, for people."""
+
+
+@dataclass(slots=True)
+class _Undecided:
+    """What is known of a file that is not read yet.
+
+    `is_unjudged`: it may be the copy or the rest of another file. `previous`: what was not read of this generation of it comes first, if it
+    is found before `held_until` (`time.monotonic()`). `batches` are the files it may come from that a task read when it was first looked
+    at, with the number of that turn. `original_size`: how large the file was that it is a copy of; `complete_at`: when it had that size.
+    """
+
+    is_unjudged: bool = False
+    previous: SourcePartition | None = None
+    held_until: float = 0.0
+    batches: dict[TrackedFile, int] | None = None
+    original_size: int = -1
+    complete_at: float = math.inf
 
 
 class Newcomers:
@@ -42,10 +59,8 @@ class Newcomers:
         self._log = log
         self.archives = Archives(followed, opener, self._relatives, self._take_over, log)
         self.needs_scan = False
-        self._unjudged: dict[TrackedFile, None] = {}
-        self._held: dict[TrackedFile, tuple[SourcePartition, float]] = {}
-        self._flights: dict[TrackedFile, dict[TrackedFile, int]] = {}
-        self._twins: dict[TrackedFile, tuple[int, float]] = {}
+        self.undecided: dict[TrackedFile, _Undecided] = {}
+        """The files that nobody may read yet."""
         self._copies: dict[SourcePartition, TrackedFile] = {}
 
     def add(self, newcomers: list[TrackedFile]) -> None:
@@ -53,7 +68,7 @@ class Newcomers:
         for file in newcomers:
             if file.is_packed or not file.packing.is_known or self._may_be_rest(file):
                 file.held_back(NOT_COMPARED)
-                self._unjudged[file] = None
+                self.undecided.setdefault(file, _Undecided()).is_unjudged = True
         newcomers.clear()
 
     def hold(self, begun: list[TrackedFile], changes: Changes) -> None:
@@ -70,7 +85,7 @@ class Newcomers:
             if offset is not None and _has_rest(offset) and fresh.gone_since is None:
                 past = max(0.0, time.time() - offset.gone_ms / 1000)
                 fresh.held_back(PREVIOUS)
-                self._held[fresh] = previous, time.monotonic() + rules.QUIET_SECONDS - past
+                self.undecided[fresh] = _Undecided(previous=previous, held_until=time.monotonic() + rules.QUIET_SECONDS - past)
         self.add([fresh for fresh in begun if is_rotated(fresh.path)])
         for fresh in begun:
             self._free(fresh)
@@ -79,35 +94,37 @@ class Newcomers:
     def judge(self, changes: Changes, *, at_once: bool) -> None:
         """Decide what can be decided now. `at_once`: a copy is not waited for. `needs_scan`: another scan will decide more."""
         self.archives.let_go(at_once=at_once)
-        for file in list(self._unjudged):
+        for file, state in list(self.undecided.items()):
+            if not state.is_unjudged:
+                continue
             is_begun = file.removed or file.in_flight or file.offset.position > 0
             if is_begun or self._is_decided(file, changes, at_once=at_once):
-                del self._unjudged[file]
-                self._flights.pop(file, None)
-                self._twins.pop(file, None)
+                self.undecided[file] = _Undecided(previous=state.previous, held_until=state.held_until)
                 self.archives.judged(file)
                 self._free(file)
 
     def release(self, *, at_once: bool) -> None:
         """Let files be read whose previous generation was found, is lost, or was looked for long enough."""
-        for file, (previous, until) in list(self._held.items()):
-            if at_once or file.removed or previous not in self._followed.absent.unclaimed or time.monotonic() > until:
-                del self._held[file]
+        for file, state in list(self.undecided.items()):
+            is_over = at_once or file.removed or time.monotonic() > state.held_until
+            if state.previous is not None and (is_over or state.previous not in self._followed.absent.unclaimed):
+                state.previous = None
                 self._free(file)
 
     @property
     def has_pending(self) -> bool:
         """Whether something is not decided yet, and may be as time goes by."""
-        return self.needs_scan or bool(self._unjudged or self._held or self._flights or self.archives.has_pending)
+        return self.needs_scan or bool(self.undecided) or self.archives.has_pending
 
     def waits_for_batch(self, file: TrackedFile) -> bool:
         """Whether a file is not decided because `file`, whose batch came back, was being read."""
-        return any(file in flights for flights in self._flights.values())
+        return any(file in (state.batches or ()) for state in self.undecided.values())
 
     @property
     def is_releasing(self) -> bool:
         """Whether a file is held whose previous generation is found."""
-        return any(previous not in self._followed.absent.unclaimed for previous, _ in self._held.values())
+        unclaimed = self._followed.absent.unclaimed
+        return any(state.previous is not None and state.previous not in unclaimed for state in self.undecided.values())
 
     def _has_enough(self, file: TrackedFile, *, at_once: bool) -> bool:
         """Whether there is enough of it to look at."""
@@ -118,7 +135,7 @@ class Newcomers:
 
     def awaited(self) -> set[str]:
         """Returns the rotation families of files that are not judged yet. Nothing of these families is entered as lost so far."""
-        return self.archives.awaited() | {rotation_family(file.path) for file in self._unjudged if file.size}
+        return self.archives.awaited() | {rotation_family(file.path) for file in self.undecided if file.size and self._is_unjudged(file)}
 
     def copied(self, partition: SourcePartition) -> int:
         """Returns how much of a previous generation is in a copy of it that is read as a file of its own."""
@@ -153,8 +170,11 @@ class Newcomers:
         return is_rotated(file.path) and (self._followed.absent.has_family(file.path) or bool(self._relatives(file)))
 
     def _free(self, file: TrackedFile) -> None:
-        if file in self._held or file in self._unjudged:
-            return
+        state = self.undecided.get(file)
+        if state is not None:
+            if state.is_unjudged or state.previous is not None:
+                return
+            del self.undecided[file]
         file.freed()
         self._followed.touch(file)
         if not file.removed:
@@ -196,8 +216,10 @@ class Newcomers:
     def _look(self, file: TrackedFile, newcomer: rules.Newcomer, changes: Changes) -> Iterator[rules.Evidence]:
         """Returns what decides on an open file, looking at one thing after the other. Raises OSError."""
         head, relatives = similarity.head_of(file), self._relatives(file)
-        flights = self._flights.setdefault(file, {one: one.schedule.turn for one in relatives if one.in_flight})
-        yield from (rules.BeingRead(one.path) for one, turn in flights.items() if one.in_flight and one.schedule.turn == turn)
+        state = self.undecided[file]
+        if state.batches is None:
+            state.batches = {one: one.schedule.turn for one in relatives if one.in_flight}
+        yield from (rules.BeingRead(one.path) for one, turn in state.batches.items() if one.in_flight and one.schedule.turn == turn)
         if newcomer.unchanged_seconds <= rules.YOUNG_SECONDS:
             yield from (rules.JustCut(one.path, one.in_flight) for one in relatives if _is_cut(one))
         if file.is_packed:
@@ -237,7 +259,7 @@ class Newcomers:
                 return None
             one.refresh()
             if one.is_deleted():
-                return _replaced(file, one)
+                return similarity.replaced(file, one)
             if not (is_rotated(file.path) and rules.may_be_copy(newcomer, one.identity.birth_ns)):
                 return None
             if not _is_cut(one):
@@ -252,32 +274,26 @@ class Newcomers:
     def _copy(self, file: TrackedFile, one: TrackedFile) -> rules.StandingFile:
         file.copies(one.partition)
         self._copies[one.partition] = file
-        size, caught_up = self._twins.setdefault(file, (one.size, math.inf))
-        if file.size >= size and caught_up == math.inf:
-            caught_up = time.monotonic()
-            self._twins[file] = size, caught_up
-        return rules.StandingFile(one.path, time.monotonic() - caught_up)
+        state = self.undecided[file]
+        if state.original_size < 0:
+            state.original_size = one.size
+        if file.size >= state.original_size:
+            state.complete_at = min(state.complete_at, time.monotonic())
+        return rules.StandingFile(one.path, time.monotonic() - state.complete_at)
+
+    def _is_unjudged(self, file: TrackedFile) -> bool:
+        return file in self.undecided and self.undecided[file].is_unjudged
 
     def _relatives(self, file: TrackedFile) -> list[TrackedFile]:
         """Returns followed files that `file` may have been copied from, packed from, or moved over."""
         others = [one for one in self._followed.relatives(file.path) if one is not file]
-        found = [one for one in others if one not in self._unjudged or is_newest(one.path)]
+        found = [one for one in others if is_newest(one.path) or not self._is_unjudged(one)]
         return found if file.is_packed else [one for one in found if is_newest(one.path) or one.gone_since is not None]
 
 
 def _is_cut(one: TrackedFile) -> bool:
     """Whether it was cut just now: the next scan knows it as a previous generation."""
     return one.seen.cut is not None or one.needs_scan
-
-
-def _replaced(file: TrackedFile, one: TrackedFile) -> rules.DeletedFile | None:
-    """What `file`, which is open, is to a deleted one that is open, too. Raises OSError."""
-    name = similarity.last_name(one)
-    moved_over = name == file.path and similarity.was_there_before(file, one)
-    was_copied = is_rotated(file.path) and not is_rotated(name)
-    if not (moved_over or was_copied) or not one.size or file.size < one.size or not similarity.begins_like(file, one, one.size):
-        return None
-    return rules.DeletedFile(one.partition, replace(one.offset, path=name, size=one.known_size), one.in_flight)
 
 
 def _is_other(partition: SourcePartition, file: TrackedFile) -> bool:

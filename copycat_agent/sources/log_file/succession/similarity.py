@@ -9,6 +9,7 @@ import contextlib
 import os
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,8 +17,8 @@ from copycat_agent.formats import TAIL_BYTES, Reader
 from copycat_agent.sources.files import clock, fingerprint
 from copycat_agent.sources.files.packing import compressions
 from copycat_agent.sources.files.paths.discovery import Warn
-from copycat_agent.sources.log_file.followed import close_if_stale
-from copycat_agent.sources.log_file.generations import is_newest
+from copycat_agent.sources.log_file.descriptors import close_if_stale
+from copycat_agent.sources.log_file.generations import is_newest, is_rotated
 from copycat_agent.sources.log_file.succession import rules
 
 if TYPE_CHECKING:
@@ -90,6 +91,16 @@ def last_name(file: TrackedFile) -> str:
 def was_there_before(file: TrackedFile, deleted: TrackedFile) -> bool:
     """Whether `file` was made before the other one was deleted, so that it was moved to its name. The other one is open. Raises OSError."""
     return 0 < file.identity.birth_ns < os.fstat(deleted.fd).st_ctime_ns
+
+
+def replaced(file: TrackedFile, one: TrackedFile) -> rules.DeletedFile | None:
+    """Returns what `file`, which is open, is to a deleted one that is open, too; None for nothing. Raises OSError."""
+    name = last_name(one)
+    moved_over = name == file.path and was_there_before(file, one)
+    was_copied = is_rotated(file.path) and not is_rotated(name)
+    if not (moved_over or was_copied) or not one.size or file.size < one.size or not begins_like(file, one, one.size):
+        return None
+    return rules.DeletedFile(one.partition, replace(one.offset, path=name, size=one.known_size), one.in_flight)
 
 
 def what_changed(file: TrackedFile, opener: Opener, warn: Warn) -> str:

@@ -11,7 +11,6 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 
 from copycat_agent.model import SourceOffset, SourcePartition
-from copycat_agent.sources.base import Changes
 from copycat_agent.sources.files import fingerprint
 from copycat_agent.sources.files.identity import Identity, Whereabouts, identify
 from copycat_agent.sources.files.packing import compressions, packed
@@ -24,6 +23,7 @@ from copycat_agent.sources.log_file.meeting import Meeting
 from copycat_agent.sources.log_file.succession.newcomers import Newcomers
 from copycat_agent.sources.log_file.succession.rules import HOLDS_REST
 from copycat_agent.sources.log_file.tracked import OpenedFile
+from copycat_agent.sources.planner import Changes
 
 NOBODY_LOOKED = "it was rotated out while nobody looked"
 """Why such a file is wanted, in the warning that it cannot be opened."""

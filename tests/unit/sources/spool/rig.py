@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from copycat_agent.options import KafkaOptions
-    from copycat_agent.sources.base import Changes
+    from copycat_agent.sources.planner import Changes
 
 
 class Keeper(TaskProducer):

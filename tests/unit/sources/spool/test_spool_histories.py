@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from copycat_agent.model import Split, SplitResult
-    from copycat_agent.sources.base import Changes
+    from copycat_agent.sources.planner import Changes
 
 _ACTS = ("drop", "drop", "append", "rewrite", "rename", "link", "unlink", "touch")
 _WORK = ("scan", "scan", "plan", "plan", "bring", "bring", "save", "save", "kill", "stop", "remount")
