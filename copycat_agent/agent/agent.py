@@ -118,7 +118,6 @@ class Agent(Control):
         self._settings = settings
         self._started = time.time()
         self._stopping = False
-        self._spark_failure: FatalError | None = None
         self._reloader: Reloader | None = None
         self._follower: Follower | None = None
         self._api: ApiServer | None = None
@@ -129,7 +128,7 @@ class Agent(Control):
             lock = settings.state_dir / workers_lock.NAME
             workers_lock.wait(lock)
             run_dir = settings.state_dir / RUN_DIRECTORY
-            self._host = SparkHost(settings.agent.spark, run_dir, on_failure=self._give_up, workers_lock=lock)
+            self._host = SparkHost(settings.agent.spark, run_dir, on_failure=lambda _: self.wake.set(), workers_lock=lock)
             self._host.start()
             undo.callback(self._host.close)
             executor = (JobExecutor if until_idle else ChoosingExecutor)(self._host)
@@ -154,7 +153,7 @@ class Agent(Control):
     @property
     def given_up(self) -> FatalError | None:
         """Why only a new process can go on, None while this one can: Spark does not come back, or the offset store failed."""
-        return self._spark_failure or self._store.failure
+        return self._host.failure or self._store.failure
 
     def apply(self, definitions: Iterable[Definition]) -> None:
         """Run exactly these definitions, which come from no files."""
@@ -263,10 +262,6 @@ class Agent(Control):
         from copycat_agent.metrics import PATHS, health_app  # noqa: PLC0415 - slow, and called behind everybody's back
 
         return dict.fromkeys(PATHS, health_app(self))
-
-    def _give_up(self, error: FatalError) -> None:
-        self._spark_failure = error
-        self.wake.set()
 
 
 def _raise_file_limit() -> None:

@@ -78,7 +78,6 @@ class _GivenFiles:
         self._planner = Planner[GivenFile](delivery.max_batch_bytes)
         self._paths = tuple(paths)
         self._is_met = False
-        self._finished_bytes = 0
 
     def scan(self) -> Changes:
         """What was named is all there is: only the first look changes anything."""
@@ -192,10 +191,10 @@ class _GivenFiles:
         elif result.changed:
             why = f"it was cut, rewritten or replaced while it was read, {offset.position} bytes or records of it were"
             self._leave_out(file, why, changes)
-        elif offset.done and (cut := file.cut_to(offset)) is not None:
+        elif offset.done and (cut := file.cut_to(result)) is not None:
             why = f"it was cut to {cut} bytes after the run had met it with {file.end}"
             self._leave_out(file, why, changes)
-        elif offset.done and file.has_more:
+        elif offset.done and not result.split.final:  # somebody writes to it
             changes.accounts[file.partition] = Account(path=file.path, why=f"read up to byte {offset.position}: it is still written to")
         elif result.error is None:
             file.backoff = READY

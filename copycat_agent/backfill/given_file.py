@@ -45,7 +45,6 @@ class GivenFile:
         self.fd = -1
         self._identity = Identity(0, 0, 0)
         self._mtime_ns = 0
-        self._split: Split | None = None
         self.end = 0
         codec = ""
         try:
@@ -159,16 +158,10 @@ class GivenFile:
         is_plain = not (offset.compression or counts_records)
         grown = is_plain and self._size_now() > self.end
         origins = () if offset.position else tuple(former.offset for former in self.formers)
-        self._split = Split(
+        return Split(
             self.partition, self.path, opened, offset, self.end if is_plain else ENDLESS, final=not grown, inode=self._identity.inode,
             mtime_ms=self._mtime_ns // 1_000_000, flush=not grown, origins=origins,
         )  # fmt: skip
-        return self._split
-
-    @property
-    def has_more(self) -> bool:
-        """Whether more was there than its last split was allowed to end with: somebody writes to it."""
-        return self._split is not None and not self._split.final
 
     def taken_in(self, result: SplitResult) -> SourceOffset:
         """What to save of it now."""
@@ -176,10 +169,10 @@ class GivenFile:
         self.read_at = time.time()
         return replace(result.offset, path=self.path, size=self.end, mtime_ns=self.offset.mtime_ns, done=is_read)
 
-    def cut_to(self, offset: SourceOffset) -> int | None:
+    def cut_to(self, result: SplitResult) -> int | None:
         """Its size when it ended before `end`, so that what was there can never be read; None when it did not. The file is open."""
-        is_plain = self._split is None or self._split.end != ENDLESS
-        is_cut = is_plain and offset.position < self.end and self._size_now() < self.end
+        is_plain = result.split.end != ENDLESS
+        is_cut = is_plain and result.offset.position < self.end and self._size_now() < self.end
         return self._size_now() if is_cut else None
 
     def view(self) -> FileView:

@@ -58,7 +58,7 @@ class Encoder:
     """A definition, compiled: how its files are framed, what its steps do to a record, what its messages look like.
 
     Stateless after construction; shared by threads. `changes_fields`: a step may change a record, so its fields have to be its own.
-    `kafka` is the cluster, `literal_topics` the topics that are known before any record is read.
+    `kafka` is the cluster.
     """
 
     def __init__(self, definition: Definition) -> None:
@@ -73,7 +73,6 @@ class Encoder:
         self.window = window_of(definition, raw=_is_raw(definition))
         self.kafka = _kafka(definition)
         self.layout = MessageLayout(definition, has_fields=bool(definition.transforms) or getattr(self.frames, "makes_fields", False))
-        self.literal_topics = (self.layout.literal_topic,) if self.layout.literal_topic else ()
 
     def step(self, options: TransformOptions, number: int) -> Transform:
         """Compile the `number`-th step, from 0."""
@@ -92,6 +91,11 @@ class Encoder:
     def stages(self) -> tuple[tuple[Transform, ...], ...]:
         """The steps, cut at every query: those before the first one, those between it and the next, and so on. One stage without any."""
         return tuple(self.transforms[stage] for stage in self._stages) if len(self._stages) > 1 else (self.transforms,)
+
+    @property
+    def literal_topics(self) -> tuple[str, ...]:
+        """The topics that are known before any record is read."""
+        return (self.layout.literal_topic,) if self.layout.literal_topic else ()
 
     def options_of(self, stage: int) -> tuple[TransformOptions, ...]:
         """The options of the steps of one stage."""

@@ -74,6 +74,38 @@ class MessageLayout:
         return _json if self.convert_value is _by_kind else None
 
 
+class DataTopics:
+    """The topics that a template makes from the records of one split, each checked once."""
+
+    def __init__(self, layout: MessageLayout, meta: SplitMeta) -> None:
+        record, dlq = layout.definition.record, layout.definition.errors.dlq
+        self._render = layout.topic.bind(meta)
+        self._allowed = frozenset(record.allowed_topics)
+        self._dead_letters = None if dlq is None else dlq.topic
+        self._checked: set[str] = set()
+
+    def __call__(self, draft: Draft) -> str:
+        """Returns the record's topic. Raises DataError for one that is not allowed."""
+        topic = self._render(draft)
+        if topic not in self._checked:
+            self._check(topic)
+            if len(self._checked) >= TOPICS_KEPT:
+                self._checked.clear()
+            self._checked.add(topic)
+        return topic
+
+    def _check(self, topic: str) -> None:
+        if not _TOPIC.fullmatch(topic) or topic in (".", ".."):
+            raise DataError("the topic template yields a name that Kafka does not allow", "see record.topic")
+        if self._allowed:
+            if topic not in self._allowed:
+                raise DataError("the topic template yields a topic that is not in record.allowed_topics")
+        elif topic == self._dead_letters:
+            raise DataError("the topic template yields the dead-letter topic", "see record.topic and errors.dlq.topic")
+        elif topic.startswith("__"):
+            raise DataError("the topic template yields a name that begins with __, as Kafka's own topics do", "see record.topic")
+
+
 class SplitLayout:
     """The layout of the messages of one split. What is the same for all of them is made once.
 
@@ -86,14 +118,11 @@ class SplitLayout:
 
         Raises DataError when a template cannot be rendered for any record of this file.
         """
-        record, dlq = layout.definition.record, layout.definition.errors.dlq
+        record = layout.definition.record
         self._layout, self._split, self._record = layout, split, record
         self._partitions, self._run = partitions, run
-        self._allowed = frozenset(record.allowed_topics)
-        self._dead_letters = None if dlq is None else dlq.topic
         self.literal_topic = layout.literal_topic
-        self._topic = None if self.literal_topic else layout.topic.bind(meta)
-        self._checked: set[str] = set()
+        self._topic_of = DataTopics(layout, meta)
         self._key = layout.key.bind(meta) if layout.key else None
         self._headers = [(name, template.bind(meta)) for name, template in layout.headers.items()]
         self._same_headers = self._headers_of(_NOTHING, ()) if layout.has_same_headers else None
@@ -130,27 +159,6 @@ class SplitLayout:
         _, key, partition, timestamp, headers = self.outline(_NOTHING)
         is_plain = (key, partition, timestamp, headers) == (None, ANY_PARTITION, 0, None)
         return () if is_plain else (key, partition, None, None, timestamp, headers)
-
-    def _topic_of(self, draft: Draft) -> str:
-        assert self._topic is not None, "a literal topic is not made from data"
-        topic = self._topic(draft)
-        if topic not in self._checked:
-            self._check_topic(topic)
-            if len(self._checked) >= TOPICS_KEPT:
-                self._checked.clear()
-            self._checked.add(topic)
-        return topic
-
-    def _check_topic(self, topic: str) -> None:
-        if not _TOPIC.fullmatch(topic) or topic in (".", ".."):
-            raise DataError("the topic template yields a name that Kafka does not allow", "see record.topic")
-        if self._allowed:
-            if topic not in self._allowed:
-                raise DataError("the topic template yields a topic that is not in record.allowed_topics")
-        elif topic == self._dead_letters:
-            raise DataError("the topic template yields the dead-letter topic", "see record.topic and errors.dlq.topic")
-        elif topic.startswith("__"):
-            raise DataError("the topic template yields a name that begins with __, as Kafka's own topics do", "see record.topic")
 
     def _key_bytes(self, text: str, topic: str, draft: Draft) -> bytes:
         convert: Callable[..., bytes] = self._layout.convert_key

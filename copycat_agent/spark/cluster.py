@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from copycat_agent.runner import Results
     from copycat_agent.spark.cluster_host import ClusterHost
     from copycat_agent.spark.cluster_job import Exchange
-    from copycat_agent.spark.host import Session
+    from copycat_agent.spark.current_session import Session
     from copycat_agent.spark.sql_jobs import SqlContexts
 
 RUN = "copycat_agent.executor:run_batch"

@@ -17,7 +17,8 @@ from copycat_agent.errors import FatalError, RetriableError
 from copycat_agent.options import HIDDEN, Definition
 from copycat_agent.spark import java, rundir
 from copycat_agent.spark.cluster_job import Exchange
-from copycat_agent.spark.host import Session, SparkHost
+from copycat_agent.spark.current_session import Session
+from copycat_agent.spark.host import SparkHost
 from copycat_agent.spark.jvm import child_environment
 
 if TYPE_CHECKING:
@@ -155,7 +156,7 @@ class ClusterHost(SparkHost):
     @property
     def conf(self) -> Mapping[str, str]:
         """`spark.conf` of agent.yaml."""
-        return self._conf
+        return self._options.conf
 
     def close(self) -> None:
         if self.exchange is not None:
@@ -163,10 +164,10 @@ class ClusterHost(SparkHost):
         super().close()
 
     def _connect(self, jvm: Jvm) -> Session:
-        self._await_master(MASTER_SECONDS if self._sessions else 0.0)
-        self._address = driver_host(self.master, self._conf)
+        self._await_master(MASTER_SECONDS if self._current.count else 0.0)
+        self._address = driver_host(self.master, self._options.conf)
         if self.exchange is None and self._address:
-            self.exchange = Exchange(self._conf.get("spark.driver.bindAddress", self._address), self._address)
+            self.exchange = Exchange(self._options.conf.get("spark.driver.bindAddress", self._address), self._address)
         return super()._connect(jvm)
 
     def _await_master(self, seconds: float) -> None:
@@ -189,7 +190,7 @@ class ClusterHost(SparkHost):
             SPARK_SCALA_VERSION="2.13",  # what `local-cluster` starts its executors with
             **{name: os.environ[name] for name in _PASSED_ON if name in os.environ},
         )
-        host = driver_host(self.master, self._conf)
+        host = driver_host(self.master, self._options.conf)
         for name in ("SPARK_LOCAL_IP", "SPARK_LOCAL_HOSTNAME"):  # of this host alone, as it is set for a local session
             environ.pop(name)
             if host:
@@ -197,11 +198,11 @@ class ClusterHost(SparkHost):
         return environ
 
     def _settings(self) -> dict[str, str]:
-        return settings(self.master, self._conf, self._address, self.runners, self.run_dir / rundir.LOCAL)
+        return settings(self.master, self._options.conf, self._address, self.runners, self.run_dir / rundir.LOCAL)
 
     def _made(self, context: SparkContext) -> None:
         """The package travels with each job. What else a Python needs has to be on the executors."""
-        context.pythonExec = self._conf.get("spark.pyspark.python") or self._python()
+        context.pythonExec = self._options.conf.get("spark.pyspark.python") or self._python()
         path = list(sys.path)
         context.addPyFile(str(zip_package(self.run_dir / rundir.TEMPORARY)))
         sys.path[:] = path

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pyspark import SparkContext
 
     from copycat_agent.model import Batch
-    from copycat_agent.spark.host import Session
+    from copycat_agent.spark.current_session import Session
 
 
 TOKEN_BYTES = 32

@@ -13,14 +13,14 @@ import re
 import sysconfig
 import threading
 import time
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import copycat_agent
 from copycat_agent import failpoints, logs
 from copycat_agent.errors import FatalError, RetriableError
 from copycat_agent.spark import java, rundir
+from copycat_agent.spark.current_session import CurrentSession, Session, State
 from copycat_agent.spark.jvm import EXIT_SECONDS, RECORD_SECONDS, Jvm, child_environment
 from copycat_agent.spark.workers_lock import VARIABLE as WORKERS_LOCK
 
@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from pyspark import SparkContext
 
     from copycat_agent.options import SparkOptions
-
-State = Literal["new", "starting", "running", "failed", "closed"]
 
 MOST_RUNNERS = 4
 """Runners by default: one per core, at most so many. One of them sends 400,000 lines a second."""
@@ -45,15 +43,6 @@ YOUNG_SECONDS = 10.0
 _FIRST_PAUSE_SECONDS = 0.5
 
 _log = logs.get("spark")
-
-
-@dataclass(frozen=True, slots=True)
-class Session:
-    """One JVM's life. `context` raises py4j's errors once the JVM is gone; `number` grows by one with each session."""
-
-    number: int
-    context: SparkContext
-    jvm: Jvm
 
 
 class End(NamedTuple):
@@ -99,19 +88,12 @@ class SparkHost:
     ) -> None:
         """Touches nothing yet. Raises FatalError when `options.master` is not local."""
         self.runners = runners or runners_of(options.master)
-        self.slots = 2 * self.runners + 1
-        """Spark tasks at a time: the resident ones, and as many bounded jobs beside them, with one in reserve (see `jobs`)."""
-        self._conf = options.conf
-        self._options = (*java.JVM_OPTIONS, f"-Xmx{options.driver_memory // 2**20}m")
+        self._options = options
         self.run_dir = run_dir
         self._on_failure = on_failure
         self._young_seconds = young_seconds
         self._for_workers = {WORKERS_LOCK: str(workers_lock.absolute())} if workers_lock else {}
-        self._changed = threading.Condition()
-        self._state: State = "new"
-        self._session: Session | None = None
-        self._sessions = 0
-        self._failure: FatalError | None = None
+        self._current = CurrentSession()
         self._jvm: Jvm | None = None
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._keep, name="spark-host", daemon=True)
@@ -119,7 +101,17 @@ class SparkHost:
     @property
     def state(self) -> State:
         """What it is doing, for status pages."""
-        return self._state
+        return self._current.state
+
+    @property
+    def failure(self) -> FatalError | None:
+        """Why Spark does not come up any more; None while it may."""
+        return self._current.failure
+
+    @property
+    def slots(self) -> int:
+        """Spark tasks at a time: the resident ones, and as many bounded jobs beside them, with one in reserve (see `jobs`)."""
+        return 2 * self.runners + 1
 
     @property
     def jvm_pid(self) -> int | None:
@@ -128,11 +120,9 @@ class SparkHost:
 
     def start(self) -> None:
         """Start the JVM and return; the session comes up behind. Raises FatalError when there is no Java to start."""
-        self._java = java.find_java(os.environ)
-        self._classes = java.class_path(java.spark_home() / "jars")
-        self._archive = java.Archive(java.cache_directory(os.environ), self._java, self._options, self._classes)
+        self._launcher = java.Launcher((*java.JVM_OPTIONS, f"-Xmx{self._options.driver_memory // 2**20}m"))
         self.socket_dir = rundir.prepare(self.run_dir)
-        self._state = "starting"
+        self._current.starts()
         self._jvm = self._start_jvm()  # before pyspark is imported: both take their time side by side
         self._thread.start()
 
@@ -141,30 +131,18 @@ class SparkHost:
 
         Raises RetriableError when it is not up in time or the host is closed, FatalError when it will not come up any more.
         """
-        with self._changed:
-            self._changed.wait_for(lambda: self._alive() or self._state in {"failed", "closed"}, seconds)
-            if self._failure:
-                raise self._failure
-            if self._session is None or not self._alive():
-                msg = "the Spark session is closed" if self._state == "closed" else "the Spark session is not up"
-                raise RetriableError(msg)
-            return self._session
-
-    def _alive(self) -> bool:
-        return self._session is not None and self._session.jvm.runs()
+        return self._current.wait(seconds)
 
     def close(self) -> None:
         """End the session, the JVM and every worker. Close executors first. Safe to call twice, and without `start`."""
         self._closing.set()
-        with self._changed:
-            session, self._session, self._state = self._session, None, "closed"
-            self._changed.notify_all()
-        jvm = self._jvm
+        session, jvm = self._current.close(), self._jvm
         if jvm and session:
-            if self._archive.recording:
+            archive = self._launcher.archive
+            if archive.recording:
                 _log.info("Spark records what it loaded, once; later starts take half the time")
-            clean = jvm.close(RECORD_SECONDS if self._archive.recording else EXIT_SECONDS)
-            (self._archive.keep if clean else self._archive.discard)()
+            clean = jvm.close(RECORD_SECONDS if archive.recording else EXIT_SECONDS)
+            (archive.keep if clean else archive.discard)()
         elif jvm:
             jvm.kill()
         if self._thread.ident:
@@ -210,10 +188,7 @@ class SparkHost:
             self._abandon(jvm)
             return error.message, None
         up_at = time.monotonic()
-        with self._changed:
-            if not self._closing.is_set():
-                self._session, self._state = session, "running"
-            self._changed.notify_all()
+        self._current.is_up(session)
         if session.number == 1:
             gc.freeze()  # what start-up imported stays for good: each collection would walk 200,000 objects to find that out
         jvm.wait()
@@ -223,17 +198,7 @@ class SparkHost:
         return f"the JVM ended ({jvm.ending()})", up_seconds
 
     def _start_jvm(self) -> Jvm:
-        command = (
-            self._java.path,
-            *self._options,
-            *self._archive.options(),
-            f"-Djava.io.tmpdir={self.run_dir / rundir.TEMPORARY}",
-            f"-XX:ErrorFile={self.run_dir}/hs_err_%p.log",
-            f"-Dlog4j2.configurationFile={(Path(__file__).parent / 'log4j2.properties').as_uri()}",
-            "-cp",
-            self._classes,
-        )
-        return Jvm(command, self.run_dir, self._environment())
+        return Jvm(self._launcher.command(self.run_dir), self.run_dir, self._environment())
 
     def _environment(self) -> dict[str, str]:
         """The JVM's, and its workers'."""
@@ -245,7 +210,7 @@ class SparkHost:
         """Spark's. pyspark is imported by now."""
         from copycat_agent.spark import session  # noqa: PLC0415 - as in `_connect`
 
-        return session.configuration(self._conf, self.slots, self.run_dir / rundir.LOCAL, self.socket_dir / rundir.SPARK_SOCKETS)
+        return session.configuration(self._options.conf, self.slots, self.run_dir / rundir.LOCAL, self.socket_dir / rundir.SPARK_SOCKETS)
 
     def _made(self, context: SparkContext) -> None:
         """A session has come up and nobody has it yet. May raise anything: then it has not."""
@@ -265,30 +230,26 @@ class SparkHost:
         except Exception as error:
             msg = f"Spark did not start: {session.reason_of(error)}"
             raise RetriableError(msg) from error
-        self._sessions += 1
         _log.info("Spark is up", seconds=round(time.monotonic() - jvm.started, 2), jvm_pid=jvm.pid)
-        return Session(self._sessions, context, jvm)
+        return Session(self._current.count + 1, context, jvm)
 
     def _abandon(self, jvm: Jvm) -> None:
         """Its start failed. The archive may be the reason: the next start does without."""
         jvm.kill()
-        self._archive.discard()
+        self._launcher.archive.discard()
         self._bury(jvm)
 
     def _bury(self, jvm: Jvm) -> None:
         """Nothing of the dead JVM is left for the next one."""
-        with self._changed:
-            self._session = self._jvm = None
-            self._state = "closed" if self._closing.is_set() else "starting"
+        self._jvm = None
+        self._current.starts()
         jvm.close(0)
         if not self._closing.is_set():
             rundir.sweep(self.run_dir, self.socket_dir)
 
     def _give_up(self, message: str) -> None:
         failure = FatalError(message, self.failure_hint)
-        with self._changed:
-            self._failure, self._state = failure, "failed"
-            self._changed.notify_all()
+        self._current.fail(failure)
         self._on_failure(failure)
 
 

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from copycat_agent.errors import FatalError
+from copycat_agent.spark import rundir
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -227,6 +228,31 @@ class Archive:
             with contextlib.suppress(OSError):
                 path.unlink()
         self._directory = None
+
+
+class Launcher:
+    """The command that starts a JVM with Spark: the Java of this host, Spark's jars, and the archive of what they load."""
+
+    def __init__(self, options: tuple[str, ...]) -> None:
+        """`options` are the JVM's. Raises FatalError when there is no Java."""
+        java = find_java(os.environ)
+        self._java = java.path
+        self._options = options
+        self._classes = class_path(spark_home() / "jars")
+        self.archive = Archive(cache_directory(os.environ), java, options, self._classes)
+
+    def command(self, run_dir: Path) -> tuple[str, ...]:
+        """Returns the next start's: `run_dir` takes temporary files and what is written about a crash."""
+        return (
+            self._java,
+            *self._options,
+            *self.archive.options(),
+            f"-Djava.io.tmpdir={run_dir / rundir.TEMPORARY}",
+            f"-XX:ErrorFile={run_dir}/hs_err_%p.log",
+            f"-Dlog4j2.configurationFile={(Path(__file__).parent / 'log4j2.properties').as_uri()}",
+            "-cp",
+            self._classes,
+        )
 
 
 def _sweep(directory: Path) -> None:

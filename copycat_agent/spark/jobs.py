@@ -34,7 +34,8 @@ if TYPE_CHECKING:
 
     from copycat_agent.model import Batch, TaskId
     from copycat_agent.runner import Results, Run
-    from copycat_agent.spark.host import Session, SparkHost
+    from copycat_agent.spark.current_session import Session
+    from copycat_agent.spark.host import SparkHost
     from copycat_agent.spark.sql_jobs import SqlContext, SqlContexts
 
 

@@ -161,7 +161,7 @@ class Door:
         path.touch(mode=0o600, exist_ok=False)
         path.write_bytes(self.key)
         Path(address).unlink(missing_ok=True)
-        self._address = address
+        self.address = address
         self._closed = threading.Event()
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._socket.bind(address)
@@ -189,7 +189,7 @@ class Door:
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)  # wakes `accept`, which close() does not
         self._socket.close()
-        for path in (Path(self._address), key_path(self._address)):
+        for path in (Path(self.address), key_path(self.address)):
             path.unlink(missing_ok=True)
 
 

@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 
     from copycat_agent.model import Batch, TaskId
     from copycat_agent.runner import Results, Run
-    from copycat_agent.spark.host import Session, SparkHost
+    from copycat_agent.spark.current_session import Session
+    from copycat_agent.spark.host import SparkHost
 
 ANSWER_SECONDS = 60.0
 """A batch may take `max_seconds` to read and so long to settle; then its runner hangs and is killed."""
@@ -62,8 +63,7 @@ class RunnerExecutor:
         self._host = host
         self._run = run
         self._answer_seconds = answer_seconds
-        self._address = str(host.socket_dir / "runners")
-        self._door = Door(self._address)
+        self._door = Door(str(host.socket_dir / "runners"))
         self._numbers = itertools.count(1)
         self._changed = threading.Condition()  # guards what follows
         self._links: dict[int, Link] = {}
@@ -71,7 +71,6 @@ class RunnerExecutor:
         self._queue: FairQueue[Pending] = FairQueue()
         self._next_look = float("inf")
         self._reason = "none has come up yet"
-        self._closing = False
         self._closed = threading.Event()
         self._jobs = [self._thread(self._keep, f"runner-{index}", index) for index in range(host.runners)]
         self._thread(self._accept, "runner-door")
@@ -87,7 +86,7 @@ class RunnerExecutor:
             pending.fail(FatalError(f"the batch cannot be pickled: {type(error).__name__}"))
             return pending.future
         with self._changed:
-            closing = self._closing
+            closing = self._closed.is_set()
             if not closing:
                 self._queue.add(pending.party, pending)
         if closing:
@@ -110,11 +109,10 @@ class RunnerExecutor:
     def close(self) -> None:
         """Runners get `runner.HANG_UP_SECONDS` to settle."""
         with self._changed:
-            self._closing = True
+            self._closed.set()
             links, waiting = list(self._links.values()), list(self._queue)
             self._take_out(waiting)
             self._changed.notify_all()
-        self._closed.set()
         self._door.close()
         for pending in waiting:
             pending.fail(RetriableError(_STOPPING))
@@ -187,7 +185,7 @@ class RunnerExecutor:
         link.index = hello.runner
         with self._changed:
             older = self._links.get(link.index)
-            if self._closing:
+            if self._closed.is_set():
                 link.hang_up()
                 return
             self._links[link.index] = link
@@ -252,7 +250,7 @@ class RunnerExecutor:
             if session is None:
                 return ""
             level = min(logging.getLogger("copycat_agent").getEffectiveLevel(), logging.WARNING)  # of what it says, we choose
-            run_task(session.context, functools.partial(resident, self._address, self._run, level), index)
+            run_task(session.context, functools.partial(resident, self._door.address, self._run, level), index)
         except FatalError as error:
             self._closed.wait()  # there will be no session any more: the agent is about to exit
             return error.message
@@ -278,9 +276,9 @@ class RunnerExecutor:
         """Thread: sleeps until the next look, then ends what is overdue or stopped. While nothing is under way it sleeps on."""
         while not self._closed.is_set():
             with self._changed:
-                while not self._closing and self._next_look > time.monotonic():
+                while not self._closed.is_set() and self._next_look > time.monotonic():
                     self._changed.wait(self._until_look())
-                if self._closing:
+                if self._closed.is_set():
                     return
                 unplaced, ending = self._overdue(time.monotonic())
                 reason = "others keep the runners busy" if self._links else self._reason

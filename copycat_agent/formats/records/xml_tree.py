@@ -62,13 +62,35 @@ class XmlShape(NamedTuple):
     lists: frozenset[str]
 
 
+class KeptBytes:
+    """The last bytes of what was fed to a parser. Positions count from the first byte of the file."""
+
+    def __init__(self) -> None:
+        self.end = 0
+        self._data = b""
+        self._start = 0
+
+    def add(self, block: bytes, keep_from: int) -> None:
+        """The file goes on with `block`; what is before `keep_from` is not asked for any more."""
+        cut = max(0, keep_from - self._start)
+        self._data, self._start = self._data[cut:] + block, self._start + cut
+        self.end += len(block)
+
+    def between(self, start: int, end: int) -> bytes:
+        """Returns the bytes from `start` up to `end`, as far as they are kept."""
+        return self._data[max(0, start - self._start) : max(0, end - self._start)]
+
+    def find(self, sign: bytes, start: int) -> int:
+        """Returns where `sign` stands first from `start` on, which is kept."""
+        return self._start + self._data.find(sign, max(0, start - self._start))
+
+
 class XmlTree:
     """The parser of one file and what it has found. Fed block by block, from byte 0 on."""
 
     def __init__(self, path: RecordPath, shape: XmlShape, max_bytes: int, first: int) -> None:
         """Records that begin before byte `first` are passed over."""
         self.found: list[XmlHit] = []
-        self.fed = 0
         self.start = -1
         self._path, self._shape, self._max_bytes, self._first = path, shape, max_bytes, first
         self._stack: list[str] = []
@@ -76,9 +98,7 @@ class XmlTree:
         self._depth = 0
         self._value: dict[str, Any] | Unparsed = {}
         self._has_content = False
-        self._closed_at = 0
-        self._kept = b""
-        self._kept_from = 0
+        self._kept = KeptBytes()
         self._head: bytes | None = None
         self._names: dict[str, str] = {}
         self._parser = self._new_parser()
@@ -94,10 +114,7 @@ class XmlTree:
 
     def feed(self, block: bytes, *, is_last: bool = False) -> None:
         """Read on. Raises DamageError; what was found before is in `found` then."""
-        keep = min(self.fed, self.start if self.start >= 0 and self._head is None else self.fed) - TAIL_BYTES
-        cut = max(0, keep - self._kept_from)
-        self._kept, self._kept_from = self._kept[cut:] + block, self._kept_from + cut
-        self.fed += len(block)
+        self._kept.add(block, (self.start if self.start >= 0 and self._head is None else self.fed) - TAIL_BYTES)
         try:
             self._parser.Parse(block, is_last)
         except expat.ExpatError as error:
@@ -111,19 +128,22 @@ class XmlTree:
             self._pass_long()
 
     @property
+    def fed(self) -> int:
+        """How many bytes were read."""
+        return self._kept.end
+
+    @property
     def upcoming(self) -> int:
         """Where the record that is under way begins; -1 without one that is wanted."""
         return self.start if self.start >= self._first else -1
 
     def tail(self, position: int) -> bytes:
         """The last bytes before `position`, which is not far back."""
-        place = position - self._kept_from
-        return self._kept[max(0, place - TAIL_BYTES) : place]
+        return self._kept.between(position - TAIL_BYTES, position)
 
     def _pass_long(self) -> None:
         """Keep no more of the record that is under way than what may be sent of it."""
-        begin = self.start - self._kept_from
-        self._head = self._kept[begin : begin + self._max_bytes]
+        self._head = self._kept.between(self.start, self.start + self._max_bytes)
         self._go_on_without()
 
     def _go_outside(self, parser: expat.XMLParserType) -> None:
@@ -194,30 +214,27 @@ class XmlTree:
 
     def _over(self) -> None:
         """The record's last tag was read."""
-        self._closed_at = self._parser.CurrentByteIndex
-        self._end(self._own_end())
+        self._end(self._own_end(self._parser.CurrentByteIndex))
         self._stack.pop()
         self._go_outside(self._parser)
 
-    def _own_end(self) -> int:
+    def _own_end(self, closed_at: int) -> int:
         """Where the record's last tag ends, which has been read to its end.
 
-        The parser tells where an end tag begins, or where a tag that is both ends.
+        `closed_at` is what the parser tells: where an end tag begins, or where a tag that is both ends.
         """
-        place = max(0, self._closed_at - self._kept_from)
-        if not self._has_content and self._kept[max(0, self.start - self._kept_from) : place].endswith(_BOTH):
-            return self._closed_at
-        sign = _CLOSE.get(self._kept[place : place + 2], b">")
-        return self._kept_from + self._kept.find(sign, place) + len(sign)
+        if not self._has_content and self._kept.between(self.start, closed_at).endswith(_BOTH):
+            return closed_at
+        sign = _CLOSE.get(self._kept.between(closed_at, closed_at + 2), b">")
+        return self._kept.find(sign, closed_at) + len(sign)
 
     def _end(self, end: int) -> None:
         """The record that was under way ends before byte `end`."""
         start, self.start = self.start, -1
         if start < self._first:
             return
-        begin = start - self._kept_from
-        size, is_long = end - start, end - start > self._max_bytes
-        raw = self._kept[begin : begin + min(size, self._max_bytes)] if self._head is None else self._head
+        is_long = end - start > self._max_bytes
+        raw = self._kept.between(start, min(end, start + self._max_bytes)) if self._head is None else self._head
         self.found.append(XmlHit(self._value, start, end, raw, self.tail(end), is_long))
 
     def _attributes(self, attributes: dict[str, str]) -> dict[str, Any]:

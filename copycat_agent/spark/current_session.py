@@ -1,0 +1,81 @@
+"""The Spark session of the moment, for any thread that needs one: it comes up, ends with its JVM, and another follows."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from copycat_agent.errors import RetriableError
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
+
+    from copycat_agent.errors import FatalError
+    from copycat_agent.spark.jvm import Jvm
+
+State = Literal["new", "starting", "running", "failed", "closed"]
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """One JVM's life. `context` raises py4j's errors once the JVM is gone; `number` grows by one with each session."""
+
+    number: int
+    context: SparkContext
+    jvm: Jvm
+
+
+class CurrentSession:
+    """Which session there is, None between two of them. Thread-safe.
+
+    `count` is how many have come up so far; `failure` says why there will be no more.
+    """
+
+    def __init__(self) -> None:
+        self.state: State = "new"
+        self.failure: FatalError | None = None
+        self.count = 0
+        self._session: Session | None = None
+        self._changed = threading.Condition()
+
+    def wait(self, seconds: float | None) -> Session:
+        """Returns the session once it is there. Raises RetriableError after `seconds` or when it is closed, FatalError for `failure`."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._alive() or self.state in {"failed", "closed"}, seconds)
+            if self.failure:
+                raise self.failure
+            if self._session is None or not self._alive():
+                msg = "the Spark session is closed" if self.state == "closed" else "the Spark session is not up"
+                raise RetriableError(msg)
+            return self._session
+
+    def _alive(self) -> bool:
+        return self._session is not None and self._session.jvm.runs()
+
+    def starts(self) -> None:
+        """There is none, and the next one is on its way."""
+        with self._changed:
+            self._session = None
+            self.state = "closed" if self.state == "closed" else "starting"
+
+    def is_up(self, session: Session) -> None:
+        """This is the one from now on. Without effect once it is closed."""
+        with self._changed:
+            self.count = session.number
+            if self.state != "closed":
+                self._session, self.state = session, "running"
+            self._changed.notify_all()
+
+    def fail(self, failure: FatalError) -> None:
+        """There will be none any more."""
+        with self._changed:
+            self.failure, self.state = failure, "failed"
+            self._changed.notify_all()
+
+    def close(self) -> Session | None:
+        """Nobody gets one from now on. Returns the last one, for its owner to end."""
+        with self._changed:
+            session, self._session, self.state = self._session, None, "closed"
+            self._changed.notify_all()
+            return session
