@@ -9,6 +9,7 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Future, wait
 from itertools import starmap
 
 from confluent_kafka import KafkaError, KafkaException
@@ -55,19 +56,14 @@ class LaneProducer(TaskProducer):
 
     def __init__(self, options: KafkaOptions, client_id: str, transactional_id: str, shared: Shared) -> None:
         """Begins to fence others with this id, in the background."""
-        self.transactional_id = transactional_id
         self.sent = 0
         """Messages that were taken so far; positions and heads do not count."""
-        self.is_settled = True
-        """Whether nothing was handed over since the last `settle` that returned."""
         self._shared = shared
-        self._client_id = client_id
         self._lock = threading.Lock()
         self._made_at = time.monotonic()
         self._is_closed = False
-        self._is_initialized = threading.Event()
-        self._init_error: CopycatError | None = None
-        super().__init__(options, client_id, shared.batch_bytes, shared.pace, tracked=shared.tracked)
+        self._fenced: Future[CopycatError | None] = Future()
+        super().__init__(options, client_id, shared.batch_bytes, shared.pace, tracked=shared.tracked, transactional_id=transactional_id)
         self._stop = StopRequest(shared.stopping)
         try:
             threading.Thread(target=self._initialize, name="fencing", daemon=True).start()
@@ -75,15 +71,14 @@ class LaneProducer(TaskProducer):
             self.close()
             raise no_more_threads(str(error)) from None
 
-    def _start(self, client_id: str) -> None:
-        if self._options.security.oauth is None:
-            self._make(client_id)
+    def _start(self) -> None:
+        if self.spec.options.security.oauth is None:
+            self._make()
 
-    def _make(self, client_id: str) -> None:
-        shared = self._shared
-        self._timeout_ms = shared.timeout_ms
+    def _make(self) -> None:
+        shared, spec = self._shared, self.spec
         settings = transactional_settings(
-            self._options, client_id, self.transactional_id, self._timeout_ms, self.batch_bytes, tracked=self.tracked
+            spec.options, spec.client_id, spec.transactional_id, shared.timeout_ms, spec.batch_bytes, tracked=spec.tracked
         )
         settings |= shared.statistics()
         self._connect(settings, int(settings["message.timeout.ms"]), shared.partitions, shared.missing)
@@ -94,25 +89,30 @@ class LaneProducer(TaskProducer):
         super().on_statistics(text)
 
     @property
+    def is_settled(self) -> bool:
+        """Whether nothing was handed over since the last `settle` that returned."""
+        return not self.has_unsettled
+
+    @property
     def has_sent(self) -> bool:
         """Whether any message was taken."""
         return self.sent > 0
 
     def ready(self) -> None:
         """Wait until others with this id are fenced, and their transactions at an end. Raises what keeps it from being so."""
-        while not self._is_initialized.wait(_LOOK_SECONDS):
+        while not wait((self._fenced,), _LOOK_SECONDS).done:
             if self._stop.asked():
                 raise RetriableError(f"{self._fencing()}: stopped before Kafka had answered")
-        if self._init_error is not None:
-            raise self._init_error
+        if (error := self._fenced.result()) is not None:
+            raise error
 
     def begin_transaction(self) -> None:
         """Begin it. The cluster is not asked. FencedError when it is known that somebody else has taken the id."""
         try:
-            self._client.begin_transaction()
+            self._connection.client.begin_transaction()
         except KafkaException as exception:
             self.broken = True
-            raise self._told(exception.args[0], f"beginning transaction {self.transactional_id}") from None
+            raise self._told(exception.args[0], f"beginning transaction {self.spec.transactional_id}") from None
 
     def send(self, topic: str, values: list[bytes], tail: Message) -> None:
         """Send values as `TaskProducer.send` does. RefusedError when Kafka has refused a record of this transaction meanwhile."""
@@ -124,7 +124,6 @@ class LaneProducer(TaskProducer):
         self._count(len(going), lambda: super(LaneProducer, self).send_each(going))
 
     def _count(self, number: int, send: Callable[[], None]) -> None:
-        self.is_settled = self.is_settled and number == 0
         try:
             send()
         except Refused as refused:
@@ -137,10 +136,9 @@ class LaneProducer(TaskProducer):
 
     def send_entries(self, place: OffsetsPartition, entries: Sequence[Entry]) -> None:
         """Send entries to the offsets topic. RefusedError for one that is refused on the spot."""
-        self.is_settled = self.is_settled and not entries
         messages: list[Message] = [(place.topic, one.value, one.key, place.partition) for one in entries]
         try:
-            self._drive(messages, lambda rest: starmap(self._client.produce, rest))
+            self._drive(messages, lambda rest: starmap(self._connection.client.produce, rest))
         except Refused as refused:
             self.broken = True
             raise RefusedError(refused.reason) from None
@@ -155,8 +153,11 @@ class LaneProducer(TaskProducer):
 
     def settle_entries(self) -> None:
         """`settle`, with entries of the offsets topic among what was sent."""
-        super().settle()
-        self.is_settled = True
+        try:
+            super().settle()
+        except BaseException:
+            self.has_unsettled = True  # whatever is known now: nothing of it may be committed
+            raise
 
     def may_send(self, source: Intact, end: int) -> bool:
         """Whether what was read is the file's own: what was sent of another file would undo the transaction."""
@@ -170,11 +171,11 @@ class LaneProducer(TaskProducer):
         """Commit. When it raises, nobody knows whether it is committed, or will be: no answer is not "undone"."""
         self.broken = True
         seconds = COMMIT_SECONDS if not self._stop.asked() else _LAST_SECONDS
-        deadline = time.monotonic() + min(seconds, self._timeout_ms / 2000)
+        deadline = time.monotonic() + min(seconds, self._connection.transaction_ms / 2000)
         error = self._ask_to_commit(deadline)
         while error is not None:
             if not error.retriable() or error.code() == _TIMED_OUT or time.monotonic() > deadline:
-                raise self._told(error, f"committing transaction {self.transactional_id}")
+                raise self._told(error, f"committing transaction {self.spec.transactional_id}")
             time.sleep(_LOOK_SECONDS)
             error = self._ask_to_commit(deadline)
 
@@ -196,17 +197,16 @@ class LaneProducer(TaskProducer):
 
     def _commit_once(self, deadline: float) -> KafkaError | None:
         try:
-            self._client.commit_transaction(max(deadline - time.monotonic(), _LOOK_SECONDS))
+            self._connection.client.commit_transaction(max(deadline - time.monotonic(), _LOOK_SECONDS))
         except KafkaException as exception:
             self._poll(0)
-            error: KafkaError = exception.args[0]
-            return error
+            return exception.args[0]  # type: ignore[no-any-return]
         return None
 
     def attend(self) -> None:
         """Take in what the client has to say, from any thread; nothing once it is closed."""
-        if (client := getattr(self, "_client", None)) is not None:
-            self._poll(0, client)
+        if (connection := getattr(self, "_connection", None)) is not None:
+            self._poll(0, connection.client)
 
     def close(self) -> None:
         """Give up what is queued and free the client. Once is enough."""
@@ -216,9 +216,9 @@ class LaneProducer(TaskProducer):
             self._is_closed = self.broken = True
             if self.has_sent:
                 self._shared.lived(time.monotonic() - self._made_at)
-            if not hasattr(self, "_client"):
+            if not hasattr(self, "_connection"):
                 return  # who makes it frees it
-            last = [self._client]
+            last = [self._connection.client]
             super().close()
         # The library waits for its threads, and one of those may wait for a name server.
         with contextlib.suppress(RuntimeError):  # the interpreter ends
@@ -226,9 +226,9 @@ class LaneProducer(TaskProducer):
 
     def _initialize(self) -> None:
         begun, seconds = time.monotonic(), self._shared.first_wait_seconds()
-        deadline = begun + INIT_SECONDS
+        deadline, refusal = begun + INIT_SECONDS, None
         try:
-            if not hasattr(self, "_client"):
+            if not hasattr(self, "_connection"):
                 self._make_late()
             error = self._ask_to_init(min(seconds, INIT_SECONDS))
             while error is not None and self._is_worth_asking(error) and (left_seconds := deadline - time.monotonic()) > 0:
@@ -236,59 +236,59 @@ class LaneProducer(TaskProducer):
                 error = self._ask_to_init(min(seconds, left_seconds))
             if error is not None:
                 self._shared.is_unanswered = time.monotonic() >= deadline
-                self._init_error = self._told(error, self._fencing())
+                refusal = self._told(error, self._fencing())
             else:
                 self._shared.took(time.monotonic() - begun)
         except CopycatError as refused:
-            self._init_error = refused
+            refusal = refused
         finally:
-            self._is_initialized.set()
+            self._fenced.set_result(refusal)
 
     def _make_late(self) -> None:
-        self._make(self._client_id)
+        self._make()
         with self._lock:
-            if self._is_closed and hasattr(self, "_client"):
+            if self._is_closed and hasattr(self, "_connection"):
                 super().close()
 
     def _ask_to_init(self, seconds: float) -> KafkaError | None:
         with self._lock:
             if self._is_closed:
                 return KafkaError(KafkaError._DESTROY)  # noqa: SLF001 - its spelling
-            client = self._client
+            connection = self._connection
         try:
-            client.init_transactions(seconds)
+            connection.client.init_transactions(seconds)
         except KafkaException as exception:
-            self._poll(0, client)
+            self._poll(0, connection.client)
             error: KafkaError = exception.args[0]
-            if error.code() == KafkaError.INVALID_TRANSACTION_TIMEOUT and self._timeout_ms > LEAST_TIMEOUT_MS:
-                self._shorten()
+            if error.code() == KafkaError.INVALID_TRANSACTION_TIMEOUT and connection.transaction_ms > LEAST_TIMEOUT_MS:
+                self._shorten(connection.transaction_ms // 2)
                 return self._ask_to_init(seconds)
             return error
         return None
 
-    def _shorten(self) -> None:
-        """The brokers do not allow transactions as long as this: begin again with half of it."""
-        self._shared.timeout_ms = min(self._shared.timeout_ms, max(LEAST_TIMEOUT_MS, self._timeout_ms // 2))
+    def _shorten(self, timeout_ms: int) -> None:
+        """The brokers do not allow transactions as long as they were: begin again with this time-out, or the shortest."""
+        self._shared.timeout_ms = min(self._shared.timeout_ms, max(LEAST_TIMEOUT_MS, timeout_ms))
         with self._lock:
             if not self._is_closed:
-                self._make(self._client_id)
+                self._make()
 
     def _is_worth_asking(self, error: KafkaError) -> bool:
-        trouble = self._trouble.error
+        trouble = self.reports.trouble.error
         is_refused = trouble is not None and classify(trouble) is BlockedError
         return error.retriable() and classify(error) is RetriableError and not is_refused and not self._is_closed
 
     def _failure(self) -> KafkaError | None:
         """Returns what made the transaction fail; the library reports for each of its records only that it did."""
-        if not self.failures:
+        if not self.reports.failures:
             return None
-        own = (error for error in self.failures.values() if code_name(error) not in _PURGED)
+        own = (error for error in self.reports.failures.values() if code_name(error) not in _PURGED)
         return self._state() or next(own, None) or super()._failure()
 
     def _state(self) -> KafkaError | None:
         """Returns what made the transaction fail, None where it is in order. The library tells it when it is asked for what cannot be."""
         try:
-            self._client.begin_transaction()
+            self._connection.client.begin_transaction()
         except KafkaException as exception:
             error: KafkaError = exception.args[0]
             return None if error.code() == KafkaError._STATE else error  # noqa: SLF001 - its spelling
@@ -314,7 +314,7 @@ class LaneProducer(TaskProducer):
 
     def _told(self, error: KafkaError, what: str) -> CopycatError:
         self._shared.partitions.clear()  # who knows what has become of them
-        return transaction_refused(error, what, self.transactional_id) or super()._told(error, what)
+        return transaction_refused(error, what, self.spec.transactional_id) or super()._told(error, what)
 
     def _fencing(self) -> str:
-        return f"taking over transactional id {self.transactional_id} at {','.join(self._options.bootstrap_servers)}"
+        return f"taking over transactional id {self.spec.transactional_id} at {','.join(self.spec.options.bootstrap_servers)}"

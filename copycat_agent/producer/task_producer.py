@@ -11,7 +11,7 @@ import operator
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import repeat, starmap
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka import Message as Receipt
@@ -19,10 +19,10 @@ from confluent_kafka import Message as Receipt
 from copycat_agent.errors import CopycatError, DataError, RetriableError
 from copycat_agent.model import ClientView
 from copycat_agent.options import KafkaOptions
+from copycat_agent.producer.client import ClientReports, ClientSpec, Connection
 from copycat_agent.producer.kafka_errors import Refused, classify, not_made, translate, with_trouble
-from copycat_agent.producer.learnt import ConnectionTrouble, Pace, StopRequest, Topics
+from copycat_agent.producer.learnt import Pace, StopRequest, Topics
 from copycat_agent.producer.settings import SILENT, distrust_token, message_timeout_ms, producer_settings
-from copycat_agent.producer.statistics import ClientStatistics
 
 Message = tuple[Any, ...]
 """Arguments of `produce`, in order: topic, value, key, partition, None, None, timestamp_ms (0: now), headers.
@@ -55,14 +55,6 @@ class Intact(Protocol):
         """Whether it was still the same when it was read up to `position`."""
 
 
-class _Bounds(NamedTuple):
-    """How long a flush and a run may take, and the most bytes of one of the client's batches."""
-
-    flush_seconds: float
-    run_seconds: float
-    batch_bytes: int
-
-
 class TaskProducer:
     """An idempotent producer that one task uses, from one thread at a time."""
 
@@ -72,55 +64,69 @@ class TaskProducer:
     """How long one wait for receipts lasts before failures are looked at."""
 
     def __init__(
-        self, options: KafkaOptions, client_id: str, batch_bytes: int = 0, pace: Pace | None = None, *, tracked: bool = False
-    ) -> None:
+        self, options: KafkaOptions, client_id: str, batch_bytes: int = 0, pace: Pace | None = None, *,
+        tracked: bool = False, transactional_id: str = "",
+    ) -> None:  # fmt: skip
         """`batch_bytes`: see `smaller_batches`. `pace`: what the task's earlier producers learnt. `tracked`: see `attribute`.
 
         Raises FatalError when the configuration is refused or has no broker address.
         """
-        self._options = options
-        self.failures: dict[int, KafkaError] = {}  # by code, since the last `settle`
-        self._trouble = ConnectionTrouble()
+        self.spec = ClientSpec(options, client_id, batch_bytes, tracked, transactional_id)
+        self.reports = ClientReports()
         self._stop = StopRequest()
-        self._statistics = ClientStatistics()
         self.pace = pace or Pace()
-        self.tracked = tracked
         self.report: Report | None = None
         self.broken = False
         self.has_unsettled = False
         """Whether something was sent since `settle` last heard of everything: nobody else may use the client, which would send it later."""
-        self.batch_bytes = self.next_batch_bytes = batch_bytes
-        self._start(client_id)
+        self.next_batch_bytes = batch_bytes
+        self._start()
 
-    def _start(self, client_id: str) -> None:
-        settings = producer_settings(self._options, client_id, self.batch_bytes, tracked=self.tracked)
-        self._connect(settings, message_timeout_ms(self._options))
+    @property
+    def tracked(self) -> bool:
+        """Whether it hears where each record came to lie, see `attribute`."""
+        return self.spec.tracked
+
+    @property
+    def batch_bytes(self) -> int:
+        """The most bytes of a batch of its client; 0: as the options say."""
+        return self.spec.batch_bytes
+
+    @property
+    def topics(self) -> Topics:
+        """What is known of the cluster's topics. Gone once it is closed."""
+        return self._connection.topics
+
+    def _start(self) -> None:
+        spec = self.spec
+        settings = producer_settings(spec.options, spec.client_id, spec.batch_bytes, tracked=spec.tracked)
+        self._connect(settings, message_timeout_ms(spec.options))
 
     def _connect(
         self, settings: Mapping[str, Any], timeout_ms: int, partitions: dict[str, int] | None = None, missing: set[str] | None = None
     ) -> None:
         """`timeout_ms` is that of a record, `partitions` and `missing` are what is known of topics. Raises as the constructor does."""
-        self._bounds = _Bounds(timeout_ms / 1000 + _SLACK_SECONDS, min(_RUN_SECONDS, timeout_ms / 6000), int(settings["batch.size"]))
         try:
             callbacks = {"on_delivery": self.on_delivery, "error_cb": self._on_error, "stats_cb": self.on_statistics}
             client = Producer({**settings, **callbacks}, logger=SILENT)
         except KafkaException as exception:
             raise not_made(exception.args[0]) from None
-        self.topics = Topics(client, self._options, self._is_stopping, lambda: self._trouble.error, partitions, missing)
-        self._client = client
+        topics = Topics(client, self.spec.options, self._is_stopping, lambda: self.reports.trouble.error, partitions, missing)
+        flush_seconds, run_seconds = timeout_ms / 1000 + _SLACK_SECONDS, min(_RUN_SECONDS, timeout_ms / 6000)
+        batch_bytes, transaction_ms = int(settings["batch.size"]), int(settings.get("transaction.timeout.ms", 0))
+        self._connection = Connection(client, topics, flush_seconds, run_seconds, batch_bytes, transaction_ms)
 
     def hand_over(self) -> None:
         """Another task uses it from now on."""
         self._poll(0)
-        self._statistics.hand_over()
+        self.reports.statistics.hand_over()
 
     def begin(self, stopping: Callable[[], bool]) -> None:
         """A new batch uses this producer: `stopping` says when it has to come to an end."""
         self._stop = StopRequest(stopping)
         self.report = None
         self.pace.forget()
-        self._trouble.begin()
-        self.failures.clear()
+        self.reports.begin()
 
     def attribute(self, place: Place) -> None:
         """`place` is told where each record that is sent from now on came to lie, before `settle` returns, as far as Kafka says.
@@ -142,18 +148,18 @@ class TaskProducer:
         Blocks while the queue is full; nothing is dropped. Raises `Refused` for a value the client refuses on the spot.
         """
         told = tail if self.report is None else _reported((topic, b"", *tail), self.report)[2:]
-        self._drive(values, lambda rest: map(self._client.produce, repeat(topic), rest, *map(repeat, told)))
+        self._drive(values, lambda rest: map(self._connection.client.produce, repeat(topic), rest, *map(repeat, told)))
 
     def send_each(self, messages: Iterable[Message]) -> None:
         """Send messages that differ in more than their value. Otherwise like `send`."""
         report = self.report
         going = list(messages) if report is None else [_reported(message, report) for message in messages]
-        self._drive(going, lambda rest: starmap(self._client.produce, rest))
+        self._drive(going, lambda rest: starmap(self._connection.client.produce, rest))
 
     def _drive(self, items: list[Any], produce: Callable[[Iterator[Any]], Iterator[None]]) -> None:
         """The hot loop: hand over until done, pausing for room. `produce` hands over what it is asked for, without a Python call each."""
         self.pace.begin()
-        self.has_unsettled = True
+        self.has_unsettled |= bool(items)
         rest = iter(items)
         while True:
             try:
@@ -168,7 +174,7 @@ class TaskProducer:
         self._poll(0)
 
     def _wait_for_room(self, send_one: Callable[[Any], None], item: object, sent: int) -> None:
-        deadline = time.monotonic() + self._bounds.flush_seconds
+        deadline = time.monotonic() + self._connection.flush_seconds
         while True:
             self._poll(_ROOM_SECONDS)
             self._check()
@@ -197,30 +203,30 @@ class TaskProducer:
         or FatalError when nothing is known or the cluster is unwell. After any of these nothing sent since the last return may
         be counted as settled, and after the latter three `broken` asks for a new producer.
         """
-        deadline = time.monotonic() + self._bounds.flush_seconds
+        deadline = time.monotonic() + self._connection.flush_seconds
         while self._flush(self._flush_step_seconds):
             self._check()
             if self._stop.is_over(deadline):
                 raise self._gave_up("no acknowledgement from Kafka")
         self._check()
         self.has_unsettled = False
-        if (refused := self._failure() if self.failures else None) is not None:
-            self.failures.clear()
+        if (refused := self._failure() if self.reports.failures else None) is not None:
+            self.reports.failures.clear()
             raise translate(refused, "Kafka refused a record")
-        self._trouble.over()
+        self.reports.trouble.over()
         self.topics.rest()
-        self.pace.settled(self._bounds.run_seconds)
+        self.pace.settled(self._connection.run_seconds)
 
     def smaller_batches(self) -> None:
         """Kafka refused a batch of which it takes every record by itself: the topic takes less at once.
 
         The library does not cut such a batch in two, as Java's does. The task's next producer makes batches a quarter as large.
         """
-        self.next_batch_bytes = max(self._least_batch_bytes, self._bounds.batch_bytes // 4)
+        self.next_batch_bytes = max(self._least_batch_bytes, self._connection.batch_bytes // 4)
 
     def take_view(self) -> ClientView | None:
         """Returns what the client said about itself since the last call, None when that was nothing. It speaks every few seconds."""
-        return self._statistics.take() if self._statistics.has_news else None
+        return self.reports.statistics.take() if self.reports.statistics.has_news else None
 
     def may_send(self, _source: Intact, _end: int) -> bool:
         """Whether what was read of a file before position `end` may be sent. Of another file it is: its offset stays."""
@@ -236,14 +242,14 @@ class TaskProducer:
     def _poll(self, seconds: float, client: Producer | None = None) -> None:
         """Serve callbacks. What ends the whole client is raised by the library wherever it is polled first: it is noted as a failure."""
         try:
-            (client or self._client).poll(seconds)
+            (client or self._connection.client).poll(seconds)
         except KafkaException as exception:
             self.on_delivery(exception.args[0], None)
 
     def _flush(self, seconds: float) -> int:
         """Returns how many messages are left."""
         try:
-            return self._client.flush(seconds)
+            return self._connection.client.flush(seconds)
         except KafkaException as exception:
             self.on_delivery(exception.args[0], None)
             return 0
@@ -253,27 +259,26 @@ class TaskProducer:
 
     @property
     def _where(self) -> str:
-        return f"sending to {','.join(self._options.bootstrap_servers)}"
+        return f"sending to {','.join(self.spec.options.bootstrap_servers)}"
 
     def _failure(self) -> KafkaError | None:
-        """Returns the error reported since the last `settle` that matters most: trouble of the cluster before that of a record."""
-        trouble = (error for error in self.failures.values() if not issubclass(classify(error), DataError))
-        return next(trouble, None) or next(iter(self.failures.values()), None)
+        """Returns the error reported since the last `settle` that matters most."""
+        return self.reports.worst()
 
     def _check(self) -> None:
         """Raise what was reported so far and is not a record's own fault."""
-        if (worst := self._failure() if self.failures else None) and not issubclass(classify(worst), DataError):
+        if (worst := self._failure() if self.reports.failures else None) and not issubclass(classify(worst), DataError):
             self.broken = True
             self.pace.failed()
             raise self._told(worst, self._where)
 
     def _told(self, error: KafkaError, what: str) -> CopycatError:
-        return with_trouble(translate(error, what), self._trouble.error)
+        return with_trouble(translate(error, what), self.reports.trouble.error)
 
     def _gave_up(self, words: str) -> CopycatError:
         self.broken = True
         self.pace.failed()
-        return with_trouble(RetriableError(f"{self._where}: {words}"), self._trouble.error)
+        return with_trouble(RetriableError(f"{self._where}: {words}"), self.reports.trouble.error)
 
     def _refusal(self, exception: KafkaException, sent: int) -> Exception:
         """Translates what `produce` raised: the refusal of one record, or the trouble of the whole producer."""
@@ -281,29 +286,29 @@ class TaskProducer:
         if isinstance(translated, DataError):
             return Refused(sent, translated)
         self.broken = True
-        return with_trouble(translated, self._trouble.error)
+        return with_trouble(translated, self.reports.trouble.error)
 
     def on_delivery(self, error: KafkaError | None, _record: Receipt | None) -> None:
         """A record, or the whole client where it names none, had this error."""
         if error is not None:
-            self.failures.setdefault(error.code(), error)
+            self.reports.failures.setdefault(error.code(), error)
 
     def _on_error(self, error: KafkaError) -> None:
-        distrust_token(self._options, error)
-        self._trouble.tell(error)
+        distrust_token(self.spec.options, error)
+        self.reports.trouble.tell(error)
 
     def on_statistics(self, text: str) -> None:
         """The client has said this about itself."""
-        self._statistics.hear(text)
+        self.reports.statistics.hear(text)
 
     def close(self) -> None:
         """Give up what is queued and free the client, which cannot be used any more. Never blocks for the network."""
         self.broken = True
-        self._client.purge(in_queue=True, in_flight=True, blocking=False)
+        self._connection.client.purge(in_queue=True, in_flight=True, blocking=False)
         self._poll(0)
         self.topics.close()
-        # Both hold the client, whose callbacks hold this object: a ring that would keep its threads and connections alive.
-        del self.topics, self._client
+        # It holds the client, whose callbacks hold this object: a ring that would keep its threads and connections alive.
+        del self._connection
 
 
 def _reported(message: Message, report: Report) -> Message:

@@ -77,8 +77,9 @@ class KeptBytes:
         self.end += len(block)
 
     def between(self, start: int, end: int) -> bytes:
-        """Returns the bytes from `start` up to `end`, as far as they are kept."""
-        return self._data[max(0, start - self._start) : max(0, end - self._start)]
+        """Returns the bytes from `start`, as far as they are kept, up to `end`, which has not been passed long ago."""
+        begin = start - self._start
+        return self._data[begin if begin > 0 else 0 : end - self._start]
 
     def find(self, sign: bytes, start: int) -> int:
         """Returns where `sign` stands first from `start` on, which is kept."""

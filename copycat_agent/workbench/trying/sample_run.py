@@ -49,18 +49,29 @@ def _nothing(*_: object, **__: object) -> None:
     """What a stand-in does where a producer would talk to Kafka."""
 
 
+class _AnyTopic:
+    """Every topic is there, as far as anyone can tell without Kafka."""
+
+    def partitions(self, topic: str) -> int:
+        """One, so that no record is held back."""
+        del topic
+        return 1
+
+
 class StandIn(TaskProducer):
     """Stands in for a task's producer: all has arrived, as far as the pipeline is told. `kept` is what would have been sent, in order."""
 
     run_bytes = _RUN_BYTES
+    tracked = False
+    batch_bytes = 0
+    topics = cast("Any", _AnyTopic())
     hand_over = begin = attribute = settle = weigh = partly_sent = cast("Any", _nothing)
     smaller_batches = take_view = attend = on_delivery = on_statistics = close = cast("Any", _nothing)
 
     def __init__(self) -> None:
         self.kept: list[Message] = []
-        self.topics = cast("Any", _AnyTopic())
         self.broken = False
-        self.batch_bytes = self.next_batch_bytes = 0
+        self.next_batch_bytes = 0
 
     def send(self, topic: str, values: list[bytes], tail: Message) -> None:
         """Keep a message for each value."""
@@ -88,15 +99,6 @@ class StandIns(Producers):
         return self._make(task.connector)
 
     give_back = cast("Any", _nothing)
-
-
-class _AnyTopic:
-    """Every topic is there, as far as anyone can tell without Kafka."""
-
-    def partitions(self, topic: str) -> int:
-        """One, so that no record is held back."""
-        del topic
-        return 1
 
 
 def take(

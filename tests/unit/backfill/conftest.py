@@ -6,7 +6,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
 import yaml
@@ -46,13 +46,18 @@ class Topic:
 
 
 class _Producer(TaskProducer):
+    tracked = True
+    batch_bytes = 0
+
     def __init__(self, topic: Topic) -> None:
         self._topic = topic
         self._place: Place | None = None
-        self.topics = cast("Any", self)
         self.broken = False
-        self.tracked = True
-        self.batch_bytes = self.next_batch_bytes = 0
+        self.next_batch_bytes = 0
+
+    @property
+    def topics(self) -> Any:
+        return self
 
     def partitions(self, topic: str) -> int:
         del topic

@@ -116,7 +116,7 @@ def zombie_is_told(zombie: LaneProducer) -> Callable[[], bool]:
 
     def look() -> bool:
         zombie.attend()
-        return bool(zombie.failures)
+        return bool(zombie.reports.failures)
 
     return look
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import pickle
 import time
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from copycat_agent import logs
 from copycat_agent.errors import RetriableError
@@ -30,13 +30,18 @@ if TYPE_CHECKING:
 class Keeper(TaskProducer):
     """Stands in for a producer: `arrived` is what was acknowledged. While `down` nothing is."""
 
+    batch_bytes = 0
+
+    @property
+    def topics(self) -> Any:
+        return _OnePartition()
+
     def __init__(self, arrived: list[bytes]) -> None:
         self._arrived = arrived
         self._waiting: list[bytes] = []
         self.down = False
-        self.topics = cast("Any", _OnePartition())
         self.broken = False
-        self.batch_bytes = self.next_batch_bytes = 0
+        self.next_batch_bytes = 0
 
     def begin(self, stopping: Callable[[], bool]) -> None:
         del stopping

@@ -1,0 +1,56 @@
+"""The client that a producer sends with: what it is made from, what belongs to it while it is open, and what it has reported."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from confluent_kafka import KafkaError, Producer
+
+from copycat_agent.errors import DataError
+from copycat_agent.options import KafkaOptions
+from copycat_agent.producer.kafka_errors import classify
+from copycat_agent.producer.learnt import ConnectionTrouble, Topics
+from copycat_agent.producer.statistics import ClientStatistics
+
+
+class ClientSpec(NamedTuple):
+    """What a client is made from. `batch_bytes` 0: as the options say. `transactional_id` is "" without transactions."""
+
+    options: KafkaOptions
+    client_id: str
+    batch_bytes: int = 0
+    tracked: bool = False
+    transactional_id: str = ""
+
+
+class Connection(NamedTuple):
+    """A client and what it knows of topics.
+
+    A flush and a run may take so long; one of the client's batches has at most `batch_bytes`. `transaction_ms` is 0 without transactions.
+    """
+
+    client: Producer
+    topics: Topics
+    flush_seconds: float
+    run_seconds: float
+    batch_bytes: int
+    transaction_ms: int
+
+
+class ClientReports:
+    """What a client has said through its callbacks: failures by their code, since the last `settle`, trouble of connections, statistics."""
+
+    def __init__(self) -> None:
+        self.failures: dict[int, KafkaError] = {}
+        self.trouble = ConnectionTrouble()
+        self.statistics = ClientStatistics()
+
+    def begin(self) -> None:
+        """What was said before is of no interest to the next batch."""
+        self.trouble.begin()
+        self.failures.clear()
+
+    def worst(self) -> KafkaError | None:
+        """Returns the failure that matters most: trouble of the cluster before that of a record."""
+        trouble = (error for error in self.failures.values() if not issubclass(classify(error), DataError))
+        return next(trouble, None) or next(iter(self.failures.values()), None)
