@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from confluent_kafka import KafkaError, Producer
@@ -23,8 +24,9 @@ class ClientSpec(NamedTuple):
     transactional_id: str = ""
 
 
-class Connection(NamedTuple):
-    """A client and what it knows of topics.
+@dataclass(slots=True)
+class Connection:
+    """A client and what it knows of topics, both until it is closed, and its limits.
 
     A flush and a run may take so long; one of the client's batches has at most `batch_bytes`. `transaction_ms` is 0 without transactions.
     """
@@ -35,6 +37,11 @@ class Connection(NamedTuple):
     run_seconds: float
     batch_bytes: int
     transaction_ms: int
+
+    def close(self) -> None:
+        """Let go of the client, whose callbacks hold the producer: a ring that would keep its threads and connections alive."""
+        self.topics.close()
+        del self.topics, self.client
 
 
 class ClientReports:

@@ -205,8 +205,8 @@ class LaneProducer(TaskProducer):
 
     def attend(self) -> None:
         """Take in what the client has to say, from any thread; nothing once it is closed."""
-        if (connection := getattr(self, "_connection", None)) is not None:
-            self._poll(0, connection.client)
+        if (client := getattr(getattr(self, "_connection", None), "client", None)) is not None:
+            self._poll(0, client)
 
     def close(self) -> None:
         """Give up what is queued and free the client. Once is enough."""
@@ -254,11 +254,11 @@ class LaneProducer(TaskProducer):
         with self._lock:
             if self._is_closed:
                 return KafkaError(KafkaError._DESTROY)  # noqa: SLF001 - its spelling
-            connection = self._connection
+            connection, client = self._connection, self._connection.client
         try:
-            connection.client.init_transactions(seconds)
+            client.init_transactions(seconds)
         except KafkaException as exception:
-            self._poll(0, connection.client)
+            self._poll(0, client)
             error: KafkaError = exception.args[0]
             if error.code() == KafkaError.INVALID_TRANSACTION_TIMEOUT and connection.transaction_ms > LEAST_TIMEOUT_MS:
                 self._shorten(connection.transaction_ms // 2)

@@ -306,9 +306,7 @@ class TaskProducer:
         self.broken = True
         self._connection.client.purge(in_queue=True, in_flight=True, blocking=False)
         self._poll(0)
-        self.topics.close()
-        # It holds the client, whose callbacks hold this object: a ring that would keep its threads and connections alive.
-        del self._connection
+        self._connection.close()
 
 
 def _reported(message: Message, report: Report) -> Message:

@@ -79,7 +79,7 @@ class KeptBytes:
     def between(self, start: int, end: int) -> bytes:
         """Returns the bytes from `start`, as far as they are kept, up to `end`, which has not been passed long ago."""
         begin = start - self._start
-        return self._data[begin if begin > 0 else 0 : end - self._start]
+        return self._data[max(0, begin) : end - self._start]
 
     def find(self, sign: bytes, start: int) -> int:
         """Returns where `sign` stands first from `start` on, which is kept."""

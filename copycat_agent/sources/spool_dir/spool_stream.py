@@ -19,7 +19,8 @@ from copycat_agent.sources.files.packing.compressions import OUTPUT_BYTES
 from copycat_agent.sources.files.packing.packed import PackedStream
 from copycat_agent.sources.files.packing.unpacking import UnpackOptions
 from copycat_agent.sources.files.reading.address import is_remote
-from copycat_agent.sources.files.reading.stream import Handle, Stream, open_handle
+from copycat_agent.sources.files.reading.split_file import Handle, open_handle
+from copycat_agent.sources.files.reading.stream import Stream
 from copycat_agent.sources.spool_dir.rows import is_part
 
 MOST_BYTES = 8 * 2**30
@@ -94,19 +95,21 @@ class _Spooled(Stream):
     """What packed and plain spooled files have in common: a `Stream` of records, and the `RecordFile` that their format reads."""
 
     def __init__(self, split: Split, form: RecordFormat) -> None:
-        super().__init__(split)
         self._form = form
-        self._split = split
-        self._former = split.origins
-        self.name = split.path
+        super().__init__(split)
         self.memo = MEMOS.of(split.partition, self._version())
 
     @property
+    def name(self) -> str:
+        return self._split.path
+
+    @property
     def size(self) -> int:
-        return self._info.st_size
+        return self._file.info.st_size
 
     def _version(self) -> tuple[int, int, int]:
-        return self._info.st_ino, self._info.st_size, self._info.st_mtime_ns
+        info = self._file.info
+        return info.st_ino, info.st_size, info.st_mtime_ns
 
     def __call__(self, position: int, size: int, /) -> bytes:
         """Up to `size` bytes from `position` on. Raises FileError."""
@@ -114,33 +117,34 @@ class _Spooled(Stream):
 
     def is_what_was_read(self) -> bool:
         """Whether it holds what was read of it, and nobody has written to it since it was planned. Finds out whether it is a repeat."""
-        if not self._is_as(self.offset):
+        if not self._is_as(self.offset.size, self.offset.mtime_ns):
             return False
-        if self._former:
+        if self._split.origins:
             self.origin = self._find_former()
             self.waits = self.origin >= 0
             return True
         proof = self.offset.fingerprint
         is_long = proof.head_bytes > fingerprint.HEAD_BYTES
         if is_long or proof.head_bytes == self.offset.size:  # of the whole file: it has grown, or that it is done was not saved
-            is_same = self._digest(self._handle, proof.head_bytes) == proof.head
+            is_same = self._digest(proof.head_bytes) == proof.head
             if is_long or is_same:
                 return is_same
         return super().is_what_was_read()
 
     def _find_former(self) -> int:
         """The one of the files that had its name which holds the very same bytes; -1 for none."""
-        digest = self._digest(self._handle, self._info.st_size)
-        return next((index for index, one in enumerate(self._former) if digest and one.fingerprint.head == digest), -1)
+        digest = self._digest(self._file.info.st_size)
+        return next((index for index, one in enumerate(self._split.origins) if digest and one.fingerprint.head == digest), -1)
 
-    def _digest(self, handle: Handle, size: int) -> str:
+    def _digest(self, size: int) -> str:
         try:
-            return digest_of(handle, size)
+            return digest_of(self._file.handle, size)
         except OSError as error:
-            raise self._trouble("read", error) from None
+            raise self._file.trouble("read", error) from None
 
-    def _is_as(self, offset: SourceOffset) -> bool:
-        return (self._info.st_size, self._info.st_mtime_ns) == (offset.size, offset.mtime_ns)
+    def _is_as(self, size: int, mtime_ns: int) -> bool:
+        """Whether it was of this size and time when it was opened."""
+        return (self._file.info.st_size, self._file.info.st_mtime_ns) == (size, mtime_ns)
 
     def tail(self, position: int) -> bytes:
         """Bytes before `position`; there are none before a record's number."""
@@ -153,18 +157,15 @@ class _Spooled(Stream):
     def is_still(self, position: int) -> bool:
         """Whether nobody has written to it while it was read."""
         del position
-        try:
-            now = self._handle.stat()
-        except OSError as error:
-            raise self._trouble("read", error) from None
-        return (now.st_size, now.st_mtime_ns) == (self._info.st_size, self._info.st_mtime_ns)
+        now = self._file.stat()
+        return self._is_as(now.st_size, now.st_mtime_ns)
 
     def _whole(self, result: SplitResult) -> SplitResult:
         """The result with the digest of the whole file, once it is read to its end: as its fingerprint's head."""
         if self.origin >= 0:
             return replace(result, origin=self.origin)
         is_over = result.at_end and not (result.changed or result.error or result.damage)
-        size = self._info.st_size
+        size = self._file.info.st_size
         if not is_over or size > MOST_BYTES or is_part(self._split.partition.key) or is_remote(self._split.open_path):
             return result
         try:
@@ -173,17 +174,14 @@ class _Spooled(Stream):
             return result
         try:
             digest = digest_of(handle, size)
-            changed = not self._is_as_stat(handle)
+            now = handle.stat()
         except OSError:
             return result
         finally:
             handle.close()
+        changed = not self._is_as(now.st_size, now.st_mtime_ns)
         whole = Fingerprint(size, digest, result.offset.fingerprint.tail_bytes, result.offset.fingerprint.tail)
         return replace(result, changed=changed, offset=result.offset if changed else replace(result.offset, fingerprint=whole))
-
-    def _is_as_stat(self, handle: Handle) -> bool:
-        now = handle.stat()
-        return (now.st_size, now.st_mtime_ns) == (self._info.st_size, self._info.st_mtime_ns)
 
 
 class SpoolStream(_Spooled):
@@ -197,10 +195,14 @@ class SpoolStream(_Spooled):
 class PackedSpoolStream(_Spooled, PackedStream):
     """A packed file, by unpacked bytes."""
 
-    def __init__(self, split: Split, form: RecordFormat) -> None:
-        self.limits = getattr(form, "limits", None)
-        super().__init__(split, form)
-        self._origins = ()  # it is the rest of no other file
+    @property
+    def limits(self) -> UnpackOptions | None:
+        found: UnpackOptions | None = getattr(self._form, "limits", None)
+        return found
+
+    @property
+    def _origins(self) -> tuple[SourceOffset, ...]:
+        return ()  # it is the rest of no other file
 
     @property
     def size(self) -> int:

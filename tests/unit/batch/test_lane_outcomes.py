@@ -229,7 +229,7 @@ def test_a_file_that_breaks_off_after_it_was_sent_is_left_out_and_nothing_of_it_
     still = Stream.is_still
 
     def breaks(self: Stream, position: int) -> bool:
-        if self._name.endswith("bad") and self._intact == position:
+        if self._split.path.endswith("bad") and self._intact == position:
             msg = "it cannot be read"
             raise FileError(msg)
         return still(self, position)

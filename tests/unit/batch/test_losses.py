@@ -15,7 +15,7 @@ from copycat_agent.batch import policy, run
 from copycat_agent.batch.progress import ENTRIES_MAX, Losses
 from copycat_agent.executor import run_batch
 from copycat_agent.model import Counts, Loss, SourceOffset, SourcePartition
-from copycat_agent.sources.files.reading.stream import Stream
+from copycat_agent.sources.files.reading.split_file import SplitFile
 from tests.rig.kafka import consume, create_topic, unique_topic
 from tests.unit.batch.rig import after, append, batch_of, definition, never, split_of, write
 
@@ -218,15 +218,15 @@ def test_nothing_is_lost_of_a_stretch_that_is_not_settled(
 ) -> None:
     path = write(tmp_path / "f", LONG, LONG)
     connector = definition(broker.bootstrap, topic, line={**SHORT, "on_too_long": "truncate"})
-    read = Stream._read_raw
+    read = SplitFile.read_disk
 
-    def cut(self: Stream, position: int, size: int) -> bytes:
+    def cut(self: SplitFile, position: int, size: int) -> bytes:
         data = read(self, position, size)
         if len(data) > 4:  # more than is looked at to find out about the encoding
             os.truncate(path, 300)
         return data
 
-    monkeypatch.setattr(Stream, "_read_raw", cut)
+    monkeypatch.setattr(SplitFile, "read_disk", cut)
     (result,) = run_batch(batch_of(connector, split_of(path)), producers, never)
     assert (result.changed, result.offset.position, result.losses) == (True, 0, ())
 

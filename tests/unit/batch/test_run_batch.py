@@ -20,7 +20,7 @@ from copycat_agent.errors import BlockedError, DataError, FatalError, FileError,
 from copycat_agent.executor import run_batch
 from copycat_agent.model import Batch, Counts, Fingerprint, SourceOffset, SourcePartition, Split, SplitResult, TaskId
 from copycat_agent.producer import Producers, TaskProducer, learnt
-from copycat_agent.sources.files.reading.stream import Stream
+from copycat_agent.sources.files.reading.split_file import SplitFile
 from copycat_agent.transforms import Steady
 from tests.rig.kafka import consume, create_topic, unique_topic, values
 from tests.rig.proxy import PRODUCE
@@ -243,15 +243,15 @@ def test_a_file_cut_while_it_is_read_is_changed_and_its_offset_stays(
     producers: Producers, broker: DevBroker, topic: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = write(tmp_path / "f", b"one", b"two")
-    read = Stream._read_raw
+    read = SplitFile.read_disk
 
-    def cut(self: Stream, position: int, size: int) -> bytes:
+    def cut(self: SplitFile, position: int, size: int) -> bytes:
         data = read(self, position, size)
         if len(data) > 4:  # more than is looked at to find out about the encoding
             os.truncate(path, 2)
         return data
 
-    monkeypatch.setattr(Stream, "_read_raw", cut)
+    monkeypatch.setattr(SplitFile, "read_disk", cut)
     (result,) = run_batch(batch_of(definition(broker.bootstrap, topic), split_of(path)), producers, never)
     assert (result.changed, result.offset.position, result.at_end) == (True, 0, False)
 

@@ -78,25 +78,29 @@ def saved(result: SplitResult, options: object) -> tuple[SourceOffset, tuple[Los
 class PackedStream(Stream):
     """A packed file, by unpacked bytes. Where it ends too early, more is waited for, until the split is `final`: then that is damage."""
 
-    limits: UnpackOptions | None = None
-    """What it may hold; None for anything. A subclass may set it."""
-
     def __init__(self, split: Split) -> None:
         super().__init__(split)
-        self._partition = split.partition
-        self._final = split.final and self._info.st_size <= split.offset.size  # else somebody has just added to it
-        self._origins = split.origins if split.offset.position == 0 else ()
+        self._final = split.final and self._file.info.st_size <= split.offset.size  # else somebody has just added to it
         self._settled = split.offset.position
         self._is_sound = True
         self._is_closed = False
         self._end = -1  # how much it holds, once that was seen
         try:
-            codec, size = split.offset.compression, self._info.st_size
-            self._unpacker = unpacking.PROCESS.take(split.partition, codec, self._read_raw, size, self.limits)
+            codec, size = split.offset.compression, self._file.info.st_size
+            self._unpacker = unpacking.PROCESS.take(split.partition, codec, self._file.read_disk, size, self.limits)
         except BaseException:
             super().close()
             raise
         self._unpacker.keep(self._settled)
+
+    @property
+    def limits(self) -> UnpackOptions | None:
+        """What it may hold; None for anything."""
+        return None
+
+    @property
+    def _origins(self) -> tuple[SourceOffset, ...]:
+        return self._split.origins if self._split.offset.position == 0 else ()
 
     @property
     def _is_short(self) -> bool:
@@ -104,7 +108,7 @@ class PackedStream(Stream):
 
     def read(self, position: int, size: int) -> bytes:
         """Up to `size` unpacked bytes from `position`; fewer only where nothing more can be unpacked now."""
-        return self._unpacker.read(self._read_raw, position, size)
+        return self._unpacker.read(self._file.read_disk, position, size)
 
     def is_what_was_read(self) -> bool:
         """Whether it holds what was read before. An archive that ends before that, unfinished or damaged, is not another one yet."""
@@ -155,7 +159,7 @@ class PackedStream(Stream):
         if not result.at_end or result.changed or result.error or (self._origins and offset.done):
             return result
         if damage := self._damage():
-            size = max(self._info.st_size, unpacker.taken)
+            size = max(self._file.info.st_size, unpacker.taken)
             return replace(result, damage=damage, offset=replace(offset, size=size))
         offset = replace(offset, size=unpacker.taken)
         if not unpacker.is_whole:
@@ -185,13 +189,10 @@ class PackedStream(Stream):
     def is_still(self, position: int) -> bool:
         """Whether it is the file that was read: told by the packed bytes' ends, where size or time of change are not what they were."""
         del position
-        try:
-            now = self._handle.stat()
-        except OSError as error:
-            raise self._trouble("read", error) from None
-        if (now.st_size, now.st_mtime_ns) != (self._info.st_size, self._info.st_mtime_ns):
-            same_head = self._read_raw(0, len(self._head)) == self._head
-            self._is_sound = same_head and self._unpacker.goes_on(self._read_raw, now.st_size)
+        file, now = self._file, self._file.stat()
+        if (now.st_size, now.st_mtime_ns) != (file.info.st_size, file.info.st_mtime_ns):
+            same_head = file.read_disk(0, len(file.head)) == file.head
+            self._is_sound = same_head and self._unpacker.goes_on(file.read_disk, now.st_size)
         return self._is_sound
 
     def fingerprint(self, position: int, tail: bytes) -> Fingerprint:
@@ -209,4 +210,4 @@ class PackedStream(Stream):
         unpacker = self._unpacker
         is_over = unpacker.damage or (unpacker.is_whole and unpacker.produced == self._settled)
         if self._is_sound and not is_over:
-            unpacking.PROCESS.give_back(self._partition, unpacker)
+            unpacking.PROCESS.give_back(self._split.partition, unpacker)

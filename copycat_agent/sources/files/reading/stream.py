@@ -1,110 +1,14 @@
-"""A split's file as a task reads it: opened through the driver's descriptor, or behind a URI, and checked before and after."""
+"""A split's file as a task reads it: its bytes by position, checked before and after."""
 
 from __future__ import annotations
 
-import errno
-import os
 from collections.abc import Iterator
-from typing import Protocol, Unpack, cast
+from typing import Unpack, cast
 
-from copycat_agent.errors import FileError
 from copycat_agent.formats import TAIL_BYTES, Frame, Frames, How, RecordFormat
-from copycat_agent.model import Fingerprint, SourceOffset, Split, SplitResult
+from copycat_agent.model import Fingerprint, Split, SplitResult
 from copycat_agent.sources.files import fingerprint
-from copycat_agent.sources.files.reading.address import Info, is_remote
-
-_LEAST_BYTES = 2**18
-"""Reads of fewer bytes are not looked at for holes."""
-_GUARD_BYTES = 16 * 2**20
-"""Bytes before the next data, or the end, that are read all the same: file systems have told of holes where data had just been written."""
-_NULS = bytes(2**20)
-"""The bytes of a usual read in a hole; made once, as a megabyte of memory costs more than a look at it."""
-
-
-class Unwritten:
-    """The bytes of one open file that were never written: its holes. Asks the kernel only when the last read returned NUL bytes."""
-
-    def __init__(self) -> None:
-        self._seems_so = False
-
-    def read(self, size: int) -> bytes:
-        """Returns `size` NUL bytes."""
-        return _NULS[:size] if size <= len(_NULS) else bytes(size)
-
-    def covers(self, fd: int, position: int, size: int) -> bool:
-        """Whether nothing was ever written to these bytes, and there are so many."""
-        if not self._seems_so or size < _LEAST_BYTES:
-            return False
-        try:
-            following = os.lseek(fd, position, os.SEEK_DATA)
-        except OSError as error:
-            if error.errno != errno.ENXIO:  # it cannot tell
-                return False
-            following = os.fstat(fd).st_size
-        return position + size <= following - _GUARD_BYTES
-
-    def note(self, data: bytes) -> None:
-        """Take note of what a read returned."""
-        if len(data) >= _LEAST_BYTES:
-            self._seems_so = not (data[0] or data[-1])
-
-
-_FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NOCTTY | os.O_NONBLOCK
-
-
-class Handle(Protocol):
-    """An open file. Everything raises OSError, with words in `strerror` that may be shown. Used by one thread."""
-
-    @property
-    def fd(self) -> int:
-        """Its descriptor; -1 when it has none or is closed."""
-
-    def stat(self) -> Info | os.stat_result:
-        """Returns how it is now. A size of -1: it is no longer the version that was opened."""
-
-    def pread(self, size: int, position: int) -> bytes:
-        """As `os.pread`: fewer than `size` bytes do not mean its end, none do."""
-
-    def is_version(self, offset: SourceOffset) -> bool:
-        """Whether it is the version that `offset` was planned from, where the size and time of change alone say so."""
-
-    def close(self) -> None:
-        """Close it; once is enough."""
-
-
-class LocalHandle:
-    """A file of this host, or one that the driver holds open."""
-
-    def __init__(self, path: str) -> None:
-        self.fd = os.open(path, _FLAGS)
-
-    def stat(self) -> os.stat_result:
-        """Returns how it is now."""
-        return os.fstat(self.fd)
-
-    def pread(self, size: int, position: int) -> bytes:
-        """Reads by position."""
-        return os.pread(self.fd, size, position)
-
-    def is_version(self, offset: SourceOffset) -> bool:
-        """Always: what a file of a host is, is told by its bytes, and it may have grown since."""
-        del offset
-        return True
-
-    def close(self) -> None:
-        """Close it; once is enough."""
-        if self.fd >= 0:
-            os.close(self.fd)
-            self.fd = -1
-
-
-def open_handle(split: Split) -> Handle:
-    """The split's file. Raises OSError."""
-    if split.open_path.startswith("/") or not is_remote(split.open_path):
-        return LocalHandle(split.open_path)
-    from copycat_agent.sources.files.reading.remote_objects import RemoteHandle  # noqa: PLC0415 - imports pyarrow, 0.15 s
-
-    return RemoteHandle(split.open_path)
+from copycat_agent.sources.files.reading.split_file import SplitFile
 
 
 class Stream:
@@ -119,52 +23,23 @@ class Stream:
         self.offset = split.offset
         self.origin = -1
         self.waits = False
-        self._name = split.path
-        self._unwritten = Unwritten()
+        self._split = split
         self._intact = split.offset.position  # what is read of the bytes before it is compared with their hashes
         self._is_whole = True
-        try:
-            self._handle = open_handle(split)
-        except OSError as error:
-            raise self._trouble("opened", error) from None
-        try:
-            self._info = self._handle.stat()
-            self._head = self._handle.pread(fingerprint.HEAD_BYTES, 0)
-        except OSError as error:
-            self._handle.close()
-            raise self._trouble("read", error) from None
-        if split.inode and self._info.st_ino != split.inode:  # the driver has closed its descriptor, and the number is another file's now
-            self._handle.close()
-            raise FileError(f"{self._name!r} is no longer open in the agent", "the agent tries again")
+        self._file = SplitFile(split)
 
     def read(self, position: int, size: int) -> bytes:
         """Up to `size` bytes from `position`; fewer only at the end of the file."""
-        if self._unwritten.covers(self._handle.fd, position, size):
-            return self._unwritten.read(size)
-        data = self._read_raw(position, size)
-        self._unwritten.note(data)
+        data = self._file.read(position, size)
         end = position + len(data)
         if end > self._intact and self._is_whole:
             self._is_whole = self.is_still(end)
             self._intact = end if self._is_whole else self._intact
         return data
 
-    def _read_raw(self, position: int, size: int) -> bytes:
-        """Returns bytes as they stand in the file, packed or not."""
-        try:
-            data = self._handle.pread(size, position)
-            while data and len(data) < size:
-                more = self._handle.pread(size - len(data), position + len(data))
-                if not more:
-                    break
-                data += more
-        except OSError as error:
-            raise self._trouble("read", error) from None
-        return data
-
     def is_what_was_read(self) -> bool:
         """Before reading: whether the bytes up to the split's offset are those that were read before."""
-        return self._handle.is_version(self.offset) and fingerprint.holds(self.read, self.offset.fingerprint, self.offset.position)
+        return self._file.handle.is_version(self.offset) and fingerprint.holds(self.read, self.offset.fingerprint, self.offset.position)
 
     def tail(self, position: int) -> bytes:
         """Returns the bytes just before `position`, as many as a fingerprint covers."""
@@ -185,11 +60,8 @@ class Stream:
 
     def is_still(self, position: int) -> bool:
         """After reading up to `position`: whether the file was neither cut below it nor begun anew meanwhile."""
-        head = self._head[:position]
-        try:
-            return self._handle.stat().st_size >= position and self._read_raw(0, len(head)) == head
-        except OSError as error:
-            raise self._trouble("read", error) from None
+        head = self._file.head[:position]
+        return self._file.stat().st_size >= position and self._file.read_disk(0, len(head)) == head
 
     @property
     def is_whole(self) -> bool:
@@ -210,11 +82,8 @@ class Stream:
 
     def fingerprint(self, position: int, tail: bytes) -> Fingerprint:
         """Returns the fingerprint at `position`, which is settled. `tail` are the last bytes that were read before it."""
-        return fingerprint.of(self._head[:position], tail)
+        return fingerprint.of(self._file.head[:position], tail)
 
     def close(self) -> None:
         """Close the file; once is enough."""
-        self._handle.close()
-
-    def _trouble(self, what: str, error: OSError) -> FileError:
-        return FileError(f"{self._name!r} cannot be {what}: {error.strerror}", "the agent tries again")
+        self._file.handle.close()
