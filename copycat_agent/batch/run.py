@@ -48,6 +48,7 @@ class Budget:
         self._bytes = batch.max_bytes
         self._records = batch.max_records or _ANY
         self._is_small = batch.max_records > 0 or batch.max_bytes < _BLOCK_BYTES
+        self._grace_seconds = GRACE_SECONDS
 
     @property
     def is_spent(self) -> bool:
@@ -77,8 +78,10 @@ class Budget:
         self._records -= records
 
     def extend(self, seconds: float) -> None:
-        """Time that was lost without the batch's fault."""
-        self._deadline += seconds
+        """Time that was lost without the batch's fault: it counts up to `GRACE_SECONDS` in all."""
+        granted = min(seconds, self._grace_seconds)
+        self._grace_seconds -= granted
+        self._deadline += granted
 
     def end(self) -> None:
         """Read no more."""
@@ -96,9 +99,7 @@ class BatchRun:
         self._stopping = stopping
         self._tracked = batch.tracked
         self._budget = Budget(batch)
-        self._grace_seconds = GRACE_SECONDS
         self._open: list[Progress] = []
-        self._expects = False
         self._policy = policy_of(encoder)
         self.sender = Sender(producer, self._policy)
         self._tap = Tap(batch.samples, self.progresses, encoder.definition.mask if batch.samples else NOTHING_SECRET)
@@ -124,12 +125,10 @@ class BatchRun:
 
     def expect(self, refusals: Sequence[DataError]) -> None:
         """Kafka will refuse so many of the first messages, see `Sender`: with the record that they are of the batch is over."""
-        self.sender.refusals = list(refusals)
-        self._expects = bool(refusals)
+        self.sender.expect(refusals)
 
     def _spent(self) -> bool:
-        has_found = self._expects and not self.sender.refusals  # the record that was expected to be refused is done with
-        return self._budget.is_spent or self._stopping() or has_found
+        return self._budget.is_spent or self._stopping() or self.sender.has_found
 
     def _is_over(self) -> bool:
         """Whether to send nothing more, asked while a frame is sent. Of what goes as one a part is no use: no budget ends it."""
@@ -169,9 +168,7 @@ class BatchRun:
     def _blocked(self, progress: Progress, error: BlockedError, begun: float) -> None:
         """A topic of this file's records is missing or closed; those of the others may be there, and the wait is not their fault."""
         progress.error = error
-        waited = min(time.monotonic() - begun, self._grace_seconds)
-        self._grace_seconds -= waited
-        self._budget.extend(waited)
+        self._budget.extend(time.monotonic() - begun)
 
     def _read(self, progress: Progress) -> None:
         encoder = self._bind(progress)

@@ -87,16 +87,24 @@ def _cut(content: bytes | None) -> bytes | None:
 
 
 class Sender:
-    """Sends the records of one batch one by one. `refused` counts what Kafka or its client would not take.
-
-    `refusals`: so many of the first messages are refused, for these reasons; Kafka has refused them in a transaction that was undone.
-    """
+    """Sends the records of one batch one by one. `refused` counts what was not taken, `refusals` are left of those that are expected."""
 
     def __init__(self, producer: TaskProducer, policy: ErrorPolicy) -> None:
         self._producer = producer
         self._policy = policy
         self.refused = 0
         self.refusals: list[DataError] = []
+        self._expects = False
+
+    def expect(self, refusals: Sequence[DataError]) -> None:
+        """So many of the first messages are refused, for these reasons: Kafka has refused them in a transaction that was undone."""
+        self.refusals = list(refusals)
+        self._expects = bool(refusals)
+
+    @property
+    def has_found(self) -> bool:
+        """Whether the record that was expected to be refused is done with."""
+        return self._expects and not self.refusals
 
     def hand_over(self, progress: Progress, outcomes: list[RecordOutcome]) -> tuple[list[RecordOutcome], StopAt | None]:
         """Send them; what is refused on the spot becomes a dead letter or is passed over. Returns the outcomes as they went."""
@@ -163,7 +171,7 @@ class ChunkSender:
         self._policy = policy
         self._sender = sender
         self._tap = tap
-        self._watch = watch
+        self.watch = watch
 
     def send(self, progress: Progress, encoder: SplitEncoder, chunk: Chunk | Parsed) -> int:
         """Hand it over: all of it, or, where the batch has to end, as much as `progress` says then, which is at least one record.
@@ -215,7 +223,7 @@ class ChunkSender:
         if handover.begun:
             encoding.skip(handover.begun)
         while handover.goes_on:
-            encoded = encoding.take(PIECE_RECORDS, self._watch.until)
+            encoded = encoding.take(PIECE_RECORDS, self.watch.until)
             going = self._hand_over(bulk, encoded)
             handover.goes(going.total, len(going.messages), going.counts())
             for trouble in going.troubles:
@@ -259,7 +267,7 @@ class ChunkSender:
     def _send_some(self, handover: _Handover, drafts: Iterable[Draft]) -> None:
         """Some records from the next one on, each on its own account."""
         progress = handover.progress
-        outcomes, stop = self._policy.outcomes(progress, handover.encoder, drafts, self._watch.until)
+        outcomes, stop = self._policy.outcomes(progress, handover.encoder, drafts, self.watch.until)
         assert outcomes or stop, "records are as many as values"
         sent, earlier = self._sender.hand_over(progress, outcomes)
         self._policy.count(progress, sent)
@@ -271,7 +279,7 @@ class ChunkSender:
 
     def _look(self, handover: _Handover, draft: Callable[[], Draft]) -> None:
         """Go no further than to this record when the batch has to end."""
-        if handover.goes_on and self._watch.ends():
+        if handover.goes_on and self.watch.ends():
             handover.last = draft()
 
 

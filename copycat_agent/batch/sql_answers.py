@@ -11,7 +11,7 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from copycat_agent.batch.progress import Progress
-from copycat_agent.batch.sql_table import FAILED, RECORD
+from copycat_agent.batch.sql_table import FAILED, RECORD, Table
 from copycat_agent.encoding.encoder import StageError
 from copycat_agent.errors import CopycatError, DataError
 from copycat_agent.formats import Chunk, Frame, LongLine, Parsed, Part
@@ -46,7 +46,7 @@ class QueryChannel(Protocol):
 
 
 class Answers:
-    """Says what the query made of each record of a batch, and what to do where it failed.
+    """Asks the query about records of a batch, and says what it made of each, and what to do where it failed.
 
     `least`: of so many of its first rows each is answered, be it as a bad record, so that every batch gets ahead.
     """
@@ -57,8 +57,23 @@ class Answers:
         self.results: Results | None = None
         self.total = 0
         self.least = 1
-        self._query = query
+        self.query = query
+        self._table = Table(step.columns or ())
         self._by_split: dict[SourcePartition, Asked] = {}
+
+    def ask(self, fields: list[dict[str, Any]]) -> int:
+        """Sends rows to the query. Returns how many."""
+        first = self.total
+        self.total += len(fields)
+        if fields and not self.query.condemned:
+            batch, bad = self._table.batch(fields, range(first, self.total))
+            self.bad |= bad
+            self.query.put(batch)
+        return len(fields)
+
+    def come(self) -> None:
+        """No more is asked: wait for what the query makes of it."""
+        self.results = Results(self.query.results())
 
     def asked(self, progress: Progress) -> Asked:
         """Returns what is known of a split's records, by their numbers."""
@@ -67,12 +82,12 @@ class Answers:
     def error(self, record: int) -> DataError | None:
         """Returns why it is a bad one, None when it is not."""
         assert self.results is not None
-        if self._query.condemned:
-            return DataError(self._query.condemned)
+        if self.query.condemned:
+            return DataError(self.query.condemned)
         if record in self.bad:
             return self.bad[record]
         if where := self.results.failed(record):
-            return DataError(failure(where, self._query.why))
+            return DataError(failure(where, self.query.why))
         if record == self.results.end or self.results.count(record) > MOST_ROWS:
             return DataError(f"the query makes more of this record than {MOST_ROWS} rows or 64 MiB")
         return None
@@ -83,7 +98,7 @@ class Answers:
         True for one that has to be looked at by itself. None when all have to be.
         """
         assert self.results is not None
-        if self._query.condemned or self.results.end is not None:
+        if self.query.condemned or self.results.end is not None:
             return None
         asked = [record for record in records if record >= 0]
         if not asked:

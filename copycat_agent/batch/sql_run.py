@@ -13,16 +13,14 @@ from __future__ import annotations
 import contextlib
 import gc
 from collections.abc import Callable, Iterator
-from dataclasses import replace
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
 
 from copycat_agent.batch.policy import StopAt, long_line
 from copycat_agent.batch.progress import Progress
 from copycat_agent.batch.run import RUN_FILES, BatchRun
-from copycat_agent.batch.sending import Watch
-from copycat_agent.batch.sql_answers import Answers, QueryChannel, Results
+from copycat_agent.batch.sql_answers import Answers, QueryChannel
 from copycat_agent.batch.sql_encoding import AnsweredEncoder, Asking
-from copycat_agent.batch.sql_table import Table
 from copycat_agent.encoding.encoder import Encoder, SplitEncoder
 from copycat_agent.errors import BlockedError, FatalError, FileError
 from copycat_agent.formats import Chunk, Frame, LongLine, Parsed, Part
@@ -58,23 +56,27 @@ def _no_collector() -> Iterator[None]:
             gc.enable()
 
 
+@dataclass(slots=True)
+class Gathered:
+    """What a batch has read, by partition: frames, whether the split's end was reached and why it is damaged, and its stream."""
+
+    frames: dict[SourcePartition, list[Frame]] = field(default_factory=dict)
+    reached: dict[SourcePartition, tuple[bool, str]] = field(default_factory=dict)
+    streams: dict[SourcePartition, Stream] = field(default_factory=dict)
+
+
+Phase = Literal["gathering", "sending", "sending again"]
+
+
 class SqlRun(BatchRun):
     """A `BatchRun` that reads everything before it sends anything, and sends what Spark made of it."""
 
     def __init__(self, batch: Batch, encoder: Encoder, producer: TaskProducer, stopping: Callable[[], bool], query: QueryChannel) -> None:
         """Raises what `asked_step` raises."""
         super().__init__(replace(batch, max_bytes=min(batch.max_bytes, BATCH_BYTES)), encoder, producer, stopping)
-        self._query = query
-        step = asked_step(encoder)
-        self._table = Table(step.columns or ())
-        self._answers = Answers(step, query)
-        self._before = tuple(encoder.definition.transforms[: step.number])
-        self._watch = Watch(self._is_over)
-        self._held: dict[SourcePartition, list[Frame]] = {}
-        self._reached: dict[SourcePartition, tuple[bool, str]] = {}
-        self._streams: dict[SourcePartition, Stream] = {}
-        self._is_gathering = True
-        self._is_again = False
+        self._answers = Answers(asked_step(encoder), query)
+        self._gathered = Gathered()
+        self._phase: Phase = "gathering"
 
     def run(self) -> None:
         """Read, ask Spark, send and settle. Raises what ends the whole batch."""
@@ -83,19 +85,18 @@ class SqlRun(BatchRun):
 
     def anew(self, batch: Batch, producer: TaskProducer, stopping: Callable[[], bool]) -> SqlRun:
         """Another run of what is left of the batch. It has what was read, and the answers: Spark is not asked again."""
-        run = SqlRun(batch, self._encoder, producer, stopping, self._query)
-        run._answers, run._held, run._is_gathering, run._is_again = self._answers, self._held, False, True
-        run._reached, run._streams = self._reached, self._streams
+        run = SqlRun(batch, self._encoder, producer, stopping, self._answers.query)
+        run._answers, run._gathered, run._phase = self._answers, self._gathered, "sending again"
         return run
 
     def _run(self) -> None:
         for topic in self._encoder.literal_topics:
             self._producer.topics.partitions(topic)
         try:
-            if self._is_again:
-                self._open_again()
-            else:
+            if self._phase == "gathering":
                 self._gather()
+            else:
+                self._open_again()
             self._replay()
             self._settle()
         finally:
@@ -108,14 +109,14 @@ class SqlRun(BatchRun):
                 break
             self._one(progress)
             if progress.stream is not None:
-                self._streams[progress.split.partition] = progress.stream
-        self._answers.results = Results(self._query.results())
-        self._is_gathering = False
+                self._gathered.streams[progress.split.partition] = progress.stream
+        self._answers.come()
+        self._phase = "sending"
 
     def _open_again(self) -> None:
         """The files that were read: whether they are still the same is asked once more when their records are sent."""
         for progress in self.progresses:
-            if progress.split.partition in self._held:
+            if progress.split.partition in self._gathered.frames:
                 try:
                     stream = progress.stream = self._reopened(progress.split)
                     progress.changed = not stream.is_what_was_read()
@@ -126,27 +127,28 @@ class SqlRun(BatchRun):
 
     def _reopened(self, split: Split) -> Stream:
         """The stream that read the split where only that one knows its positions, else another one."""
-        before = self._streams[split.partition]
+        before = self._gathered.streams[split.partition]
         return before if getattr(before, "knows_positions", False) else self._encoder.source.open(split, self._encoder.frames)
 
     def _is_over(self) -> bool:
-        if self._is_gathering or self._is_again:
+        if self._phase != "sending":
             return super()._is_over()
         return self._stopping()  # what Spark took is no reason to throw its answers away
 
     def _run_is_full(self) -> bool:
-        return not self._is_gathering and super()._run_is_full()
+        return self._phase != "gathering" and super()._run_is_full()
 
     def _bind(self, progress: Progress) -> SplitEncoder:
         inner = super()._bind(progress)
-        asking = Asking(inner, self._answers.asked(progress), self._before, self._watch)
+        before = self._encoder.definition.transforms[: self._answers.step.number]
+        asking = Asking(inner, self._answers.asked(progress), before, self._chunks.watch)
         return AnsweredEncoder(self._encoder, inner, progress, self._answers, asking)
 
     def _send(self, progress: Progress, encoder: SplitEncoder, frame: Frame) -> int:
-        if not self._is_gathering:
+        if self._phase != "gathering":
             return super()._send(progress, encoder, frame)
         assert isinstance(encoder, AnsweredEncoder)
-        held = self._held.setdefault(progress.split.partition, [])
+        held = self._gathered.frames.setdefault(progress.split.partition, [])
         if isinstance(frame, Chunk | Parsed):
             return self._ask_chunk(progress, encoder, held, frame)
         held.append(frame)
@@ -156,7 +158,7 @@ class SqlRun(BatchRun):
         elif isinstance(frame, LongLine) and self._encoder.frames.on_too_long == "truncate":
             fields = encoder.asking.record(long_line(progress, frame), self._answers.total)
         self._policy.pass_frame(progress, frame)
-        return self._put(fields)
+        return self._answers.ask(fields)
 
     def _ask_part(self, progress: Progress, encoder: AnsweredEncoder, part: Part) -> list[dict[str, Any]]:
         """Asks about a part of a record. A part with which a batch begins brings the record's first one along."""
@@ -172,28 +174,18 @@ class SqlRun(BatchRun):
             chunk, _ = chunk.cut(done)
         held.append(chunk)
         progress.pass_chunk(chunk)
-        return self._put(fields)
-
-    def _put(self, fields: list[dict[str, Any]]) -> int:
-        """Send rows to the query. Returns how many."""
-        first = self._answers.total
-        self._answers.total += len(fields)
-        if fields and not self._query.condemned:
-            batch, bad = self._table.batch(fields, range(first, self._answers.total))
-            self._answers.bad |= bad
-            self._query.put(batch)
-        return len(fields)
+        return self._answers.ask(fields)
 
     def _pieces(self, frame: Frame) -> Iterator[Frame]:
         """Cuts a frame to the budget while a record is looked for that Kafka refuses; otherwise what Spark answered goes as a whole."""
-        return self._budget.pieces(frame) if self._is_again else iter((frame,))
+        return self._budget.pieces(frame) if self._phase == "sending again" else iter((frame,))
 
     def _frames(self, progress: Progress, block_bytes: int | None) -> Iterator[Frame]:
-        if self._is_gathering:
+        if self._phase == "gathering":
             yield from super()._frames(progress, block_bytes)
             return
         position = progress.sent_position
-        for frame in self._held[progress.split.partition]:
+        for frame in self._gathered.frames[progress.split.partition]:
             if isinstance(frame, Chunk | Parsed) and frame.start < position < frame.end:
                 yield frame.cut(frame.before(position))[1]
             elif frame.start >= position:
@@ -203,27 +195,27 @@ class SqlRun(BatchRun):
         """Hand over what was read, as the answers say."""
         todo = [one for one in self.progresses if self._is_to_replay(one)]
         for progress in todo:
-            self._reached.setdefault(progress.split.partition, (progress.at_end, progress.damage))
+            self._gathered.reached.setdefault(progress.split.partition, (progress.at_end, progress.damage))
             progress.rewind()
             progress.damage = ""
-        self._open = [progress for progress in self._open if progress.split.partition not in self._held]
+        self._open = [progress for progress in self._open if progress.split.partition not in self._gathered.frames]
         for progress in todo:
             if self._comes_too_early(progress):
                 continue
             if self._stopping() or not self._replay_one(progress):
                 break
-            progress.at_end, progress.damage = self._reached[progress.split.partition]
+            progress.at_end, progress.damage = self._gathered.reached[progress.split.partition]
 
     def _is_to_replay(self, progress: Progress) -> bool:
         is_open = progress.stream is not None and not progress.changed
-        return is_open and progress.split.partition in self._held and not (self._is_again and progress.error)
+        return is_open and progress.split.partition in self._gathered.frames and not (self._phase == "sending again" and progress.error)
 
     def _replay_one(self, progress: Progress) -> bool:
         """False when the batch ends here. A bad record ends the batch, as in `_one`."""
         self._open.append(progress)
         try:
             encoder = self._bind(progress)
-            for frame in self._held[progress.split.partition]:
+            for frame in self._gathered.frames[progress.split.partition]:
                 part, is_whole = self._answers.answered(progress, frame, progress.sent_records + 1)
                 for piece in () if part is None else self._pieces(part):
                     records = super()._send(progress, encoder, piece)
