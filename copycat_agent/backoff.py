@@ -25,12 +25,9 @@ class Backoff:
         self._clock = clock
         self._tries = 0
         self._since = 0.0
-        self.retry_at = 0.0
-
-    @property
-    def active(self) -> bool:
+        self.active = False
         """Whether the last attempt failed."""
-        return self._tries > 0
+        self.retry_at = 0.0
 
     def seconds_left(self) -> float:
         """Returns the seconds until the next attempt."""
@@ -47,12 +44,13 @@ class Backoff:
         wait = min(longest, FIRST_SECONDS * 2.0 ** min(self._tries, 20))
         wait *= 1 + random.uniform(-_JITTER, _JITTER)  # noqa: S311 - spreads load, protects nothing
         self._tries += 1
+        self.active = True
         self.retry_at = now + wait
         return wait
 
     def succeeded(self) -> None:
         """An attempt went well."""
-        self._tries, self._since, self.retry_at = 0, 0.0, 0.0
+        self._tries, self._since, self.active, self.retry_at = 0, 0.0, False, 0.0
 
     def _now(self) -> float:
         return time.monotonic() if self._clock is None else self._clock()

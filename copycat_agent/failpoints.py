@@ -2,7 +2,7 @@
 
 `COPYCAT_FAILPOINT=name[:nth][:kill|hang|error]` acts when the process comes to `name` for the nth time (the first, unless said), and
 `kill` unless said otherwise. Every process of the agent counts for itself, those that replace a killed one too; with
-`COPYCAT_FAILPOINT_ONCE=FILE` only the one that makes FILE acts. Unset, a place costs one look at a variable (22 ns), so that the
+`COPYCAT_FAILPOINT_ONCE=FILE` only the one that makes FILE acts. Unset, a place costs one call that does nothing (25 ns), so that the
 code that is killed in tests is the code that runs in production.
 """
 
@@ -13,7 +13,7 @@ import os
 import re
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from copycat_agent.errors import RetriableError
@@ -66,6 +66,11 @@ def _parse(text: str) -> _Armed | None:
     return _Armed(name, int(nth), action)
 
 
+hit: Callable[[str], object] = str
+"""`hit(name)`: this process comes to the place `name`. RetriableError where the variable asks for an error.
+
+While nothing is armed it is `str`, which does nothing with a name.
+"""
 _armed: _Armed | None = None
 _problem = ""
 _lock = threading.Lock()
@@ -74,8 +79,9 @@ _times = 0
 
 def arm(text: str) -> None:
     """Wait for a place from now on, as the variable asks for it; "" for none. ValueError, with what would be right, for anything else."""
-    global _armed, _times
+    global _armed, _times, hit  # noqa: PLW0603 - so that a place costs nothing while nothing is armed
     _armed, _times = _parse(text), 0
+    hit = _hit if _armed is not None else str
 
 
 @contextlib.contextmanager
@@ -98,8 +104,7 @@ def is_armed(name: str) -> bool:
     return _armed is not None and _armed.name == name
 
 
-def hit(name: str) -> None:
-    """This process comes to the place `name`. RetriableError where the variable asks for an error."""
+def _hit(name: str) -> None:
     if _armed is not None and _armed.name == name:
         _act(_armed)
 

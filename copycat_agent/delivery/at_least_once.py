@@ -112,7 +112,8 @@ class AtLeastOnce:
 
     def _commit(self, changes: Changes, accounts: Accounts) -> bool:
         accounts = joined(accounts, changes) if changes.accounts else accounts
-        return self._store.commit(changes.rows(self._connector), changes.forget, changes.losses, accounts)
+        rows = changes.offsets if changes.state is None else changes.rows(self._connector)
+        return self._store.commit(rows, changes.forget, changes.losses, accounts)
 
     def left(self, *, unsaved: bool, in_flight: bool) -> bool:
         """Log that what was in flight is sent again. Offsets that are not saved mean repeats."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pickle
 import time
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from copycat_agent import failpoints
 from copycat_agent.errors import CopycatError, FatalError, bug_words
@@ -13,7 +13,7 @@ from copycat_agent.model import Account, Batch, SourcePartition, TaskId
 from copycat_agent.sources import SOURCES, KeepsFiles, KnowsUnchanged, create_source
 from copycat_agent.transforms.sql import sql_at
 from copycat_agent.worker import effects
-from copycat_agent.worker.effects import LookResult, News, Performed
+from copycat_agent.worker.effects import LookResult, News, Performed, Save, SaveLast
 from copycat_agent.worker.poll_loop import Wait
 
 if TYPE_CHECKING:
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from copycat_agent.worker.context import ConnectorContext, Tools
     from copycat_agent.worker.effects import Effect, Effects
     from copycat_agent.worker.poll_loop import Steps
-
-T = TypeVar("T")
 
 
 class ConnectorIO:
@@ -49,6 +47,20 @@ class ConnectorIO:
         self.source = create_source(make, definition, tools.store.saved(definition.name), context.log)
         if tools.keeper is not None and isinstance(self.source, KeepsFiles):
             self.source.keep_with(tools.keeper)
+        self._performers: dict[type[Effect], Callable[[Any], object]] = {
+            effects.Hear: self._hear,
+            effects.Look: self._look,
+            effects.CheckUnchanged: lambda _: isinstance(self.source, KnowsUnchanged) and self.source.unchanged(),
+            effects.AnswerQuestions: lambda _: self._orders.answer(self.source),
+            effects.Tend: lambda _: self._delivery.tend(),
+            effects.TakeIn: self._take_in,
+            effects.Save: self._save,
+            effects.SaveLast: self._save_last,
+            effects.Publish: lambda _: self._delivery.quiet(),
+            effects.Submit: self._submit,
+            effects.AskToSettle: lambda effect: tools.executor.settle(effect.task),
+            effects.Close: self._close,
+        }
 
     def carry_out(self, wanted: Effects) -> Steps:
         """Perform all that a connector asks for, until it ends. Waits are the poll loop's; what the connector raises comes as it is."""
@@ -71,40 +83,12 @@ class ConnectorIO:
     def perform(self, effect: Effect) -> Performed:
         """Perform one effect, which is no `Wait`. Returns what came of it."""
         try:
-            value = self._perform(effect)
+            value = self._performers[type(effect)](effect)
         except Exception as error:  # noqa: BLE001 - what it means is the connector's to say
-            return Performed(time.monotonic(), error=error)
+            return Performed(time.monotonic(), error=_of_saving(error) if isinstance(effect, Save | SaveLast) else error)
         return Performed(time.monotonic(), value)
 
-    def _perform(self, effect: Effect) -> Any:  # noqa: ANN401, C901, PLR0911 - one line for each effect, whose docstring says what the answer is
-        match effect:
-            case effects.Hear():
-                return self._hear()
-            case effects.Look():
-                return self._look()
-            case effects.CheckUnchanged():
-                return isinstance(self.source, KnowsUnchanged) and self.source.unchanged()
-            case effects.AnswerQuestions():
-                return self._orders.answer(self.source)
-            case effects.Tend():
-                return self._delivery.tend()
-            case effects.TakeIn():
-                return self._take_in(effect.task)
-            case effects.Save():
-                return self._save(effect.one)
-            case effects.SaveLast():
-                accounts = self._accounts(effect.unsaved)
-                return _unexpected_is_fatal(lambda: self._delivery.save_last(effect.changes, effect.unsaved, accounts))
-            case effects.Publish():
-                return self._delivery.quiet()
-            case effects.Submit():
-                return self._submit(effect)
-            case effects.AskToSettle():
-                return self._tools.executor.settle(effect.task)
-            case effects.Close():
-                return self._close()
-
-    def _hear(self) -> News:
+    def _hear(self, _: effects.Hear) -> News:
         if self._examined is not None and self._examined.done():
             error, self._examined = self._examined.result(), None
             if error is not None:  # also while there is nothing to read
@@ -113,10 +97,12 @@ class ConnectorIO:
         nudged = orders.wake.has_news
         grown, other = orders.wake.take()
         ended = tuple(task for task, (_, results) in self._flying.items() if results.done())
-        at_once = orders.at_once()
-        return News(grown, other, nudged, ended, orders.paused, at_once, orders.stop_at, examining=self._examined is not None)
+        if at_once := orders.at_once:
+            orders.at_once = False
+        examining = self._examined is not None
+        return News(grown, other, nudged, orders.is_asked, ended, orders.paused, at_once, orders.stop_at, examining)
 
-    def _look(self) -> LookResult:
+    def _look(self, _: effects.Look) -> LookResult:
         begin = time.monotonic()
         changes = self.source.scan()
         seconds = time.monotonic() - begin
@@ -131,7 +117,7 @@ class ConnectorIO:
             wanted.max_bytes,
             wanted.max_seconds,
             wanted.max_records,
-            self._taps.wanted(),
+            self._taps.wanted() if self._taps.is_used else 0,
             self._tools.tracked,
             self._delivery.plan(wanted.task.number, wanted.splits),
             self._cluster,
@@ -142,7 +128,8 @@ class ConnectorIO:
         self._flying[batch.task] = batch, results
         results.add_done_callback(lambda _: self._orders.wake.nudge())
 
-    def _take_in(self, task: TaskId) -> Results | None:
+    def _take_in(self, effect: effects.TakeIn) -> Results | None:
+        task = effect.task
         batch, pending = self._flying.pop(task)
         results = self._delivery.take_in(batch, pending.result())
         if not isinstance(results, tuple):
@@ -154,36 +141,38 @@ class ConnectorIO:
                 self._taps.give(result.samples)
         return results
 
-    def _save(self, one: Unsaved) -> float | None:
-        begin = time.monotonic()
-        accounts = self._accounts([one])
-        wrote = _unexpected_is_fatal(lambda: self._delivery.save(one, accounts))
+    def _save(self, effect: Save) -> float | None:
+        begin, one = time.monotonic(), effect.one
+        wrote = self._delivery.save(one, self._accounts([one]) if self._tools.accounts else {})
         seconds = time.monotonic() - begin
         if one.results:
             failpoints.hit("saved")
         return seconds if wrote else None
 
+    def _save_last(self, effect: SaveLast) -> None:
+        accounts = self._accounts(effect.unsaved) if self._tools.accounts else {}
+        self._delivery.save_last(effect.changes, effect.unsaved, accounts)
+
     def _accounts(self, unsaved: Iterable[Unsaved]) -> dict[SourcePartition, Account]:
-        """What became of the files in these results, where that is kept."""
+        """What became of the files in these results."""
         accounts: dict[SourcePartition, Account] = {}
-        for result in (result for one in unsaved if self._tools.accounts for result in one.results):
+        for result in (result for one in unsaved for result in one.results):
             partition = result.split.partition
             account = Account(result.counts, result.delivered, result.split.path, undated=result.undated)
             accounts[partition] = accounts.get(partition, Account()) + account
         return accounts
 
-    def _close(self) -> None:
+    def _close(self, _: effects.Close) -> None:
         try:
             self.source.close()
         finally:
             self._delivery.close()
 
 
-def _unexpected_is_fatal(save: Callable[[], T]) -> T:
-    """What `save` returns. Raises what the store raises; FatalError for anything else: another start would send the same files again."""
-    try:
-        return save()
-    except CopycatError:
-        raise
-    except Exception as error:
-        raise FatalError(f"what was settled cannot be saved: {bug_words(error)}", "please report it") from error
+def _of_saving(error: Exception) -> Exception:
+    """The error of a save. What nobody expected is fatal: another start would send the same files again."""
+    if isinstance(error, CopycatError):
+        return error
+    fatal = FatalError(f"what was settled cannot be saved: {bug_words(error)}", "please report it")
+    fatal.__cause__ = error
+    return fatal

@@ -30,6 +30,8 @@ class News(NamedTuple):
     """Whether something else happened in the source's directories, that only a look can sort out."""
     nudged: bool = False
     """Whether anything at all happened: an event, a result, an order."""
+    asked: bool = False
+    """Whether others wait for `AnswerQuestions`."""
     ended: tuple[TaskId, ...] = ()
     """Tasks whose batch has come back, see `TakeIn`."""
     paused: bool = False

@@ -19,14 +19,12 @@ from typing import TYPE_CHECKING, Any
 
 from copycat_agent.delivery.base import Unsaved, is_empty
 from copycat_agent.errors import CopycatError, RetriableError
-from copycat_agent.model import Counts, TaskId
-from copycat_agent.transforms.sql import sql_at
+from copycat_agent.model import TaskId
 from copycat_agent.worker import effects
 from copycat_agent.worker.effects import Effect, Effects, LookResult, News, Performed
-from copycat_agent.worker.limits import Flight, Limits
 from copycat_agent.worker.poll_loop import Wait
-from copycat_agent.worker.retry_policy import RetryPolicy, more_to_read
-from copycat_agent.worker.schedule import RoundSchedule
+from copycat_agent.worker.retry_policy import RetryPolicy
+from copycat_agent.worker.schedule import Flight, Grant, RoundSchedule
 from copycat_agent.worker.status import State
 
 if TYPE_CHECKING:
@@ -35,8 +33,6 @@ if TYPE_CHECKING:
     from copycat_agent.sources import Source
     from copycat_agent.worker.context import ConnectorContext
 
-QUERY_SECONDS = 1.0
-"""Least time between two batches of a connector with a query that is up to date: each is a Spark job."""
 PROBE_BYTES = 2**20
 """Size of the first batch after an error: if it fails as well, little is repeated."""
 FAILED_SETTLE_SECONDS = 5.0
@@ -67,9 +63,7 @@ class ConnectorMachine:
         self._until_idle = until_idle
         self._now = now
         self._retry_policy = RetryPolicy(definition, context, careful=careful, clock=lambda: self._now)
-        self._limits = Limits(definition.limits, clock=lambda: self._now)
-        query_seconds = QUERY_SECONDS if sql_at(definition.transforms) is not None else 0.0
-        self._schedule = RoundSchedule(max(definition.delivery.linger, query_seconds, 0.0 if until_idle else delivery.pace_seconds))
+        self._schedule = RoundSchedule.of(definition, 0.0 if until_idle else delivery.pace_seconds, clock=lambda: self._now)
         self._news = News()
         self._flying: dict[TaskId, Flight] = {}
         self._unsaved: deque[Unsaved] = deque()
@@ -98,7 +92,7 @@ class ConnectorMachine:
         """Until a stop is asked for, or everything is read in a run to the end. Raises what ends the connector."""
         try:
             yield from self._hear()
-            while not (yield from self._finished()):
+            while self._news.stop_at is None and not (self._until_idle and (yield from self._finished())):
                 wait = yield from self._round()
                 yield from self._do(wait)
                 yield from self._hear()
@@ -134,19 +128,20 @@ class ConnectorMachine:
             schedule.look_soon()
         if self._now >= schedule.next_look:
             yield from self._look()
-        yield from self._do(effects.AnswerQuestions())
+        if news.asked:
+            yield from self._do(effects.AnswerQuestions())
         yield from self._take_in_results()
         schedule.ripe_at = source.ripen(at_once=self._until_idle)
         if news.paused or self._pausing:
             yield from self._obey_pause()
         if not self._pausing:
             yield from self._hand_out()
-        if schedule.has_looked and not (self._flying or self._unsaved or self._retry_policy.backoff.active):
+        if self._delivery.has_work and schedule.has_looked and not (self._flying or self._unsaved or self._retry_policy.backoff.active):
             yield from self._do(effects.Publish())
-        lag = source.lag()
-        self._context.metrics.look(lag)
-        if schedule.has_looked and not self._pausing:
-            self._retry_policy.go_on(lag.blocked_files, self._delivery.trouble)
+        lag = self._context.metrics.source_lag = source.lag()
+        trouble = self._delivery.trouble
+        if schedule.has_looked and not self._pausing and (trouble is not None or not self._retry_policy.is_well):
+            self._retry_policy.go_on(lag.blocked_files, trouble)
         return self._next_wait(has_work=bool(lag.bytes or lag.blocked_files or lag.troubled_files))
 
     def _look(self) -> Effects:
@@ -168,7 +163,7 @@ class ConnectorMachine:
 
     def _take_in_results(self) -> Effects:
         """Take in the results of batches that are done, and save what they settled."""
-        if back := (yield from self._do(effects.Tend())):
+        if self._delivery.has_work and (back := (yield from self._do(effects.Tend()))):
             self._source.finish(back, self._source.settle(back))
         for task in self._news.ended:
             flight = self._flying.pop(task)
@@ -177,30 +172,36 @@ class ConnectorMachine:
             if results is None:  # known later
                 self._flying[task] = flight
                 continue
-            self._limits.settle(flight.grant, sum((result.counts for result in results), Counts()))
+            if self._schedule.limits is not None:
+                self._schedule.limits.settle(flight.grant, (result.counts for result in results))
             self._unsaved.append(Unsaved(self._source.settle(results), results, task.number, self._now - flight.since))
-        yield from self._save()
+        if self._unsaved:
+            yield from self._save()
 
     def _save(self) -> Effects:
         """Save changes in the order they came. A store that cannot be written keeps them for the next round: nothing is planned."""
-        while self._unsaved and self._now >= self._retry_policy.save_at:
+        policy = self._retry_policy
+        while self._unsaved and self._now >= policy.save_at:
             one = self._unsaved[0]
             try:
                 seconds = yield from self._do(effects.Save(one))
             except RetriableError as error:
-                self._retry_policy.not_saved(error)
+                policy.not_saved(error)
                 return
             self._unsaved.popleft()
             if seconds is not None:
                 self._context.metrics.saved(seconds)
-                self._retry_policy.saved()
+                if not policy.is_well:
+                    policy.saved()
             if one.results:
                 self._context.metrics.take_in(one.task, one.results, one.seconds)  # also when `finish` raises
-            self._source.finish(self._retry_policy.for_source(one.results), one.changes)
+            is_well = policy.is_well and not any(result.error or result.rejections or result.step_failures for result in one.results)
+            self._source.finish(one.results if is_well else policy.for_source(one.results), one.changes)
             if one.results:
-                self._retry_policy.judge(one.results)
+                if not is_well:
+                    policy.judge(one.results)
                 is_behind = self._delivery.pace_seconds > 0 and self._source.lag().bytes > self._definition.delivery.max_batch_bytes
-                if more_to_read(one.results) or is_behind:
+                if is_behind or any(not (result.at_end or result.changed or result.error) for result in one.results):
                     self._schedule.plan_at = 0.0  # no pause
 
     def _hand_out(self) -> Effects:
@@ -208,7 +209,7 @@ class ConnectorMachine:
         if self._news.at_once:
             self._retry_policy.end()
             schedule.plan_at = 0.0
-        if self._unsaved or self._now < schedule.plan_at or self._now < self._retry_policy.retry_at:
+        if self._unsaved or self._now < schedule.plan_at or self._now < self._retry_policy.backoff.retry_at:
             return
         yield from self._plan()
         if self._news.grown and schedule.plan_at <= self._now:  # nothing to do yet for files that grow: not to be woken for every line
@@ -216,30 +217,30 @@ class ConnectorMachine:
 
     def _plan(self) -> Effects:
         """Give every idle task its share of what is unread."""
-        delivery, careful = self._definition.delivery, self._retry_policy.careful
+        delivery, policy, limits = self._definition.delivery, self._retry_policy, self._schedule.limits
+        careful = policy.careful or policy.backoff.active  # the next batch is an attempt: small, and one at a time
         tasks = [TaskId(self._definition.name, number) for number in range(1 if careful else delivery.tasks_max)]
         idle = [task for task in tasks if task not in self._flying and self._delivery.is_free(task.number)]
         for index, task in enumerate(idle):
-            if self._limits.seconds_left() > 0:
+            if limits is not None and limits.seconds_left() > 0:
                 return
             plan = self._source.plan(len(idle) - index)
             splits = self._delivery.admit(plan.splits)
             if not splits:
                 return
-            grant = self._limits.take(len(idle) - index)
+            grant = Grant() if limits is None else limits.take(len(idle) - index)
             most = PROBE_BYTES if careful else delivery.max_batch_bytes
-            most = min(most, grant.bytes) if grant.bytes else most
-            yield from self._do(effects.Submit(task, splits, most, plan.max_seconds, grant.records))
+            yield from self._do(effects.Submit(task, splits, min(most, grant.bytes or most), plan.max_seconds, grant.records))
             self._flying[task] = Flight(self._now, grant)
             self._schedule.plan_at = self._now + self._schedule.linger
 
     def _next_wait(self, *, has_work: bool) -> Wait:
         """Until there is a reason for another round."""
-        if self._may_be_over():
+        if self._until_idle and self._may_be_over():
             return Wait(0.0)
         is_idle = not (has_work or self._flying or self._unsaved or self._until_idle or self._delivery.has_work)
         is_well = not (self._retry_policy.backoff.active or self._delivery.trouble or self._news.examining)
-        retry_at = max(self._retry_policy.retry_at, self._now + self._limits.seconds_left())
+        retry_at = self._retry_policy.backoff.retry_at
         return self._schedule.wait(self._now, retry_at, is_idle=is_idle, is_well=is_well, pausing=self._pausing)
 
     def _obey_pause(self) -> Effects:
@@ -260,12 +261,10 @@ class ConnectorMachine:
 
     def _may_be_over(self) -> bool:
         """In a run to the end: whether to ask at once if everything is read."""
-        return self._until_idle and self._schedule.has_looked and not (self._flying or self._unsaved) and self._source.drained()
+        return self._schedule.has_looked and not (self._flying or self._unsaved) and self._source.drained()
 
     def _finished(self) -> Generator[Effect, Performed, bool]:
-        """Whether to stop: asked to, or, in a run to the end, everything is read."""
-        if self._news.stop_at is not None:
-            return True
+        """In a run to the end: whether everything is read."""
         if not self._may_be_over():
             return False
         yield from self._look()
@@ -302,8 +301,7 @@ class ConnectorMachine:
     @property
     def _flies_for_sure(self) -> bool:
         """Whether there are batches that are answered soon. To know what became of others may take long: the next start asks Kafka."""
-        unanswered = self._delivery.unanswered
-        return any(task.number not in unanswered for task in self._flying)
+        return any(task.number not in self._delivery.unanswered for task in self._flying)
 
     def _tell_what_is_left(self) -> None:
         unsaved = any(one.changes.offsets for one in self._unsaved if one.results)
@@ -315,7 +313,7 @@ class ConnectorMachine:
     def _leave(self) -> Effects:
         """Save what the next start needs to find every file again; what is lost with files that are gone is counted now."""
         changes = self._source.leave()
-        self._context.metrics.look(self._source.lag()._replace(open_files=0))
+        self._context.metrics.source_lag = self._source.lag()._replace(open_files=0)
         unsaved = tuple(one for one in self._unsaved if one.results)  # their offsets are in `changes` once more
         try:
             yield from self._do(effects.SaveLast(changes, unsaved))

@@ -27,8 +27,11 @@ class Orders:
         """Whether nothing new is to be read."""
         self.stop_at: float | None = None
         """By when what is in flight has to be settled (`time.monotonic()`); None: go on."""
+        self.at_once = False
+        """Whether waiting is to end now. Who obeys takes it back."""
+        self.is_asked = False
+        """Whether somebody waits for `answer`."""
         self._lock = threading.Lock()
-        self._at_once = False
         self._closed = False
         self._questions: queue.SimpleQueue[tuple[Question, Future[Any]]] = queue.SimpleQueue()
 
@@ -46,13 +49,8 @@ class Orders:
     def resume(self) -> None:
         """Read on, and do not wait out a back-off."""
         self.paused = False
-        self._at_once = True
+        self.at_once = True
         self.wake.nudge()
-
-    def at_once(self) -> bool:
-        """Whether waiting is to end now; forgotten here."""
-        asked, self._at_once = self._at_once, False
-        return asked
 
     def ask(self, question: Question) -> Future[Any]:
         """Have `question` called with the source, in the connector's thread. Yields None when there is no source."""
@@ -60,6 +58,7 @@ class Orders:
         with self._lock:
             if not self._closed:
                 self._questions.put((question, answer))
+                self.is_asked = True
                 self.wake.nudge()
                 return answer
         answer.set_result(None)
@@ -67,6 +66,7 @@ class Orders:
 
     def answer(self, source: Source | None) -> None:
         """Answer what has been asked. For the connector's thread."""
+        self.is_asked = False
         while not self._questions.empty():
             question, answer = self._questions.get()
             try:
@@ -86,9 +86,11 @@ class Orders:
         Questions are answered meanwhile.
         """
         until, paused = time.monotonic() + seconds, self.paused
-        while self.stop_at is None and self.paused is paused and not self.at_once():
+        while self.stop_at is None and self.paused is paused and not self.at_once:
             self.answer(None)
             if time.monotonic() >= until:
                 break
             yield Wait(until)
+        if self.paused is paused:
+            self.at_once = False
         return self.stop_at is None

@@ -46,11 +46,6 @@ def held_back(results: Results) -> BlockedError | None:
     return blocked[0] if blocked and own else None
 
 
-def more_to_read(results: Results) -> bool:
-    """Whether a file was not read to its end and can be read on at once."""
-    return any(not result.at_end and not result.changed and result.error is None for result in results)
-
-
 def _plain(error: CopycatError | None) -> CopycatError | None:
     return RetriableError(error.message, error.hint) if isinstance(error, BlockedError) else error
 
@@ -87,22 +82,15 @@ class RetryPolicy:
         self.backoff = Backoff(definition.errors, clock)
         self.save_at = 0.0
         """When what could not be saved is tried again."""
+        self.is_well = False
+        """Whether nothing is wrong, and nothing was before: then good results need no `judge`, and there is nothing to `go_on` from."""
+        self.careful = careful
+        """Whether something went wrong before this run, and no batch has gone well since."""
         self._held = HeldFiles(definition.errors, context.log, clock)
         self._files_block_alone = "{" in definition.record.topic
         self._connector_state = context.connector_state
         self._metrics = context.metrics
         self._log = context.log
-        self._careful = careful
-
-    @property
-    def careful(self) -> bool:
-        """Whether the next batch is an attempt: small, and one at a time."""
-        return self._careful or self.backoff.active
-
-    @property
-    def retry_at(self) -> float:
-        """When the next batch may be planned."""
-        return self.backoff.retry_at
 
     def for_source(self, results: Results) -> Results:
         """The results as their source should see them: a `BlockedError` that is not the file's own does not hold that file back."""
@@ -127,9 +115,10 @@ class RetryPolicy:
             raise error
         else:
             self.backoff.succeeded()
-            self._careful = False
+            self.careful = False
         if held is not None:
             self._metrics.retries += 1
+            self.is_well = False
             self._held.add(held)
 
     def not_saved(self, error: RetriableError) -> None:
@@ -147,6 +136,7 @@ class RetryPolicy:
 
     def retry(self, error: RetriableError) -> None:
         """It has to be tried again. Raises FatalError when errors.retry_timeout is over."""
+        self.is_well = False
         wait = self.backoff.failed(error)
         state = State.BLOCKED if isinstance(error, BlockedError) else State.RETRYING
         if (state, str(error)) != self._connector_state.now[:2]:
@@ -160,6 +150,7 @@ class RetryPolicy:
             return
         if not blocked_files:
             self._held.release()
+        self.is_well = not (self.careful or blocked_files or trouble or self._connector_state.unsaved)
         if trouble is not None:
             self._connector_state.become(State.BLOCKED if isinstance(trouble, BlockedError) else State.RETRYING, str(trouble))
             return
@@ -172,7 +163,7 @@ class RetryPolicy:
     def begin_anew(self) -> None:
         """A pause is over: what was wrong before it is forgotten."""
         self.backoff.succeeded()
-        self.save_at = 0.0
+        self.save_at, self.is_well = 0.0, False
 
 
 class Restarts:

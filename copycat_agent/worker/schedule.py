@@ -1,18 +1,31 @@
-"""When a connector looks, plans and rests. All times are of `time.monotonic()`, handed in."""
+"""When a connector looks, plans and rests, and how much its next batch may bring. All times are of `time.monotonic()`, handed in."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
 
+from copycat_agent.model import Counts
+from copycat_agent.transforms.sql import sql_at
 from copycat_agent.worker.poll_loop import Wait
 
+if TYPE_CHECKING:
+    from copycat_agent.options import Definition, LimitsOptions
+
+QUERY_SECONDS = 1.0
+"""Least time between two batches of a connector with a query that is up to date: each is a Spark job."""
 LOOK_GAP_SECONDS = 0.05
 """Least time between two looks that events ask for; a look that takes long keeps five times its own duration."""
 BUSY_SECONDS = 1.0
 """Longest wait while there is something to do: a file that failed, an answer of Kafka, a query that is examined."""
 PAUSED_SECONDS = 0.5
 """Least time between two looks at files that grow while nothing of them is to be read."""
+BURST_SECONDS = 1.0
+"""So long a quiet connector saves up."""
+LEAST_SECONDS = 0.05
+"""A batch is planned once it may bring this much of a second: not one batch per record."""
 
 
 @dataclass(slots=True)
@@ -20,6 +33,7 @@ class RoundSchedule:
     """The times of one connector. `linger`: least seconds between two batches of a task that is up to date."""
 
     linger: float
+    limits: Limits | None = None
     next_look: float = 0.0
     """When a look is due if nothing asks for one before."""
     look_allowed_at: float = 0.0
@@ -33,6 +47,12 @@ class RoundSchedule:
     """Whether the last look could tell nothing of what is there."""
     is_idle: bool = False
     """Whether nothing was to be done, and all was well, when the present wait began."""
+
+    @classmethod
+    def of(cls, definition: Definition, pace_seconds: float, clock: Callable[[], float]) -> RoundSchedule:
+        """That of a connector. `pace_seconds`: least time between two batches for its delivery's sake."""
+        query_seconds = QUERY_SECONDS if sql_at(definition.transforms) is not None else 0.0
+        return cls(max(definition.delivery.linger, query_seconds, pace_seconds), Limits.of(definition.limits, clock))
 
     def look_soon(self) -> None:
         """Something happened that only a look can sort out."""
@@ -66,6 +86,84 @@ class RoundSchedule:
     def wait(self, now: float, retry_at: float, *, is_idle: bool, is_well: bool, pausing: bool) -> Wait:
         """Until there is a reason for another round. Nothing can be planned before `retry_at`; `is_idle`: nothing is to be done."""
         begin = now + PAUSED_SECONDS if pausing else max(self.plan_at, retry_at)
+        if self.limits is not None and not pausing:
+            begin = max(begin, now + self.limits.seconds_left())
         self.is_idle = is_idle and is_well and begin <= now and not self.blind
         latest = min(self.next_look, math.inf if is_idle else now + BUSY_SECONDS)
         return Wait(min(begin, latest)) if begin > now else Wait(min(latest, self.ripe_at), deaf=False)
+
+
+class Grant(NamedTuple):
+    """What one batch may bring: bytes read, records sent; 0 means that there is no limit of this kind."""
+
+    bytes: int = 0
+    records: int = 0
+
+
+class Flight(NamedTuple):
+    """A batch under way: since when, and what it may bring."""
+
+    since: float
+    grant: Grant
+
+
+class Bucket:
+    """A token bucket. What goes beyond a grant (a record is never cut) is a debt that is paid before the next one."""
+
+    def __init__(self, per_second: float, clock: Callable[[], float]) -> None:
+        self._rate = per_second
+        self._most = max(1.0, per_second * BURST_SECONDS)
+        self._least = max(1.0, per_second * LEAST_SECONDS)
+        self._tokens = self._most
+        self._clock = clock
+        self._at = clock()
+
+    def seconds_left(self) -> float:
+        """Until something may be sent."""
+        self._fill(0.0)
+        return max(0.0, (self._least - self._tokens) / self._rate)
+
+    def take(self, shares: int) -> int:
+        """One of `shares` equal parts of what is there, at least the least."""
+        amount = int(max(self._least, self._tokens / shares))
+        self._tokens -= amount
+        return amount
+
+    def give_back(self, amount: int) -> None:
+        """So much of what was taken was not used; less than 0: more was used."""
+        self._fill(float(amount))
+
+    def _fill(self, extra: float) -> None:
+        now = self._clock()
+        self._tokens = min(self._most, self._tokens + (now - self._at) * self._rate + extra)
+        self._at = now
+
+
+class Limits:
+    """The limits of one connector (`limits`), over all its tasks: they slow down, and drop nothing. Not thread-safe."""
+
+    def __init__(self, options: LimitsOptions, clock: Callable[[], float]) -> None:
+        self._bytes = Bucket(options.bytes_per_second, clock) if options.bytes_per_second else None
+        self._records = Bucket(options.records_per_second, clock) if options.records_per_second else None
+        self._buckets = [bucket for bucket in (self._bytes, self._records) if bucket]
+
+    @staticmethod
+    def of(options: LimitsOptions, clock: Callable[[], float]) -> Limits | None:
+        """The limits that a definition sets; None where it sets none."""
+        return Limits(options, clock) if options.bytes_per_second or options.records_per_second else None
+
+    def seconds_left(self) -> float:
+        """Until the next batch may be planned; 0 when it may now."""
+        return max(bucket.seconds_left() for bucket in self._buckets)
+
+    def take(self, shares: int) -> Grant:
+        """For one batch, when there will be `shares` of them. Call it when `seconds_left` is 0."""
+        return Grant(self._bytes.take(shares) if self._bytes else 0, self._records.take(shares) if self._records else 0)
+
+    def settle(self, grant: Grant, used: Iterable[Counts]) -> None:
+        """A batch with this grant is over: bytes count as they are read, records as they are sent, dead letters too."""
+        total = sum(used, Counts())
+        if self._bytes:
+            self._bytes.give_back(grant.bytes - total.read_bytes)
+        if self._records:
+            self._records.give_back(grant.records - total.acknowledged - total.dead_lettered)

@@ -143,7 +143,9 @@ class ConnectorMetrics:
         self._delivery_outcomes: Counter[str] = Counter()
         self._clients: dict[int, ClientView] = {}
         self._errors: dict[tuple[str, str], int] = {}
-        self._earlier = self._lag = Lag()
+        self.source_lag = Lag()
+        """The source's, as it was last seen."""
+        self._earlier = Lag()
 
     @property
     def clients(self) -> tuple[ClientView, ...]:
@@ -163,7 +165,7 @@ class ConnectorMetrics:
     @property
     def lag(self) -> Lag:
         """The source's, with what its predecessors counted."""
-        lag, earlier = self._lag, self._earlier
+        lag, earlier = self.source_lag, self._earlier
         return lag._replace(
             lost_bytes=lag.lost_bytes + earlier.lost_bytes,
             rotated_files=lag.rotated_files + earlier.rotated_files,
@@ -172,12 +174,8 @@ class ConnectorMetrics:
 
     def begin(self) -> None:
         """Another source begins to count from zero; it has its own producers."""
-        self._earlier, self._lag = self.lag, Lag()
+        self._earlier, self.source_lag = self.lag, Lag()
         self._clients.clear()
-
-    def look(self, lag: Lag) -> None:
-        """The source's lag is this now."""
-        self._lag = lag
 
     def saved(self, seconds: float) -> None:
         """Saving offsets took so long."""

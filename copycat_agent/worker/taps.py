@@ -37,20 +37,22 @@ class Taps:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._taps: list[_Tap] = []
+        self.is_used = False
+        """Whether anybody looks, or did a moment ago."""
 
     def open(self, limit: int, seconds: float) -> Iterator[Sample]:
         """From now on up to `limit` samples, for at most `seconds`; ends early when the connector is removed."""
         tap = _Tap(max(1, limit), seconds)
         with self._lock:
             self._taps = [*self._taps, tap][-MOST_TAPS:]
+            self.is_used = True
         return self._flow(tap)
 
     def wanted(self) -> int:
         """How many samples the next batch should bring."""
-        if not self._taps:  # the usual case, without the lock
-            return 0
         with self._lock:
             self._taps = [tap for tap in self._taps if tap.open]
+            self.is_used = bool(self._taps)
             return min(MOST_PER_BATCH, max((tap.left for tap in self._taps), default=0))
 
     def give(self, samples: Iterable[Sample]) -> None:

@@ -106,8 +106,8 @@ class Stepped:
         self.source = OneFile()
         log = logs.get("connector")
         self.context = ConnectorContext(Orders(), ConnectorState(log), ConnectorMetrics(), Taps(), log)
-        delivery = cast("Delivery", AtLeastOnce("app", cast("OffsetStore", None), log))
-        source = cast("Source", self.source)
+        self.delivery = AtLeastOnce("app", cast("OffsetStore", None), log)
+        source, delivery = cast("Source", self.source), cast("Delivery", self.delivery)
         self._machine = ConnectorMachine(definition(root), source, delivery, self.context, BEGIN, until_idle=until_idle, careful=False)
         self._steps = self._machine.run()
         self.now = BEGIN
@@ -170,7 +170,7 @@ def kinds(effects: Sequence[Effect]) -> list[type]:
 
 def test_what_is_found_is_saved_before_it_is_planned(stepped: Stepped) -> None:
     effects = stepped.until_wait()
-    assert kinds(effects) == [Hear, Look, Save, AnswerQuestions, Tend, Submit, Wait]
+    assert kinds(effects) == [Hear, Look, Save, Submit, Wait]
     assert stepped.source.finished == [FOUND]
     assert stepped.has_state(State.RUNNING)
 
@@ -200,7 +200,7 @@ def test_a_batch_that_came_back_is_taken_in_and_saved_once(stepped: Stepped) -> 
 def test_a_batch_that_kafka_is_asked_about_stays_in_flight(stepped: Stepped) -> None:
     stepped.until_wait()
     stepped.hears(ended=(TASK,))
-    assert kinds(stepped.until_wait()) == [Hear, AnswerQuestions, Tend, TakeIn, Wait]
+    assert kinds(stepped.until_wait()) == [Hear, TakeIn, Wait]
     assert stepped.source.is_planned
     stepped.comes_back()
     assert Save in kinds(stepped.until_wait())
@@ -239,9 +239,9 @@ def test_a_stop_settles_saves_and_closes(stepped: Stepped) -> None:
     effects: list[Effect] = []
     while Wait not in kinds(effects):
         effects += stepped.until_wait()
-    assert kinds(effects) == [Hear, AskToSettle, Hear, Tend, Wait]
+    assert kinds(effects) == [Hear, AskToSettle, Hear, Wait]
     stepped.answers[Hear] = lambda _: cast("News", ended)._replace(stop_at=stepped.now + 10)
-    assert kinds(stepped.until_wait()) == [Hear, Tend, TakeIn, Save, SaveLast, Close]
+    assert kinds(stepped.until_wait()) == [Hear, TakeIn, Save, SaveLast, Close]
 
 
 def test_a_stop_waits_for_no_batch_longer_than_its_deadline(stepped: Stepped) -> None:
@@ -278,7 +278,20 @@ def test_a_connector_that_has_nothing_to_do_only_glances(stepped: Stepped) -> No
     for _ in range(3):
         assert kinds(stepped.until_wait()) == [Hear, CheckUnchanged, Wait]
     stepped.answers[CheckUnchanged] = lambda _: False
-    assert kinds(stepped.until_wait()) == [Hear, CheckUnchanged, Look, Save, AnswerQuestions, Tend, Publish, Wait]
+    assert kinds(stepped.until_wait()) == [Hear, CheckUnchanged, Look, Save, Wait]
+
+
+def test_questions_are_answered_when_there_are_any(stepped: Stepped) -> None:
+    stepped.until_wait()
+    stepped.hears(asked=True)
+    assert kinds(stepped.until_wait()) == [Hear, AnswerQuestions, Wait]
+
+
+def test_a_delivery_that_has_work_is_tended_and_may_publish_once_nothing_flies(stepped: Stepped) -> None:
+    stepped.delivery.has_work = True
+    assert {Tend, Publish} & set(kinds(stepped.until_wait())) == {Tend}
+    stepped.comes_back()
+    assert kinds(stepped.until_wait()) == [Hear, Tend, TakeIn, Save, Publish, Wait]
 
 
 def test_a_run_to_the_end_ends_when_everything_is_read(tmp_path: Path) -> None:
