@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from copycat_agent.producer.client import Message, Place
 from copycat_agent.producer.kafka_errors import Refused
 from copycat_agent.producer.keeping import Producers
-from copycat_agent.producer.task_producer import Intact, Message, Place, TaskProducer
+from copycat_agent.producer.task_producer import Intact, TaskProducer
 
 __all__ = ["Intact", "Message", "Place", "Producers", "Refused", "TaskProducer"]

@@ -1,17 +1,31 @@
-"""The client that a producer sends with: what it is made from, what belongs to it while it is open, and what it has reported."""
+"""The client that a producer sends with: what it is made from and takes, what belongs to it while it is open, what it has reported."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from confluent_kafka import KafkaError, Producer
+from confluent_kafka import Message as Receipt
 
 from copycat_agent.errors import DataError
 from copycat_agent.options import KafkaOptions
 from copycat_agent.producer.kafka_errors import classify
 from copycat_agent.producer.learnt import ConnectionTrouble, Topics
 from copycat_agent.producer.statistics import ClientStatistics
+
+Message = tuple[Any, ...]
+"""Arguments of `produce`, in order: topic, value, key, partition, None, None, timestamp_ms (0: now), headers.
+
+The two are its callback under two names, which nothing here uses. The end may be left out.
+"""
+
+_USUAL: Message = (None, -1, None, None)
+"""Key, partition and callbacks of a message that leaves them out."""
+Place = Callable[[str, int, int], None]
+"""Hears where a record came to lie: topic, partition, offset."""
+Report = Callable[[KafkaError | None, Receipt], None]
 
 
 class ClientSpec(NamedTuple):
@@ -61,3 +75,9 @@ class ClientReports:
         """Returns the failure that matters most: trouble of the cluster before that of a record."""
         trouble = (error for error in self.failures.values() if not issubclass(classify(error), DataError))
         return next(trouble, None) or next(iter(self.failures.values()), None)
+
+
+def reported(message: Message, report: Report) -> Message:
+    """The message with its callback."""
+    topic, value, key, partition, _, _, *rest = (*message, *_USUAL[len(message) - 2 :])
+    return topic, value, key, partition, report, None, *rest

@@ -18,10 +18,11 @@ from copycat_agent import failpoints
 from copycat_agent.errors import BlockedError, CopycatError, DataError, RefusedError, RetriableError
 from copycat_agent.model import OffsetsPartition
 from copycat_agent.options import KafkaOptions
+from copycat_agent.producer.client import Message
 from copycat_agent.producer.kafka_errors import Refused, classify, code_name, no_more_threads, transaction_refused
 from copycat_agent.producer.learnt import SLICE_SECONDS, Shared, StopRequest
 from copycat_agent.producer.settings import transactional_settings
-from copycat_agent.producer.task_producer import Intact, Message, TaskProducer
+from copycat_agent.producer.task_producer import Intact, TaskProducer
 from copycat_agent.transactions.protocol import Entry
 
 INIT_SECONDS = 20.0

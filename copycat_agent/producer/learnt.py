@@ -55,32 +55,19 @@ class Pace:
     and no offset. Used from one thread at a time.
     """
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
+    def __init__(self) -> None:
         self.run_bytes = MOST_BYTES
-        self._begun: float | None = None
-        self._size_bytes = 0
+        self.begun: float | None = None
+        """When the run that is under way began (monotonic), None while there is none."""
+        self.size_bytes = 0
+        """From how many bytes of input it came, 0 while that is not known."""
 
-    def begin(self) -> None:
-        """Something is sent: a run begins, unless one is under way."""
-        if self._begun is None:
-            self._begun = self._clock()
+    def settled(self, size_bytes: int, seconds: float, wanted_seconds: float) -> None:
+        """A run from so many bytes of input has its receipts after `seconds`; it should take `wanted_seconds` at most.
 
-    def forget(self) -> None:
-        """Forgets the run that is under way: nothing is learnt from it."""
-        self._begun, self._size_bytes = None, 0
-
-    def weigh(self, size_bytes: int) -> None:
-        """The run that is under way came from so many bytes of input."""
-        self._size_bytes = size_bytes
-
-    def settled(self, wanted_seconds: float) -> None:
-        """A run has its receipts, and so long it should take at most. Small and quick ones tell nothing about larger ones."""
-        begun, size_bytes = self._begun, self._size_bytes
-        self.forget()
-        if begun is None or not size_bytes:
-            return
-        fitting = size_bytes * wanted_seconds / max(self._clock() - begun, 1e-3)
+        One that is quick, and smaller than half of `run_bytes`, tells nothing about larger ones.
+        """
+        fitting = size_bytes * wanted_seconds / max(seconds, 1e-3)
         if fitting < size_bytes:
             self._become(fitting)
         elif size_bytes >= self.run_bytes / 2:
@@ -88,7 +75,6 @@ class Pace:
 
     def failed(self) -> None:
         """A run had no receipts in time."""
-        self.forget()
         self._become(self.run_bytes / _SHRINK)
 
     def _become(self, run_bytes: float) -> None:
@@ -118,19 +104,32 @@ class ConnectionTrouble:
         self.error = None
 
 
+@dataclass(slots=True)
 class StopRequest:
     """Whether a batch is asked to come to its end, and until when what it has in flight may then still be acknowledged."""
 
-    def __init__(self, asked: Callable[[], bool] = lambda: False) -> None:
-        self.asked = asked
-        self._settle_by: float | None = None
+    asked: Callable[[], bool] = lambda: False
+    settle_by: float | None = None
+    """None until it is known that a stop is asked for."""
 
     def is_over(self, deadline: float) -> bool:
         """Whether to wait no longer: `deadline` (`time.monotonic()`) is over, or, once a stop is asked for, the time in which to settle."""
         now = time.monotonic()
-        if self._settle_by is None and self.asked():
-            self._settle_by = now + SETTLE_SECONDS
-        return now > min(deadline, self._settle_by or deadline)
+        if self.settle_by is None and self.asked():
+            self.settle_by = now + SETTLE_SECONDS
+        return now > min(deadline, self.settle_by or deadline)
+
+
+class _PartitionCounts(dict[str, int]):
+    """Partition counts by topic. One that is not known yet is asked for, and told to `known`."""
+
+    def __init__(self, ask: Callable[[str], int], known: dict[str, int]) -> None:
+        super().__init__(known)
+        self._ask, self._known = ask, known
+
+    def __missing__(self, topic: str) -> int:
+        count = self[topic] = self._known[topic] = self._ask(topic)
+        return count
 
 
 class Topics:
@@ -153,33 +152,27 @@ class Topics:
         self._options = options
         self._stopping = stopping
         self._last_trouble = last_trouble
-        self._has_asked_admin = False
-        self._partitions: dict[str, int] = {} if known is None else known
-        self._missing: set[str] = set() if missing is None else missing
-        self.admin = Admin(options, stopping=stopping)
-        """For topics that are made, kept until `rest`: a connection per topic would be slow where there are many."""
-
-    def partitions(self, topic: str) -> int:
-        """Number of partitions of `topic`, which exists when this returns.
+        self.has_asked_admin = False
+        """Whether `rest` has something to close."""
+        self.partitions: Callable[[str], int] = _PartitionCounts(self._ask, {} if known is None else known).__getitem__
+        """Returns the number of partitions of a topic, which exists then.
 
         Raises BlockedError for a topic that is missing and may not be created, or that this user may not write to;
         RetriableError when no broker answers.
         """
-        known = self._partitions.get(topic)
-        if known is None:
-            known = self._partitions[topic] = self._ask(topic)
-        return known
+        self._missing: set[str] = set() if missing is None else missing
+        self.admin = Admin(options, stopping=stopping)
+        """For topics that are made, kept until `rest`: a connection per topic would be slow where there are many."""
 
     def rest(self) -> None:
         """No topic is asked for now: what only new topics need is closed."""
-        if self._has_asked_admin:
-            self._has_asked_admin = False
-            self.admin.close()
+        self.has_asked_admin = False
+        self.admin.close()
 
     def close(self) -> None:
         """Nothing is asked any more. An error that was raised here, and whoever keeps it, may keep this object, but not the client."""
         self.rest()
-        del self._client
+        del self._client, self.partitions  # the latter holds this object
 
     def _ask(self, topic: str) -> int:
         created = self._options.create_topics is not None and self._create_if_missing(topic, self._options.create_topics)
@@ -256,7 +249,7 @@ class Topics:
                 raise translate(error, f"creating topic {topic}") from None
 
     def _ask_admin(self, question: Question) -> None:
-        self._has_asked_admin = True
+        self.has_asked_admin = True
         self.admin.ask(question, _CREATE_SECONDS)
 
 

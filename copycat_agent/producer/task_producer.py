@@ -19,22 +19,10 @@ from confluent_kafka import Message as Receipt
 from copycat_agent.errors import CopycatError, DataError, RetriableError
 from copycat_agent.model import ClientView
 from copycat_agent.options import KafkaOptions
-from copycat_agent.producer.client import ClientReports, ClientSpec, Connection
+from copycat_agent.producer.client import ClientReports, ClientSpec, Connection, Message, Place, Report, reported
 from copycat_agent.producer.kafka_errors import Refused, classify, not_made, translate, with_trouble
 from copycat_agent.producer.learnt import Pace, StopRequest, Topics
 from copycat_agent.producer.settings import SILENT, distrust_token, message_timeout_ms, producer_settings
-
-Message = tuple[Any, ...]
-"""Arguments of `produce`, in order: topic, value, key, partition, None, None, timestamp_ms (0: now), headers.
-
-The two are its callback under two names, which nothing here uses. The end may be left out.
-"""
-
-_USUAL: Message = (None, -1, None, None)
-"""Key, partition and callbacks of a message that leaves them out."""
-Place = Callable[[str, int, int], None]
-"""Hears where a record came to lie: topic, partition, offset."""
-Report = Callable[[KafkaError | None, Receipt], None]
 
 _ROOM_SECONDS = 0.05
 """How long one wait for room in a full queue lasts before the stop request is looked at again."""
@@ -125,8 +113,9 @@ class TaskProducer:
         """A new batch uses this producer: `stopping` says when it has to come to an end."""
         self._stop = StopRequest(stopping)
         self.report = None
-        self.pace.forget()
-        self.reports.begin()
+        self.pace.begun = None  # of a run that was given up nothing is learnt
+        if self.reports.failures or self.reports.trouble.error is not None:
+            self.reports.begin()
 
     def attribute(self, place: Place) -> None:
         """`place` is told where each record that is sent from now on came to lie, before `settle` returns, as far as Kafka says.
@@ -147,18 +136,19 @@ class TaskProducer:
 
         Blocks while the queue is full; nothing is dropped. Raises `Refused` for a value the client refuses on the spot.
         """
-        told = tail if self.report is None else _reported((topic, b"", *tail), self.report)[2:]
+        told = tail if self.report is None else reported((topic, b"", *tail), self.report)[2:]
         self._drive(values, lambda rest: map(self._connection.client.produce, repeat(topic), rest, *map(repeat, told)))
 
     def send_each(self, messages: Iterable[Message]) -> None:
         """Send messages that differ in more than their value. Otherwise like `send`."""
         report = self.report
-        going = list(messages) if report is None else [_reported(message, report) for message in messages]
+        going = list(messages) if report is None else [reported(message, report) for message in messages]
         self._drive(going, lambda rest: starmap(self._connection.client.produce, rest))
 
     def _drive(self, items: list[Any], produce: Callable[[Iterator[Any]], Iterator[None]]) -> None:
         """The hot loop: hand over until done, pausing for room. `produce` hands over what it is asked for, without a Python call each."""
-        self.pace.begin()
+        if self.pace.begun is None:
+            self.pace.begun = time.monotonic()
         self.has_unsettled |= bool(items)
         rest = iter(items)
         while True:
@@ -194,7 +184,7 @@ class TaskProducer:
 
     def weigh(self, size_bytes: int) -> None:
         """Notes from how many bytes of input what is settled next came: `run_bytes` learns from it."""
-        self.pace.weigh(size_bytes)
+        self.pace.size_bytes = size_bytes
 
     def settle(self) -> None:
         """Wait until everything sent is acknowledged: when this returns, it is.
@@ -213,9 +203,20 @@ class TaskProducer:
         if (refused := self._failure() if self.reports.failures else None) is not None:
             self.reports.failures.clear()
             raise translate(refused, "Kafka refused a record")
-        self.reports.trouble.over()
-        self.topics.rest()
-        self.pace.settled(self._connection.run_seconds)
+        if self.reports.trouble.error is not None:
+            self.reports.trouble.over()
+        if self.topics.has_asked_admin:
+            self.topics.rest()
+        self._learn()
+
+    def _learn(self) -> None:
+        """A run is acknowledged: has the pace learn from it, where it tells something."""
+        pace, wanted_seconds = self.pace, self._connection.run_seconds
+        begun, size_bytes, pace.begun, pace.size_bytes = pace.begun, pace.size_bytes, None, 0
+        if begun is not None and size_bytes:
+            seconds = time.monotonic() - begun
+            if seconds > wanted_seconds or size_bytes >= pace.run_bytes / 2:
+                pace.settled(size_bytes, seconds, wanted_seconds)
 
     def smaller_batches(self) -> None:
         """Kafka refused a batch of which it takes every record by itself: the topic takes less at once.
@@ -307,9 +308,3 @@ class TaskProducer:
         self._connection.client.purge(in_queue=True, in_flight=True, blocking=False)
         self._poll(0)
         self._connection.close()
-
-
-def _reported(message: Message, report: Report) -> Message:
-    """The message with its callback."""
-    topic, value, key, partition, _, _, *rest = (*message, *_USUAL[len(message) - 2 :])
-    return topic, value, key, partition, report, None, *rest

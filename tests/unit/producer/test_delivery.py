@@ -312,3 +312,18 @@ def test_what_a_task_learnt_of_its_line_outlives_a_producer_and_not_its_configur
     assert third.run_bytes == MOST_BYTES
     producers.give_back(TASK, other, third)
     producers.close()
+
+
+def test_nothing_is_learnt_of_a_line_from_a_run_that_was_given_up(
+    make_producer: Callable[..., TaskProducer], make_topic: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    producer, topic = make_producer(), make_topic(1)
+    producer.begin(lambda: False)
+    producer.send(topic, [b"a"], ())
+    real = time.monotonic
+    monkeypatch.setattr("copycat_agent.producer.task_producer.time.monotonic", lambda: real() + 3600)
+    producer.begin(lambda: False)
+    producer.send(topic, [b"a"], ())
+    producer.weigh(MOST_BYTES)
+    producer.settle()
+    assert producer.run_bytes == MOST_BYTES
