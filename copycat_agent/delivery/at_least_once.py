@@ -113,7 +113,7 @@ class AtLeastOnce:
     def _commit(self, changes: Changes, accounts: Accounts) -> bool:
         accounts = joined(accounts, changes) if changes.accounts else accounts
         rows = changes.offsets if changes.state is None else changes.rows(self._connector)
-        return self._store.commit(rows, changes.forget, changes.losses, accounts)
+        return self._store.commit(rows, changes.forget, changes.losses, accounts, None)
 
     def left(self, *, unsaved: bool, in_flight: bool) -> bool:
         """Log that what was in flight is sent again. Offsets that are not saved mean repeats."""

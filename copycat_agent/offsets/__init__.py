@@ -24,6 +24,7 @@ to an older agent is to restore the state directory from before the upgrade.
 
 from __future__ import annotations
 
-from copycat_agent.offsets.store import LaneCommit, OffsetStore
+from copycat_agent.offsets.lanes import LaneCommit
+from copycat_agent.offsets.store import OffsetStore
 
 __all__ = ["LaneCommit", "OffsetStore"]

@@ -1,4 +1,4 @@
-"""The connection to the store's file: one lock around it, SQLite's errors translated, the write-ahead log folded.
+"""The connection to the store's file: one lock around it, one transaction for all who commit at the same time, the write-ahead log folded.
 
 After an error that is not retriable the connection is given up for the life of the process.
 """
@@ -9,18 +9,24 @@ import ctypes
 import os
 import sqlite3
 import threading
+from collections import deque
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from copycat_agent import logs
-from copycat_agent.errors import CopycatError, FatalError, RetriableError, bug_words
-from copycat_agent.offsets import agent_identity
+from copycat_agent.errors import CopycatError, FatalError, RetriableError
+from copycat_agent.model import Account, SavedRow, SourceOffset, SourcePartition
+from copycat_agent.offsets import agent_identity, ledger, saved_rows
+from copycat_agent.offsets.lanes import NOTHING_TOLD, LaneCommit, Wish
+from copycat_agent.offsets.sqlite_errors import RETRIABLE, is_callers, translate, unsaved
 from copycat_agent.offsets.state_dir import DATABASE, leave_marker
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator, Mapping
 
+    from copycat_agent.model import Loss
     from copycat_agent.offsets.state_dir import StateDir
 
 _WAL_LIMIT_BYTES = 4 * 2**20  # above this the write-ahead log is folded into the database
@@ -29,24 +35,64 @@ _FREE_PAGES_LIMIT = 256  # 1 MiB of unused pages; above this a prune gives them 
 
 _log = logs.get("offsets")
 
-RETRIABLE = {
-    sqlite3.SQLITE_FULL: "no space is left for the offset store",
-    sqlite3.SQLITE_BUSY: "another program has locked the offset store",
-    sqlite3.SQLITE_LOCKED: "another program has locked the offset store",
-    sqlite3.SQLITE_READONLY: "the offset store is read-only",
-    sqlite3.SQLITE_NOMEM: "no memory is left for the offset store",
-    sqlite3.SQLITE_CANTOPEN: "the offset store cannot be opened",
-    sqlite3.SQLITE_INTERRUPT: "the offset store was interrupted",
-}
-"""Primary result codes after which the same commit may be tried again: SQLite has rolled back and nothing is lost.
 
-Everything else is fatal, above all SQLITE_IOERR: after a failed fsync the kernel may have dropped the pages, and a second
-fsync that succeeds proves nothing.
-"""
+@dataclass(slots=True)
+class Commit:
+    """What one thread wants saved, all or nothing, in a transaction that others may share but not its failures.
 
-_DAMAGE = frozenset({sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_ERROR})
+    `lanes` is what it says of exactly-once lanes, None where the connector runs without them. `settled` is True once it is saved, or
+    refused with `error`.
+    """
 
-_OF_STATEMENTS = (sqlite3.IntegrityError, sqlite3.DataError, sqlite3.ProgrammingError, sqlite3.InterfaceError)
+    rows: Mapping[SourcePartition, SavedRow]
+    forget: Collection[SourcePartition] = ()
+    losses: Collection[Loss] = ()
+    accounts: Mapping[SourcePartition, Account] = field(default_factory=dict)
+    lanes: LaneCommit | Wish | None = None
+    may_rewind: bool = False
+    error: CopycatError | None = None
+    settled: bool = False
+
+    def __bool__(self) -> bool:
+        """Whether there is anything to save."""
+        lanes = self.lanes if isinstance(self.lanes, LaneCommit) else None
+        return bool(self.rows or self.forget or self.losses or self.accounts or lanes)
+
+    def save(self, connection: sqlite3.Connection, entries: ledger.Ledger) -> bool:
+        """Save all of it, or nothing and set `error`. Returns whether rows were deleted. Raises what is wrong with the store itself.
+
+        Any other error belongs to the caller of this commit, not to those who share its transaction.
+        """
+        connection.execute("SAVEPOINT one")
+        try:
+            self.error = None if self.may_rewind else self._backwards(connection)
+            deleted = self.error is None and self._save(connection, entries)
+        except Exception as error:
+            if not (is_callers(error) and connection.in_transaction):
+                raise
+            self.error, deleted = unsaved(error), False
+            connection.execute("ROLLBACK TO one")
+        connection.execute("RELEASE one")
+        return deleted
+
+    def _backwards(self, connection: sqlite3.Connection) -> FatalError | None:
+        """The refusal when a position or a lane would go back. Positions that are not numbers have no order."""
+        for partition, row in self.rows.items():
+            if (position := saved_rows.further(connection, partition, row)) is not None and isinstance(row, SourceOffset):
+                words = f"from {position} to {row.position}"
+                msg = f"offset of connector {partition.connector}, partition {partition.key} would move backwards {words}"
+                return FatalError(msg, "this is a bug in copycat-agent; to go back on purpose: copycat offsets set")
+        return self.lanes.refusal(connection) if self.lanes is not None else None
+
+    def _save(self, connection: sqlite3.Connection, entries: ledger.Ledger) -> bool:
+        saved_rows.save(connection, self.rows)
+        if self.forget:
+            saved_rows.delete(connection, self.forget)
+        if self.accounts:
+            ledger.add_accounts(connection, self.accounts)
+        if self.lanes is not None:
+            self.lanes.save(connection, dict.fromkeys((*self.rows, *self.forget)))
+        return (bool(self.losses) and entries.enter(connection, self.losses)) or bool(self.forget)
 
 
 class HeldFile:
@@ -62,6 +108,8 @@ class HeldFile:
         self._failure: FatalError | None = None
         self._path = str(directory.path / DATABASE) if directory else ""
         self._rows_since_look = 0
+        self._waiting: deque[Commit] = deque()
+        self._ledger = ledger.Ledger()
         self._inode = os.stat(self._path).st_ino if directory else 0  # noqa: PTH116 - a str path
 
     @property
@@ -119,6 +167,27 @@ class HeldFile:
                     with suppress(sqlite3.Error):
                         connection.execute("ROLLBACK")
                 raise
+
+    def commit(
+        self,
+        saved: Mapping[SourcePartition, SavedRow],
+        forget: Collection[SourcePartition] = (),
+        losses: Collection[Loss] = (),
+        accounts: Mapping[SourcePartition, Account] | None = None,
+        moved: LaneCommit | None = NOTHING_TOLD,
+    ) -> bool:
+        """Save these rows, delete `forget`, enter `losses`, add to `accounts` and note what `moved` in one transaction, all or none.
+
+        `moved` is None for a connector that runs without lanes, once they are left (`leave_lanes`).
+        Returns whether there was anything to save. What is in both `saved` and `forget` is deleted. FatalError when an offset, or a lane,
+        would move backwards: that is a bug.
+        """
+        return self._write(Commit(saved, forget, losses, accounts or {}, moved))
+
+    @property
+    def waiting(self) -> int:
+        """The number of commits that wait for the one that is being written; the next transaction takes them all."""
+        return len(self._waiting)
 
     def _check_usable(self) -> None:
         if self._refusal is None and self._directory and not self._is_in_place():
@@ -189,36 +258,35 @@ class HeldFile:
                 connection.executescript("PRAGMA incremental_vacuum")  # execute() would stop after one page
                 self._fold_wal(limit_bytes=0)
 
+    def _write(self, commit: Commit) -> bool:
+        """Queue it; whoever gets the lock first writes those of everyone who waits. Returns whether there was anything to write."""
+        if not commit:
+            return False
+        self._waiting.append(commit)
+        with self._lock:
+            if not commit.settled:
+                self._write_group([self._waiting.popleft() for _ in range(len(self._waiting))])
+        if commit.error:
+            # a new one each time: several threads raise for one failure
+            raise type(commit.error)(commit.error.message, commit.error.hint)
+        return True
 
-def is_callers(error: Exception) -> bool:
-    """Whether it belongs to who asked for this: a value that cannot be stored, or a bug. The store is as good as before."""
-    return not isinstance(error, sqlite3.Error | MemoryError) or isinstance(error, _OF_STATEMENTS)
-
-
-def unsaved(error: Exception) -> CopycatError:
-    """The refusal of what somebody asked for, when that `is_callers`."""
-    if isinstance(error, CopycatError):
-        return error
-    return FatalError(f"this cannot be saved: {bug_words(error)}", "this is a bug in copycat-agent: please report it")
-
-
-def primary(error: sqlite3.Error) -> int:
-    """Primary result code; SQLITE_ERROR when Python raised without one (a text that is not UTF-8)."""
-    code: int = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR)
-    return code & 0xFF
-
-
-def is_damage(error: sqlite3.Error) -> bool:
-    """Whether `error`, met while reading a store, says that the file itself is broken (not its surroundings)."""
-    return primary(error) in _DAMAGE
-
-
-def translate(error: sqlite3.Error) -> CopycatError:
-    """The error of this package that says what the caller can do."""
-    words = RETRIABLE.get(primary(error))
-    if words is not None:
-        return RetriableError(f"{words} ({error})")
-    if is_damage(error):
-        hint = "stop the agent and start it again: it checks the store and moves it aside"
-        return FatalError(f"the offset store is damaged ({error})", hint)
-    return FatalError(f"the offset store failed ({error})", "check the disk (dmesg, smartctl); then start the agent again")
+    def _write_group(self, group: list[Commit]) -> None:
+        """One transaction. A commit that must be refused, or cannot be saved, is left out; the others do not suffer from it."""
+        failure: CopycatError | None = None
+        written = deleted = False
+        try:
+            with self.writing() as connection:
+                for commit in group:
+                    deleted |= commit.save(connection, self._ledger)
+            written = True
+            self._look_at_wal(sum(len(commit.rows) for commit in group))
+            if deleted:
+                self._give_back_space()
+        except CopycatError as error:
+            failure = error
+        finally:
+            for commit in group:
+                if not written:
+                    commit.error = commit.error or failure or RetriableError("the commit was interrupted")
+                commit.settled = True

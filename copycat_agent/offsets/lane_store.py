@@ -28,12 +28,11 @@ if TYPE_CHECKING:
 class LaneStore(HeldFile):
     """A part of `OffsetStore`."""
 
-    def __init__(self, opened: OpenedStore, directory: StateDir | None, *, rebuilds: bool) -> None:
-        """For `OffsetStore`."""
+    def __init__(self, opened: OpenedStore, directory: StateDir | None = None, *, rebuilds: bool = False) -> None:
+        """For `OffsetStore.open` and `in_memory`."""
         super().__init__(opened.connection, directory, rebuilds=rebuilds)
         self._kept = opened.kept
         self._identity: AgentIdentity | None = None
-        self._ledger = ledger.Ledger()
 
     @property
     def agent_uuid(self) -> str:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from copycat_agent.errors import FatalError, PositionsError
 from copycat_agent.model import OFFSETS_TOPIC, Head, OffsetsPartition, SavedRow, SourcePartition
@@ -204,3 +204,51 @@ def begin_anew(connection: sqlite3.Connection) -> None:
         lane_rows.bind(connection, connector, lane_rows.Binding(cluster))
     for connector, *row in connection.execute("SELECT connector, id, asks, registered FROM names").fetchall():
         lane_rows.save_identified(connection, connector, lane_rows.Identified(*row)._replace(asks=0, registered=""))
+
+
+@dataclass(frozen=True, slots=True)
+class LaneCommit:
+    """What the transaction of a batch, or of the driver, has made of a connector's lanes in Kafka.
+
+    `heads` are those of the lanes that it moved. `told` are partitions of which it told what is saved with it; others that are saved are
+    `unpublished` from then on. `also` is a `LanePlan`'s: rows that it told besides, which stay unpublished where something else is saved
+    by now.
+    """
+
+    connector: str
+    heads: Mapping[int, Head] = field(default_factory=dict)
+    told: Collection[SourcePartition] = ()
+    also: Mapping[SourcePartition, SavedRow | None] = field(default_factory=dict)
+
+    def __bool__(self) -> bool:
+        """Whether there is anything to save of it."""
+        return bool(self.heads or self.told or self.also)
+
+    def refusal(self, connection: sqlite3.Connection) -> FatalError | None:
+        """The refusal when a lane would go back."""
+        return backwards(connection, self.connector, self.heads) if self.heads else None
+
+    def save(self, connection: sqlite3.Connection, saved: Iterable[SourcePartition]) -> None:
+        """Save it, beside the rows of `saved`."""
+        lane_rows.changed(connection, [one for one in saved if one not in self.told], wish=False)
+        lane_rows.unmark(connection, self.told)
+        lane_rows.told(connection, self.also)
+        if self.heads:
+            save_heads(connection, self.connector, self.heads)
+
+
+NOTHING_TOLD = LaneCommit("")
+"""No lane is moved, and none has told what is saved."""
+
+
+class Wish(NamedTuple):
+    """What a person wants saved: it outranks what Kafka says. `is_lost` is that of `lane_rows.changed`."""
+
+    is_lost: bool = False
+
+    def refusal(self, _connection: sqlite3.Connection) -> None:
+        """A person may go back."""
+
+    def save(self, connection: sqlite3.Connection, saved: Iterable[SourcePartition]) -> None:
+        """Mark the rows of `saved`."""
+        lane_rows.changed(connection, list(saved), wish=True, is_lost=self.is_lost)

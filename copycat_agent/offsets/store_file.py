@@ -15,7 +15,7 @@ from urllib.parse import quote
 from copycat_agent import logs
 from copycat_agent.errors import FatalError
 from copycat_agent.offsets import agent_identity, lanes, ledger, schema
-from copycat_agent.offsets.connection import is_damage, translate
+from copycat_agent.offsets.sqlite_errors import is_damage, translate
 from copycat_agent.offsets.state_dir import DATABASE, leave_marker, marker_of
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ import pytest
 from copycat_agent.errors import CopycatError, FatalError, RetriableError
 from copycat_agent.model import SourceOffset, SourcePartition
 from copycat_agent.offsets import OffsetStore
-from copycat_agent.offsets.connection import RETRIABLE, translate
+from copycat_agent.offsets.sqlite_errors import RETRIABLE, translate
 from copycat_agent.offsets.state_dir import StateDir
 from copycat_agent.offsets.store_file import quarantine
 from tests.rig.disk import mounted
