@@ -14,6 +14,7 @@ from copycat_agent.batch.policy import ErrorPolicy, RecordOutcome, StopAt, messa
 from copycat_agent.batch.progress import Progress
 from copycat_agent.encoding.bulk import ChunkEncoding, Encoded
 from copycat_agent.encoding.encoder import BulkEncoder, SplitEncoder
+from copycat_agent.encoding.layout import SplitLayout
 from copycat_agent.errors import BlockedError, DataError, TimestampError
 from copycat_agent.formats import Chunk, Draft, Parsed
 from copycat_agent.masks import NOTHING_SECRET, Mask
@@ -188,7 +189,7 @@ class ChunkSender:
             if handover.goes_on and (values := bulk.values(chunk)) is not None:
                 self._send_values(handover, bulk, values)
             elif handover.goes_on and (encoding := bulk.begin(chunk, number)):
-                self._send_bulk(handover, bulk, encoding)
+                self._send_bulk(handover, encoding)
         if handover.goes_on:
             self._send_records(handover, islice(chunk.rows(number), handover.begun, None))
         handover.end()
@@ -207,13 +208,13 @@ class ChunkSender:
         assert bulk.tail is not None
         going = values[handover.begun :] if handover.begun else values
         try:
-            self._producer.send(bulk.layout.literal_topic, going, bulk.tail)
+            self._producer.send(bulk.literal_topic, going, bulk.tail)
             sent = len(going)
         except Refused as refused:
             sent = refused.sent
         handover.goes(sent, sent, Counts(acknowledged=sent))
 
-    def _send_bulk(self, handover: _Handover, bulk: BulkEncoder, encoding: ChunkEncoding) -> None:
+    def _send_bulk(self, handover: _Handover, encoding: ChunkEncoding) -> None:
         """Without an object for each record, but for bad ones.
 
         Where that does not come to the chunk's end, the rest is to be sent one by one: something about it has to be looked at, or so
@@ -224,7 +225,7 @@ class ChunkSender:
             encoding.skip(handover.begun)
         while handover.goes_on:
             encoded = encoding.take(PIECE_RECORDS, self.watch.until)
-            going = self._hand_over(bulk, encoded)
+            going = self._hand_over(handover.encoder.layout, encoded)
             handover.goes(going.total, len(going.messages), going.counts())
             for trouble in going.troubles:
                 self._policy.step_failed(handover.progress, trouble)
@@ -240,9 +241,8 @@ class ChunkSender:
             else:
                 raise handover.stopped(self._policy.stop_at(handover.progress, encoding.draft(), encoded.error))
 
-    def _hand_over(self, bulk: BulkEncoder, encoded: Encoded) -> Encoded:
+    def _hand_over(self, layout: SplitLayout, encoded: Encoded) -> Encoded:
         """Send the messages. Returns the part that went, which is `encoded` itself when it is all."""
-        layout = bulk.layout
         try:
             if layout.is_steady:
                 self._producer.send(layout.literal_topic, encoded.messages, layout.tail)

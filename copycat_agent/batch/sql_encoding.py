@@ -264,8 +264,8 @@ class AnsweredBulk(BulkEncoder):
 
     def __init__(self, encoder: Encoder, inner: SplitEncoder, asked: Asked, answers: Answers) -> None:
         layout, steps = encoder.layout, inner.steps(1)
-        super().__init__(layout, inner.layout, (self._answer, *steps), changes_fields=False)
-        alone = not (steps or layout.wants_record or layout.value is not None) and inner.layout.is_steady
+        super().__init__(layout, lambda: inner.layout, (self._answer, *steps), changes_fields=False)
+        alone = not (steps or layout.wants_record or layout.value is not None) and layout.is_steady
         self._convert: Converter | None = (layout.convert_fields or layout.convert_value) if alone else None
         self._asked = asked
         self._all = answers

@@ -11,7 +11,7 @@ from __future__ import annotations
 import pickle
 import time
 from collections.abc import Callable
-from functools import lru_cache
+from functools import cache, cached_property, lru_cache, partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -116,11 +116,18 @@ class SplitEncoder:
         self._window = window
         self._begun: Begun | None = None
         meta = SplitMeta(split.path, split.inode, host, encoder.definition.name, split.mtime_ms, encoder.clock)
-        self._stages = tuple(tuple(transform.bind(meta) for transform in stage) for stage in encoder.stages)
-        self.layout = SplitLayout(encoder.layout, split, meta, partitions, run)
+        self._stages = tuple([tuple([transform.bind(meta) for transform in stage]) for stage in encoder.stages])
+        self._make_layout = cache(partial(SplitLayout, encoder.layout, split, meta, partitions, run))
+        if encoder.layout.same_tail is None:
+            self._make_layout()  # else only records that are looked at by themselves need it
         self.bulk: BulkEncoder | None = None
         if window is None and len(self._stages) == 1:
-            self.bulk = BulkEncoder(encoder.layout, self.layout, self._stages[0], changes_fields=encoder.changes_fields)
+            self.bulk = BulkEncoder(encoder.layout, self._make_layout, self._stages[0], changes_fields=encoder.changes_fields)
+
+    @cached_property
+    def layout(self) -> SplitLayout:
+        """The layout of the split's messages."""
+        return self._make_layout()
 
     def steps(self, stage: int) -> tuple[Step, ...]:
         """The steps of one stage, see `Encoder.stages`."""
@@ -241,16 +248,17 @@ class SplitEncoder:
 class BulkEncoder:
     """Makes messages of whole chunks of one split: `values` where no record has to be looked at, `begin` for all others."""
 
-    def __init__(self, layout: MessageLayout, split_layout: SplitLayout, steps: tuple[Step, ...], *, changes_fields: bool) -> None:
-        """`changes_fields`: see `Encoder`. Raises DataError when no message of this split can be made."""
-        self.layout = split_layout
+    def __init__(self, layout: MessageLayout, make: Callable[[], SplitLayout], steps: tuple[Step, ...], *, changes_fields: bool) -> None:
+        """`make` gives the split's layout; `changes_fields` as in `Encoder`. Raises DataError when no message of this split can be made."""
+        self.literal_topic = layout.literal_topic
+        self._make_layout = make
         self._of_definition = layout
         self._steps = steps
         self._changes_fields = changes_fields
         self.tail: Message | None = None
         """What follows the value in every message; None where messages differ in more than their values, or a step works on records."""
-        if split_layout.is_steady and not steps and not layout.wants_record and layout.value is None:
-            self.tail = split_layout.tail
+        if layout.is_steady and not steps and not layout.wants_record and layout.value is None:
+            self.tail = make().tail if layout.same_tail is None else layout.same_tail
 
     def values(self, chunk: Chunk | Parsed) -> list[bytes] | None:
         """The chunk's records as Kafka gets them, each with `tail`. None where there is no `tail`, or a record has to be looked at."""
@@ -278,14 +286,14 @@ class BulkEncoder:
         if chunk.partial:
             return None
         if isinstance(chunk, Chunk):
-            return ChunkEncoding(self.layout, self._steps, chunk, number)
+            return ChunkEncoding(self._make_layout(), self._steps, chunk, number)
         kinds: set[type] = set(map(type, chunk.values))
         raw = chunk.raw if self._takes_raw(chunk) else None
         if Unparsed in kinds or (raw is not None and self._changes_fields and kinds != {dict}):
             return None
         # where a step changes fields, they are its own, and no record goes as its raw bytes any more
         owns = self._changes_fields
-        return ChunkEncoding(self.layout, self._steps, chunk, number, None if owns else raw, owns_fields=owns)
+        return ChunkEncoding(self._make_layout(), self._steps, chunk, number, None if owns else raw, owns_fields=owns)
 
     def _takes_raw(self, chunk: Parsed) -> bool:
         """Whether records go as their raw bytes where no step makes other fields of them."""

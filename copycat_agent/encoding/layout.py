@@ -43,6 +43,7 @@ class MessageLayout:
 
     `convert_value` is None where bytes go as they are. `wants_record`, `key_wants_record`: the converter is called with the topic and
     the schema of the record's file beside the value. `has_same_headers`: they are the same for all records of a split that are whole.
+    `same_tail`: what follows the value in every message, as in `SplitLayout.tail`, where it is the same for all files; else None.
     """
 
     def __init__(self, definition: Definition, *, has_fields: bool) -> None:
@@ -57,12 +58,20 @@ class MessageLayout:
         self.has_same_headers = not record.origin_headers and all(_is_of_split(template) for template in self.headers.values())
         has_same_key = self.key is None or _is_of_split(self.key)
         self.is_steady = bool(self.literal_topic) and has_same_key and self.has_same_headers and record.timestamp != "event"
+        self.same_tail = self._same_tail()
         self.convert_key = _key_converter(definition)
         self.convert_value = _value_converter(definition, has_fields=has_fields or self.value is not None)
         self.key_wants_record = key is not None and CONVERTERS[key.type].wants_record
         self.wants_record = value is not None and CONVERTERS[value.type].wants_record
         self._wants_bytes = value is not None and CONVERTERS[value.type].is_identity
         self._wants_fields = value is not None and value.type not in _TAKE_TEXT
+
+    def _same_tail(self) -> Message | None:
+        record = self.definition.record
+        depends = self.key or self.headers or record.origin_headers or record.timestamp in {"event", "file"} or record.partition == "file"
+        if depends or not self.literal_topic:
+            return None
+        return _tail(None, record.partition if isinstance(record.partition, int) else ANY_PARTITION, 0, None)
 
     def takes_raw(self, *, as_is: bool) -> bool:
         """Whether the value of a record with fields is its raw bytes, as long as no step makes other fields of it; `as_is` see `Parsed`."""
@@ -156,9 +165,7 @@ class SplitLayout:
     @cached_property
     def tail(self) -> Message:
         """What follows the value in every message of a layout that `is_steady`, for `TaskProducer.send`. Raises DataError as `outline`."""
-        _, key, partition, timestamp, headers = self.outline(_NOTHING)
-        is_plain = (key, partition, timestamp, headers) == (None, ANY_PARTITION, 0, None)
-        return () if is_plain else (key, partition, None, None, timestamp, headers)
+        return _tail(*self.outline(_NOTHING)[1:])
 
     def _key_bytes(self, text: str, topic: str, draft: Draft) -> bytes:
         convert: Callable[..., bytes] = self._layout.convert_key
@@ -198,6 +205,11 @@ class SplitLayout:
         if layout.wants_record:
             return lambda draft, topic: convert(select(draft), topic, draft.schema)
         return lambda draft, _: convert(select(draft))
+
+
+def _tail(key: bytes | None, partition: int, timestamp: int, headers: list[tuple[str, bytes]] | None) -> Message:
+    is_plain = (key, partition, timestamp, headers) == (None, ANY_PARTITION, 0, None)
+    return () if is_plain else (key, partition, None, None, timestamp, headers)
 
 
 def event_time(timestamp_ms: int) -> int:

@@ -66,7 +66,7 @@ class LineFrames:
 
     def frames(self, read: Reader, start: int, end: int, **how: Unpack[How]) -> Iterator[Frame]:
         """Finds lines, as `Frames.frames` says. Every line is complete by itself, so `flush` changes nothing."""
-        layout = self._encoding.of(read, start)
+        layout = (self._encoding.behind_start if start else None) or self._encoding.of(read, start)
         framing = Framing(layout, self._limits, read, end, final=how.get("final", False), little=how.get("block_bytes"))
         held = Cut.parse(how.get("cut", ""), start) if self._limits.splits else None
         return framing.frames(start, skipping=how.get("skipping", False) and held is None, cut=held)

@@ -159,11 +159,13 @@ class Encoding:
         without_mark = BY_MARK.get(self._name, self._name)
         self._asks_mark = self._name in BY_MARK
         self._plain = self._layout(without_mark, b"")
+        self.behind_start = None if self._asks_mark else self._plain
+        """The layout of a file that is read from behind byte 0; None where its first bytes have to be read, see `of`."""
 
     def of(self, read: Reader, position: int) -> Layout:
         """The layout of a file that is read from byte `position`. Reads its first bytes where they matter."""
-        if position and not self._asks_mark:
-            return self._plain
+        if position and self.behind_start is not None:
+            return self.behind_start
         head = read(0, MARK_BYTES)
         for codec, mark in _MARKS:
             if head.startswith(mark) and self._allows(codec):
