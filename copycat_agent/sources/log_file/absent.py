@@ -36,27 +36,47 @@ class Recalled(NamedTuple):
     generation: int
 
 
-class Absent:
-    """Partitions of files that are not being followed. `offsets` is the catalog's live view of what is saved.
+class _Row(NamedTuple):
+    """What is known of a file that is not followed, beside its offset.
 
-    A previous generation of a file is what it held before it was cut or rewritten: its bytes are in a copy, or nowhere. `unclaimed` are
-    partitions whose unread rest is neither found in another file nor entered as lost, and why it would be; `fresh` are those of
-    them that wait for one more scan.
+    `is_previous`: it is a previous generation, what its file held before it was cut or rewritten: its bytes are in a copy, or nowhere.
+    `begun_ns`: when that generation was met, if its file has stood in its place since; 0 when that is not known.
+    """
+
+    is_previous: bool = False
+    begun_ns: int = 0
+
+
+class _Unclaimed(NamedTuple):
+    """Why the unread rest of a file is lost if no file has it, and how many of its first bytes its own file still has.
+
+    `log`: the log it belongs to, of a file of which nothing was read, so that no hash relates it to others.
+    """
+
+    why: str
+    kept: int
+    log: tuple[str, str] | None
+
+
+_PLAIN = _Row()
+
+
+class Absent:
+    """Partitions of files that are not being followed. `offsets` is the live view of what is saved.
+
+    `unclaimed` are those whose unread rest is neither found in another file nor entered as lost, in the order in which they came; `fresh`
+    are those of them that wait for one more scan.
     """
 
     def __init__(self, offsets: Offsets, lose: Lose, log: Log) -> None:
         self._offsets = offsets
         self._lose = lose
         self._log = log
-        self._by_inode: dict[int, dict[SourcePartition, None]] = {}
-        self._devices: dict[int, set[int]] = {}
-        self._previous: set[SourcePartition] = set()
+        self._by_inode: dict[int, dict[SourcePartition, _Row]] = {}
+        self._devices: dict[int, set[int]] = {}  # other numbers that a device of a saved file has by now
         self._heads = Heads()
-        self.unclaimed: dict[SourcePartition, str] = {}
-        self._unread: dict[tuple[str, str], list[SourcePartition]] = {}
-        self._families: dict[SourcePartition, tuple[str, str]] = {}
-        self._kept: dict[SourcePartition, int] = {}
-        self._begun: dict[SourcePartition, int] = {}
+        self.unclaimed: dict[SourcePartition, _Unclaimed] = {}
+        self._unread_of_log: dict[tuple[str, str], dict[SourcePartition, None]] = {}
         self.fresh: set[SourcePartition] = set()
 
     def load(self, partitions: list[SourcePartition]) -> None:
@@ -68,23 +88,29 @@ class Absent:
         for partition in partitions:
             identity, generation = Identity.parse(partition.key)
             offset = self._offsets[partition]
-            self.add(partition, offset)
-            if generation < newest[identity]:
-                self._previous.add(partition)
-                if not offset.done:
-                    self.note_unclaimed(partition, offset, "the file was cut before they were read")
+            is_previous = generation < newest[identity]
+            self._add(partition, offset, _Row(is_previous=True) if is_previous else _PLAIN)
+            if is_previous and not offset.done:
+                self.note_unclaimed(partition, offset, "the file was cut before they were read")
 
-    def note_unclaimed(self, partition: SourcePartition, offset: SourceOffset, why: str) -> None:
-        """Have the unread rest of a file looked for that nobody follows any more. `why` it is lost if no file has it."""
-        self.unclaimed[partition] = why
-        if not offset.position and partition not in self._families:
-            name = self._families[partition] = log_of(offset.path)
-            self._unread.setdefault(name, []).append(partition)
+    def note_unclaimed(self, partition: SourcePartition, offset: SourceOffset, why: str, kept: int = 0) -> None:
+        """Have the unread rest of a file looked for that nobody follows any more. `why` it is lost if no file has it.
+
+        Its own file still has the first `kept` bytes.
+        """
+        log = log_of(offset.path) if not offset.position else None
+        if (known := self.unclaimed.get(partition)) is not None:
+            log = known.log or log
+        self.unclaimed[partition] = _Unclaimed(why, kept, log)
+        if log is not None:
+            self._unread_of_log.setdefault(log, {})[partition] = None
 
     def add(self, partition: SourcePartition, offset: SourceOffset) -> None:
         """Add a partition whose file is not followed, or no longer."""
-        identity, _ = Identity.parse(partition.key)
-        self._by_inode.setdefault(identity.inode, {})[partition] = None
+        self._add(partition, offset, _PLAIN)
+
+    def _add(self, partition: SourcePartition, offset: SourceOffset, row: _Row) -> None:
+        self._by_inode.setdefault(_inode(partition), {})[partition] = row
         self._heads.add(partition, offset)
 
     def add_previous(
@@ -99,28 +125,28 @@ class Absent:
             changes.offsets.pop(partition, None)
             return
         changes.offsets[partition] = offset = replace(offset, gone_ms=int(time.time() * 1000))
-        self.add(partition, offset)
-        self._previous.add(partition)
-        self.note_unclaimed(partition, offset, why)
+        self._add(partition, offset, _Row(is_previous=True, begun_ns=begun_ns))
+        self.note_unclaimed(partition, offset, why, kept)
         self.fresh.add(partition)
-        self._kept[partition] = kept
-        self._begun[partition] = begun_ns
 
     def copied_by(self, partition: SourcePartition, birth_ns: int) -> bool:
         """Whether a rotated file that was made then can only be a copy of this previous generation: its own file never left its place."""
-        return 0 < self._begun.get(partition, 0) < birth_ns
+        return 0 < self._row(partition).begun_ns < birth_ns
 
     def is_previous(self, partition: SourcePartition) -> bool:
         """Whether its file has begun anew since."""
-        return partition in self._previous
+        return self._row(partition).is_previous
+
+    def _row(self, partition: SourcePartition) -> _Row:
+        return self._by_inode.get(_inode(partition), {}).get(partition, _PLAIN)
 
     def recall(self, path: str, fd: int, info: os.stat_result, identity: Identity, changes: Changes) -> Recalled:
         """Returns the saved offset of this very file, if it still holds what was read from it. Raises OSError; then nothing has changed."""
         generation = 0
-        for partition in list(self._by_inode.get(identity.inode, ())):
+        for partition, row in list(self._by_inode.get(identity.inode, {}).items()):
             saved, saved_generation = Identity.parse(partition.key)
             offset = self.known(partition, changes)
-            if partition in self._previous:
+            if row.is_previous:
                 generation = max(generation, saved_generation + 1) if saved == identity else generation
             elif offset is None:
                 self._drop(partition)
@@ -159,7 +185,7 @@ class Absent:
 
     def has(self, partition: SourcePartition) -> bool:
         """Whether its file is not followed."""
-        return partition in self._by_inode.get(Identity.parse(partition.key)[0].inode, ())
+        return partition in self._by_inode.get(_inode(partition), ())
 
     def knows(self, identity: Identity, fd: int, size: int, changes: Changes) -> bool:
         """Whether what this open file holds is saved of it, and not only what it held before it was written over. Raises OSError.
@@ -167,7 +193,7 @@ class Absent:
         With its birth time it is known on another device too: numbers change by a remount.
         """
         for partition in self._rows_of(identity):
-            offset = self.known(partition, changes) if partition not in self._previous else None
+            offset = None if self.is_previous(partition) else self.known(partition, changes)
             if offset is not None and not _was_cut_unread(offset, size) and packed.is_same(fingerprint.reader(fd), size, offset):
                 return True
         return False
@@ -191,7 +217,7 @@ class Absent:
                 continue
             generation = max(generation, saved_generation + 1)
             offset = self.known(partition, changes)
-            if offset is not None and partition not in self._previous and partition not in changes.forget:
+            if offset is not None and not self.is_previous(partition) and partition not in changes.forget:
                 self._drop(partition)
                 self.add_previous(partition, offset, "the file was written over before they were read", changes)
         return generation
@@ -204,7 +230,7 @@ class Absent:
 
     def has_family(self, path: str) -> bool:
         """Whether a file at `path` may go on with one of these, as far as names tell."""
-        return self._heads.has_family(path) or log_of(path) in self._unread
+        return self._heads.has_family(path) or log_of(path) in self._unread_of_log
 
     def has_longer(self, path: str, size: int) -> bool:
         """Whether `size` bytes are too few to tell whether a file at `path` goes on with one of these."""
@@ -212,7 +238,7 @@ class Absent:
 
     def unread_of(self, path: str, changes: Changes) -> list[Saved]:
         """Returns unclaimed previous generations, oldest first, that nothing was read of, and that are of the same log as `path`."""
-        saved = [(partition, self.known(partition, changes)) for partition in self._unread.get(log_of(path), ())]
+        saved = [(partition, self.known(partition, changes)) for partition in self._unread_of_log.get(log_of(path), ())]
         return [(one, offset) for one, offset in saved if offset is not None]
 
     def forget(self, partition: SourcePartition, changes: Changes) -> None:
@@ -223,8 +249,9 @@ class Absent:
 
     def settle(self, partition: SourcePartition, offset: SourceOffset, kept: int, changes: Changes) -> None:
         """Enter its rest beyond the first `kept` bytes as lost: no file has it. The offset stays if it proves anything."""
-        why, kept = self.unclaimed.pop(partition), max(kept, self._kept.pop(partition, 0))
-        self.lose_rest(partition, offset, kept, why, changes)
+        rest = self.unclaimed[partition]
+        self._claim(partition)
+        self.lose_rest(partition, offset, max(kept, rest.kept), rest.why, changes)
         if offset.position:
             changes.offsets[partition] = replace(offset, done=True)
         else:
@@ -232,7 +259,7 @@ class Absent:
 
     def followed_last(self, changes: Changes) -> list[Saved]:
         """Returns those that were followed when the agent last looked: neither let go nor given up, nor previous generations."""
-        known = [partition for partitions in self._by_inode.values() for partition in partitions if partition not in self._previous]
+        known = [partition for rows in self._by_inode.values() for partition, row in rows.items() if not row.is_previous]
         saved = [(partition, self.known(partition, changes)) for partition in known]
         return [(partition, offset) for partition, offset in saved if offset is not None and not offset.done]
 
@@ -247,21 +274,26 @@ class Absent:
             self._lose(partition, offset.path, start, end, why + words, changes)
 
     def _drop(self, partition: SourcePartition) -> None:
-        inode = Identity.parse(partition.key)[0].inode
-        partitions = self._by_inode[inode]
-        del partitions[partition]
-        if not partitions:
+        inode = _inode(partition)
+        rows = self._by_inode[inode]
+        del rows[partition]
+        if not rows:
             del self._by_inode[inode]
-        self._previous.discard(partition)
-        self.unclaimed.pop(partition, None)
+        self._claim(partition)
         self.fresh.discard(partition)
-        self._kept.pop(partition, None)
-        self._begun.pop(partition, None)
         self._heads.discard(partition)
-        if (name := self._families.pop(partition, None)) is not None:
-            self._unread[name].remove(partition)
-            if not self._unread[name]:
-                del self._unread[name]
+
+    def _claim(self, partition: SourcePartition) -> None:
+        """Look for its rest no more."""
+        rest = self.unclaimed.pop(partition, None)
+        if rest is not None and rest.log is not None:
+            del self._unread_of_log[rest.log][partition]
+            if not self._unread_of_log[rest.log]:
+                del self._unread_of_log[rest.log]
+
+
+def _inode(partition: SourcePartition) -> int:
+    return Identity.parse(partition.key)[0].inode
 
 
 def _was_cut_unread(offset: SourceOffset, size: int) -> bool:
