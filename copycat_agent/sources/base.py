@@ -150,7 +150,7 @@ class Source(Protocol):
     def drained(self) -> bool:
         """Whether everything there is read, as of the last scan; then an unfinished last line is all that may be left.
 
-        Asked by runs to the end only. When it is so, the next scan looks at every file.
+        Asked by runs to the end only (see `ripen`). When it is so in one, a scan looks at every file.
         """
 
     def finalise(self) -> None:

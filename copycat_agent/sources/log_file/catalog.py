@@ -54,7 +54,6 @@ class Catalog:
         self._search = Search(followed, self.opener, self.discovery, self._meeting, self.passed_over)
         self._is_scanned = False
         self._told_unmatched: set[str] = set()
-        self._search_reason = "the file went away while the agent did not run"
         if self.followed.descriptors.limit < options.max_open_files:
             self._meeting.tell_limit()
 
@@ -70,7 +69,7 @@ class Catalog:
     @property
     def has_pending(self) -> bool:
         """Whether another look may find more though no name and no file has changed: something is searched for, or not decided yet."""
-        searches = bool(self._search_reason or self.followed.absent.unclaimed) or self.missed.has_pending
+        searches = bool(self._search.why or self.followed.absent.unclaimed) or self.missed.has_pending
         return searches or self.has_trouble or self.has_unclaimed or self.newcomers.has_pending or self.followed.forgetting.is_due
 
     def look_again(self, file: TrackedFile, changes: Changes) -> bool:
@@ -92,9 +91,8 @@ class Catalog:
                 break
         self._miss(present, changes)
         self._look_after_gone(changes)
-        if self._search_reason:
-            if self._search.look(self._search_reason, changes):
-                self._search_reason = ""
+        if self._search.why:
+            self._search.look(changes)
             self.followed.descriptors.opened.looked()
         self.followed.forgetting.age(changes)
         self._is_scanned = True
@@ -135,7 +133,7 @@ class Catalog:
             self._unclaimed.decide(changes, awaited)
             self.missed.end(changes)
             if self.missed.has_closed:
-                self.missed.has_closed, self._search_reason = False, "the file went away before it could be opened"
+                self.missed.has_closed, self._search.why = False, "the file went away before it could be opened"
             self.newcomers.add(self._meeting.newcomers)
         self._is_scanned = False
         self.newcomers.release(at_once=at_once)
@@ -259,7 +257,7 @@ class Catalog:
                 self.rotated_files += 1
                 changes.offsets[file.partition] = file.remembered(gone=True)
                 self.followed.remove(file)
-                self._search_reason = "the file went away while it was closed (see max_open_files)"
+                self._search.why = "the file went away while it was closed (see max_open_files)"
             elif file.gone_since is None:
                 self.rotated_files += 1
                 self.followed.drain(file)

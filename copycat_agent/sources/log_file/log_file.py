@@ -57,6 +57,7 @@ class LogFiles:
         self._unsaved = UnsavedChanges()
         self._sizes_at = time.monotonic()
         self._finalise = False
+        self._is_bounded = False  # this is a run to the end
         self._needs_scan = False
         self._is_settled = False  # no event and no task has said anything of a file since the last scan, which judges what they say
         self.glance = Glance[TrackedFile]()
@@ -83,7 +84,8 @@ class LogFiles:
     def scan(self) -> Changes:
         """Look at all files, or at those that may have changed when no directory has. Returns what has to be saved before `plan`."""
         changes = Changes()
-        if self._needs_scan or not self._glance_over(changes):
+        is_last = self._is_bounded and self.drained()  # who asks whether all is read will not look again: so at every file
+        if self._needs_scan or is_last or not self._glance_over(changes):
             self._scan(changes)
         self._needs_scan = False
         self._catalog.judge(changes, at_once=self._finalise)
@@ -126,7 +128,7 @@ class LogFiles:
             or self._endings.has_pending
             or self._catalog.has_pending
         )
-        if pending or self._needs_scan or not self._is_settled or self._finalise or not self.glance.covers_all():
+        if pending or self._needs_scan or not self._is_settled or self._is_bounded or self._finalise or not self.glance.covers_all():
             return False
         follow_symlinks = self._options.follow_symlinks
         return all(followed.is_as_seen(path, follow_symlinks=follow_symlinks) for path in followed.paths) and self._endings.are_quiet()
@@ -245,15 +247,13 @@ class LogFiles:
 
     def ripen(self, *, at_once: bool) -> float:
         """End records whose time is over, or all with `at_once`. Returns when the next one is due (`time.monotonic()`), inf for never."""
+        self._is_bounded = at_once
         return self._timers.ripen(at_once=at_once)
 
     def drained(self) -> bool:
-        """Whether everything that can be read is read; asks for one more scan then."""
+        """Whether everything that can be read is read."""
         waiting = [file for file in self._followed.dirty if file.backoff.errors < HOPELESS_ERRORS and (self._finalise or not file.unjudged)]
-        if waiting or self._planner.in_flight or self._catalog.has_unclaimed:
-            return False
-        self._needs_scan = True  # a glance looks at a part of the files only, and who asks will not look again
-        return True
+        return not (waiting or self._planner.in_flight or self._catalog.has_unclaimed)
 
     def finalise(self) -> None:
         """Take what stands at the ends of files for their last records: nothing will be added to any of them."""

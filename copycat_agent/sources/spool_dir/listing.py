@@ -102,7 +102,6 @@ class Listing:
         self._done_files = done_files
         self._glance = Glance[Watched]()
         self._unfinished: dict[str, str] = {}
-        self._trusts_glance = False
         self.is_asked = True
         self.looks = 0
 
@@ -115,21 +114,17 @@ class Listing:
         """A look may find something, though no directory need have changed."""
         self.is_asked = True
 
-    def ask_next_time(self) -> None:
-        """The next scan looks, whatever a glance says; there is no hurry."""
-        self._trusts_glance = False
-
     @property
     def is_due(self) -> bool:
         """Whether a scan has to look: it was asked for, or names may have changed since the last look."""
-        if self.is_asked or not self._trusts_glance or self._discovery.unlisted or self.passed_over.unreadable:
+        if self.is_asked or self._discovery.unlisted or self.passed_over.unreadable:
             return True
         return not self._glance.suffices()
 
     def look(self) -> list[Found]:
         """Every file that may be read, each inode once."""
         begun_ns, begun = time.time_ns(), time.monotonic()
-        self.is_asked, self._trusts_glance = False, True
+        self.is_asked = False
         self.looks += 1
         self.passed_over.begin_scan()
         self._unfinished = {}

@@ -27,13 +27,13 @@ class Preparation:
         self._catalog = catalog
         self._admission = admission
         self._form = form
-        self._unsaved: list[tuple[Changes, list[SpoolFile]]] = []
+        self._prepared: list[tuple[Changes, list[SpoolFile]]] = []
 
     def prepare(self, changes: Changes) -> None:
         """Decide on the files that wait for it."""
         prepared = [file for file in self._admission.take_unprepared() if self._admission.follows(file) and self._prepare(file, changes)]
         if prepared:
-            self._unsaved.append((changes, prepared))
+            self._prepared.append((changes, prepared))
 
     def _prepare(self, file: SpoolFile, changes: Changes) -> bool:
         """Whether it has rows in the changes, and goes on once they are saved."""
@@ -65,8 +65,8 @@ class Preparation:
 
     def finish(self, changes: Changes) -> list[SpoolFile]:
         """The changes are saved: files that were cut may be read now. Returns those that are done."""
-        prepared = [file for one, files in self._unsaved if one is changes for file in files]
-        self._unsaved = [entry for entry in self._unsaved if entry[0] is not changes]
+        prepared = [file for one, files in self._prepared if one is changes for file in files]
+        self._prepared = [entry for entry in self._prepared if entry[0] is not changes]
         for file in prepared:
             if file.progress.ranges:
                 self._admission.enqueue(file)

@@ -42,21 +42,24 @@ class Search:
         self._meeting = meeting
         self._passed_over = passed_over
         self._whereabouts = Whereabouts()
+        self.why = "the file went away while the agent did not run"
+        """Why there may be such files, which is said of what is lost with them; "" when there are none."""
 
-    def look(self, why: str, changes: Changes) -> bool:
-        """Follow what is found, to its end; what is not found becomes unclaimed, and `why` is said of what is lost with it.
+    def look(self, changes: Changes) -> None:
+        """Follow what is found, to its end; what is not found becomes unclaimed.
 
-        Returns whether everything that is there could be opened. A file under a name that a pattern matches cannot be read now, and a
-        scan will find it.
+        The next scan searches again if not everything that is there could be opened. A file under a name that a pattern matches cannot be
+        read now, and a scan will find it.
         """
         self._whereabouts = Whereabouts()
         # The oldest first: of two that had the name the log is written under, the one that is met later goes behind the other.
         rows = sorted(self._followed.absent.followed_last(changes), key=_birth)
         # Asked row by row: the file that one led to may have taken up another, saved with another device number.
-        are_open = [self._look_for(*row, why, changes) for row in rows if self._followed.absent.has(row[0])]
-        return all(are_open)
+        are_open = [self._look_for(*row, changes) for row in rows if self._followed.absent.has(row[0])]
+        if all(are_open):
+            self.why = ""
 
-    def _look_for(self, partition: SourcePartition, offset: SourceOffset, why: str, changes: Changes) -> bool:
+    def _look_for(self, partition: SourcePartition, offset: SourceOffset, changes: Changes) -> bool:
         """Look for one file. False when it cannot be opened.
 
         A file that stands where it stood is let alone: the patterns do not name it any more. So is one whose last name is excluded
@@ -78,7 +81,7 @@ class Search:
         if is_found or (name is None and self._follow_kept(identity, offset, changes, named=True)):
             return True
         if name is None or left:
-            self._followed.absent.note_unclaimed(partition, offset, why)  # gone, or with other content
+            self._followed.absent.note_unclaimed(partition, offset, self.why)  # gone, or with other content
         else:
             changes.offsets[partition] = replace(offset, done=True)  # not named by the patterns any more
         return True
