@@ -21,7 +21,7 @@ from copycat_agent.sources.files import fingerprint
 from copycat_agent.sources.files.identity import Identity, identify
 from copycat_agent.sources.files.packing import compressions
 from copycat_agent.sources.log_file.beginning.timestamps import recognise
-from copycat_agent.sources.log_file.generations import rotation_family
+from copycat_agent.sources.log_file.rotation import rotation_family
 
 _TELLING_BYTES = 96
 """A head that packs to less says the same again and again: many files may begin with it."""

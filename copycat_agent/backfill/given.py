@@ -24,7 +24,7 @@ from copycat_agent.options import DeliveryOptions, SourceOptions
 from copycat_agent.sources import Changes, FileView, Lag, Offsets, Plan, Source, SourceKind
 from copycat_agent.sources.base import Closeup
 from copycat_agent.sources.files.backoff import READY
-from copycat_agent.sources.log_file.generations import log_of
+from copycat_agent.sources.log_file.rotation import log_of
 from copycat_agent.sources.planner import PER_BATCH, Planner, UnsavedChanges
 from copycat_agent.sources.spool_dir.outcomes import damage_loss
 

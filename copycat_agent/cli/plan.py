@@ -27,7 +27,7 @@ from copycat_agent.options import Definition
 from copycat_agent.sources import SOURCES, FileView, Lag, LooksLater, create_source
 from copycat_agent.sources.contract import PolledOptions
 from copycat_agent.sources.files.identity import Identity
-from copycat_agent.sources.log_file.generations import log_of
+from copycat_agent.sources.log_file.rotation import log_of
 from copycat_agent.templates import SplitMeta, Template, compile_template
 
 _KEYS_SHOWN = 40

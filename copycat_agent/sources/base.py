@@ -59,7 +59,7 @@ Lose = Callable[[SourcePartition, str, int, int, str, Changes], None]
 """`lose(partition, path, start, end, why, changes)`: these bytes can never be read, and `changes` say so (see `lost`)."""
 
 FileState = Literal["following", "gone", "waiting", "blocked", "failing", "done"]
-"""gone: renamed out of its patterns or deleted, read to its end. waiting: for an older generation of the same log. blocked: its
+"""gone: renamed out of its patterns or deleted, read to its end. waiting: for an older file of the same log. blocked: its
 topic is missing or closed. failing: it cannot be read now. done: a spooled file
 that is read and still there."""
 

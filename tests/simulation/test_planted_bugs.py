@@ -14,7 +14,7 @@ from copycat_agent.errors import RetriableError
 from copycat_agent.model import Head, SourceOffset
 from copycat_agent.offsets import lanes
 from copycat_agent.sources.files.reading.stream import Stream
-from copycat_agent.sources.log_file import absent, followed, generations, log_file, tracked
+from copycat_agent.sources.log_file import absent, followed, log_file, rotation, tracked
 from copycat_agent.sources.log_file.beginning import start
 from copycat_agent.sources.log_file.known_file import KnownFile
 from copycat_agent.sources.log_file.succession import rules, similarity
@@ -143,7 +143,7 @@ BUGS: dict[str, Plant] = {
     ),
     "a file that left its patterns is closed at once": changed(tracked.TrackedFile, "left_patterns", _closes_what_left),
     "saved positions are not known again": changed(absent.Absent, "recall", _forgets_where),
-    "newer generations wait for ever": always(generations.Generations, "stop_waiting", None),
+    "newer files of a log wait for ever": always(rotation.RotationOrder, "stop_waiting", None),
     "unfinished lines are records": changed(
         tracked.TrackedFile, "split", lambda original: lambda self, limit: replace(original(self, limit), final=True)
     ),

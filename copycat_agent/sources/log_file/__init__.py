@@ -1,10 +1,9 @@
 """Source `log_file`: files that grow, are rotated, cut and deleted. This page is the map of the package.
 
 What there is. A saved offset (a *row*) belongs to one generation of one file: identity (device, inode, birth) and how often it was begun
-anew. (An *older generation* of a log is something else: the file that `app.log` was before a rotation.) A row is either of a file that is
-followed, or *absent* (`absent`): its file was not found. An absent row may be a *previous generation* (its file was cut or rewritten, and
-holds those bytes no more), and it may have an *unclaimed range*: bytes that were known and not read, which some other file may hold. Rows
-of files that are gone for long are forgotten (`forgetting`).
+anew. A row is either of a file that is followed, or *absent* (`absent`): its file was not found. An absent row may be a *previous
+generation* (its file was cut or rewritten, and holds those bytes no more), and it may have an *unclaimed range*: bytes that were known and
+not read, which some other file may hold. Rows of files that are gone for long are forgotten (`forgetting`).
 
 A followed file is a `TrackedFile` (`tracked`; what it knows without looking is `KnownFile`). Its state is a handful of frozen values
 (`file_state`), which only its own methods replace:
@@ -13,7 +12,7 @@ A followed file is a `TrackedFile` (`tracked`; what it knows without looking is 
     draining   no pattern finds it; read to its end            set by a scan, ended by `endings`
     dropped    nobody follows it; its row is absent            `Followed.remove`
     unjudged   it was just met and may continue another file   set and ended by `succession.newcomers`; it is not read
-    waiting    an older generation of its log goes first       `generations`, until that one is read up to a barrier
+    waiting    an older file of its log goes first             `rotation`, until that one is read up to a barrier
     in flight  a task reads it                                 `planning`, until `LogFiles.finish`
 
 A look, `LogFiles.scan`, in this order; what it finds goes into one `Changes`, which is saved before anything that follows from it is read:
@@ -24,12 +23,12 @@ A look, `LogFiles.scan`, in this order; what it finds goes into one `Changes`, w
  2. Files that no pattern finds any more drain, through the descriptor that is held. Rows whose files left while nobody held them are
     searched for under other names (`succession.unclaimed.Search`).
  3. `Catalog.judge` decides on newcomers: `succession.newcomers` and `archives` gather evidence, the pure `succession.rules` say what it
-    means, and the newcomer goes on with a row, is a file of its own, or waits for the next look. Generations that came and went between
+    means, and the newcomer goes on with a row, is a file of its own, or waits for the next look. Files of a log that came and went between
     two looks are found in the directory (`succession.missed`).
  4. Only then are unclaimed ranges settled (`succession.unclaimed`): some file outside the patterns has them, or they are lost and counted.
  5. `Endings.follow` lets go of files that are drained.
 
-Then `FilePlanner.plan` makes splits of what may be read, older generations first; a task reads them; `LogFiles.settle` turns results into
+Then `FilePlanner.plan` makes splits of what may be read, older files first; a task reads them; `LogFiles.settle` turns results into
 offsets to save, and `finish` takes them over once they are saved.
 
 A rotation under exactly_once: `mv app.log app.log.1`, and the program opens a new `app.log`.
@@ -38,8 +37,8 @@ A rotation under exactly_once: `mv app.log app.log.1`, and the program opens a n
  - The next look finds a known inode under another name. If `app.log.1` matches, the file is renamed; else it drains. Its row stays what it
    is, and nothing is sent again.
  - The new inode is met at byte 0 and gets a row. The name is that of a live log, so it is no copy: it is read unless it is still empty, or
-   a batch of the old file, which no pattern finds any more, is in flight: then the next look decides. `Generations` lets it wait until the
-   old one is read up to the size it had when the new one got its first bytes.
+   a batch of the old file, which no pattern finds any more, is in flight: then the next look decides. `RotationOrder` lets it wait until
+   the old one is read up to the size it had when the new one got its first bytes.
  - The planner puts both into one batch when one batch reaches so far; `Split.after` makes the task send nothing of the new one while
    something of the old one is left. So the order holds in the topic, too, whatever part of the batch the transaction commits.
  - A crash anywhere leaves rows that were committed with their records. The next start finds both inodes by `Absent.recall`, or the old one

@@ -15,7 +15,7 @@ from copycat_agent.model import SourceOffset, SourcePartition
 from copycat_agent.sources.files import fingerprint
 from copycat_agent.sources.files.identity import Identity
 from copycat_agent.sources.files.packing import packed
-from copycat_agent.sources.log_file.generations import Heads, log_of
+from copycat_agent.sources.log_file.rotation import Heads, log_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -36,7 +36,7 @@ class Recalled(NamedTuple):
     generation: int
 
 
-class _Row(NamedTuple):
+class _AbsentFile(NamedTuple):
     """What is known of a file that is not followed, beside its offset.
 
     `is_previous`: it is a previous generation, what its file held before it was cut or rewritten: its bytes are in a copy, or nowhere.
@@ -58,7 +58,7 @@ class _Unclaimed(NamedTuple):
     log: tuple[str, str] | None
 
 
-_PLAIN = _Row()
+_PLAIN = _AbsentFile()
 
 
 class Absent:
@@ -72,7 +72,7 @@ class Absent:
         self._offsets = offsets
         self._lose = lose
         self._log = log
-        self._by_inode: dict[int, dict[SourcePartition, _Row]] = {}
+        self._by_inode: dict[int, dict[SourcePartition, _AbsentFile]] = {}
         self._devices: dict[int, set[int]] = {}  # other numbers that a device of a saved file has by now
         self._heads = Heads()
         self.unclaimed: dict[SourcePartition, _Unclaimed] = {}
@@ -89,7 +89,7 @@ class Absent:
             identity, generation = Identity.parse(partition.key)
             offset = self._offsets[partition]
             is_previous = generation < newest[identity]
-            self._add(partition, offset, _Row(is_previous=True) if is_previous else _PLAIN)
+            self._add(partition, offset, _AbsentFile(is_previous=True) if is_previous else _PLAIN)
             if is_previous and not offset.done:
                 self.note_unclaimed(partition, offset, "the file was cut before they were read")
 
@@ -109,7 +109,7 @@ class Absent:
         """Add a partition whose file is not followed, or no longer."""
         self._add(partition, offset, _PLAIN)
 
-    def _add(self, partition: SourcePartition, offset: SourceOffset, row: _Row) -> None:
+    def _add(self, partition: SourcePartition, offset: SourceOffset, row: _AbsentFile) -> None:
         self._by_inode.setdefault(_inode(partition), {})[partition] = row
         self._heads.add(partition, offset)
 
@@ -125,7 +125,7 @@ class Absent:
             changes.offsets.pop(partition, None)
             return
         changes.offsets[partition] = offset = replace(offset, gone_ms=int(time.time() * 1000))
-        self._add(partition, offset, _Row(is_previous=True, begun_ns=begun_ns))
+        self._add(partition, offset, _AbsentFile(is_previous=True, begun_ns=begun_ns))
         self.note_unclaimed(partition, offset, why, kept)
         self.fresh.add(partition)
 
@@ -137,7 +137,7 @@ class Absent:
         """Whether its file has begun anew since."""
         return self._row(partition).is_previous
 
-    def _row(self, partition: SourcePartition) -> _Row:
+    def _row(self, partition: SourcePartition) -> _AbsentFile:
         return self._by_inode.get(_inode(partition), {}).get(partition, _PLAIN)
 
     def recall(self, path: str, fd: int, info: os.stat_result, identity: Identity, changes: Changes) -> Recalled:

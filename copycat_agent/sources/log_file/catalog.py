@@ -13,8 +13,8 @@ from copycat_agent.sources.files.paths.discovery import Discovery, Found, Passed
 from copycat_agent.sources.files.paths.opening import Opener
 from copycat_agent.sources.log_file.beginning.start import StartAt
 from copycat_agent.sources.log_file.followed import Followed
-from copycat_agent.sources.log_file.generations import is_newest, is_rotated
 from copycat_agent.sources.log_file.meeting import Meeting
+from copycat_agent.sources.log_file.rotation import is_newest, is_rotated
 from copycat_agent.sources.log_file.succession import similarity
 from copycat_agent.sources.log_file.succession.missed import Missed
 from copycat_agent.sources.log_file.succession.newcomers import NOT_COMPARED, Newcomers

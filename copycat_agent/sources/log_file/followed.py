@@ -13,7 +13,7 @@ from copycat_agent.sources.files.packing import packed
 from copycat_agent.sources.log_file.absent import Absent
 from copycat_agent.sources.log_file.descriptors import Descriptors
 from copycat_agent.sources.log_file.forgetting import Forgetting
-from copycat_agent.sources.log_file.generations import Generations, log_of, rotation_family
+from copycat_agent.sources.log_file.rotation import RotationOrder, log_of, rotation_family
 from copycat_agent.sources.log_file.tracked import TrackedFile
 from copycat_agent.sources.losses import Lost
 from copycat_agent.sources.planner import Changes, TurnQueue
@@ -105,7 +105,7 @@ class Followed:
         self.dirty: TurnQueue[TrackedFile] = TurnQueue()
         self.gone: set[TrackedFile] = set()
         self.descriptors = Descriptors(connector, options.max_open_files)
-        self.generations = Generations()
+        self.rotation_order = RotationOrder()
         self.lost = Lost(log)
         self.unpacks = options.compression == "auto"
         self.absent = Absent(self.offsets, self.lost.add, log)
@@ -132,7 +132,7 @@ class Followed:
         self.paths[file.path] = file.inode_key
         self.files[file.inode_key] = file
         self._name(file)
-        self.generations.add(file)
+        self.rotation_order.add(file)
         self.touch(file)
 
     def at(self, path: str) -> TrackedFile | None:
@@ -165,7 +165,7 @@ class Followed:
         directory, base = log_of(path)
         others = self._by_name.get(rotation_family(path), {})
         near = self.at(f"{directory}/{rotation_family(path)}")
-        found = dict.fromkeys([*self.generations.line((directory, base)), *([near] if near else []), *self.gone_at(path)])
+        found = dict.fromkeys([*self.rotation_order.line((directory, base)), *([near] if near else []), *self.gone_at(path)])
         return [
             *found,
             *(one for one in others if one not in found and len(others) <= _PLACES and one.path.rpartition("/")[0] != directory),
@@ -183,12 +183,12 @@ class Followed:
         others = (one for one in self.files.values() if one.identity.lasting == identity.lasting)  # its device may have another number
         successor = known if known is not None and known.identity == identity else next(others, None)
         if successor is not None and successor is not file:
-            self.generations.put_before(file, successor)
+            self.rotation_order.put_before(file, successor)
 
     def replace(self, file: TrackedFile, fresh: TrackedFile) -> None:
         """Follow `fresh` in place of `file`, which begins anew. It takes over the descriptor."""
         fd = file.hand_over()
-        self.generations.replace(file, fresh)
+        self.rotation_order.replace(file, fresh)
         self.drop(file)
         if fd >= 0:
             fresh.adopt(fd)
@@ -227,7 +227,7 @@ class Followed:
         self.gone.discard(file)
         if self.files.get(file.inode_key) is file:
             del self.files[file.inode_key]
-        self.generations.remove(file)
+        self.rotation_order.remove(file)
         name = self._names.pop(file)
         del self._by_name[name][file]
         if not self._by_name[name]:

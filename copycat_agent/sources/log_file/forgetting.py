@@ -2,7 +2,7 @@
 
 A file was seen to be gone when its directory could be listed, has no name of it, and is on the file's device; a directory that is not
 there counts by the nearest one that is. A file that is excluded, or still on disk outside the patterns, is known as long as it lies
-there: a generation that is forgotten would be taken for one that nobody saw.
+there: one that is forgotten would be taken for one that nobody saw.
 """
 
 from __future__ import annotations

@@ -27,9 +27,9 @@ from copycat_agent.sources.log_file.endings import (
     remember_sizes,
 )
 from copycat_agent.sources.log_file.followed import UnreadView, view_of
-from copycat_agent.sources.log_file.generations import rotation_family
 from copycat_agent.sources.log_file.log_options import LogFileOptions
 from copycat_agent.sources.log_file.planning import FilePlanner, Timers
+from copycat_agent.sources.log_file.rotation import rotation_family
 from copycat_agent.sources.log_file.tracked import TrackedFile
 from copycat_agent.sources.planner import Changes, UnsavedChanges
 

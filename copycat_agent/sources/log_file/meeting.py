@@ -21,7 +21,7 @@ from copycat_agent.sources.files.paths.opening import Opener, open_again, why_no
 from copycat_agent.sources.log_file.beginning.start import StartAt, Unopened
 from copycat_agent.sources.log_file.file_state import Provenance
 from copycat_agent.sources.log_file.followed import Followed
-from copycat_agent.sources.log_file.generations import is_rotated
+from copycat_agent.sources.log_file.rotation import is_rotated
 from copycat_agent.sources.log_file.tracked import OpenedFile, TrackedFile
 from copycat_agent.sources.planner import Changes
 

@@ -1,4 +1,4 @@
-"""Which files are read next, and how much of each: the longest unserved first, little before much, and older generations first.
+"""Which files are read next, and how much of each: the longest unserved first, little before much, and older files of a log first.
 
 What stands at the end of a file without an end of its own is read when its time is over.
 """
@@ -120,11 +120,11 @@ class FilePlanner:
     def _followers(self) -> dict[TrackedFile, TrackedFile]:
         """Files that wait for another one, by that one."""
         followers: dict[TrackedFile, TrackedFile] = {}
-        dirty, generations = self._followed.dirty, self._followed.generations
-        if not generations.waiting:
+        dirty, order = self._followed.dirty, self._followed.rotation_order
+        if not order.waiting:
             return followers
-        generations.stop_waiting(dirty)
-        for file in [one for one in generations.waiting if one in dirty]:
+        order.stop_waiting(dirty)
+        for file in [one for one in order.waiting if one in dirty]:
             assert file.after is not None
             self._followed.touch(file.after)  # what was just seen of it is read now, not when an event says so
             if not (file.unjudged or file.in_flight):

@@ -49,7 +49,7 @@ class OpenedFile:
 
 @dataclass(frozen=True, slots=True)
 class Rotation:
-    """The place of a file among the generations of its log: `log` (directory and base name) and `age`, by which `generations` orders it.
+    """The place of a file among those of its log: `log` (directory and base name) and `age`, by which `RotationOrder` orders it.
 
     `after` and `barrier`: the file it was rotated from, and how much of that one is read before it (-1: as much as that one has when this
     one gets its first bytes).
@@ -146,7 +146,7 @@ class TrackedFile(KnownFile):
         return self.rotation.after
 
     def joined(self, log: tuple[str, str], age: tuple[int, int]) -> None:
-        """Record its place among the generations of its log."""
+        """Record its place among the files of its log."""
         self.rotation = replace(self.rotation, log=log, age=age)
 
     def wait_for(self, before: TrackedFile | None, barrier: int = 0) -> None:

@@ -12,8 +12,8 @@ from pathlib import Path
 from copycat_agent.options import Definition
 from copycat_agent.sources.files.paths.discovery import Discovery, Found
 from copycat_agent.sources.files.paths.opening import Opener
-from copycat_agent.sources.log_file.generations import log_of
 from copycat_agent.sources.log_file.log_options import LogFileOptions
+from copycat_agent.sources.log_file.rotation import log_of
 from copycat_agent.sources.spool_dir.spool_options import SpoolDirOptions
 from copycat_agent.workbench.doctor.steps import Notes, names
 from copycat_agent.workbench.doctor.users import Mount, User, how_to_open, mount_of

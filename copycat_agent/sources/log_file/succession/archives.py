@@ -17,7 +17,7 @@ from copycat_agent.sources.files import fingerprint
 from copycat_agent.sources.files.paths.opening import Opener
 from copycat_agent.sources.log_file.absent import Saved
 from copycat_agent.sources.log_file.followed import Followed
-from copycat_agent.sources.log_file.generations import rotation_family
+from copycat_agent.sources.log_file.rotation import rotation_family
 from copycat_agent.sources.log_file.succession import similarity
 from copycat_agent.sources.log_file.succession.rules import Evidence, LongerHead, Newcomer, Original
 from copycat_agent.sources.log_file.tracked import TrackedFile

@@ -155,7 +155,7 @@ def _set_back(since: Since, by_ns: int) -> Since:
 class Known(NamedTuple):
     """Device and inode of the archives of one log that hold what is known, and when the newest of them was last changed, 0 for none.
 
-    Where generations are copied on from name to name, the oldest first, what was changed before that was there before.
+    Where archives are copied on from name to name, the oldest first, what was changed before that was there before.
     """
 
     inodes: frozenset[tuple[int, int]]

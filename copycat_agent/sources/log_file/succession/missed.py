@@ -1,4 +1,4 @@
-"""Generations of a log that were made and rotated out of the patterns between two looks: nobody has seen them, and their lines are owed.
+"""Files of a log that were made and rotated out of the patterns between two looks: nobody has seen them, and their lines are owed.
 
 A look tells that a log was rotated: a known file has left its name, was cut, or stands there as another one. Only then is its
 directory listed for names of the same log that no pattern matches. What is there is owed when it was made, and last written
@@ -26,18 +26,17 @@ from copycat_agent.sources.files.paths.discovery import Discovery, PassedOver
 from copycat_agent.sources.files.paths.opening import Opener, PassedOverError, why_not
 from copycat_agent.sources.log_file.absent import Saved
 from copycat_agent.sources.log_file.followed import Followed
-from copycat_agent.sources.log_file.generations import is_newest, log_of, rotation_family, unpacked_name
 from copycat_agent.sources.log_file.meeting import Meeting
+from copycat_agent.sources.log_file.rotation import is_newest, log_of, rotation_family, unpacked_name
 from copycat_agent.sources.log_file.succession import last_look, similarity
 from copycat_agent.sources.log_file.succession.last_look import SLACK_NS, LastLook, Since
 from copycat_agent.sources.log_file.succession.rules import OutsideContent, Unseen, is_owed, why_owed
 from copycat_agent.sources.log_file.succession.unclaimed import NOBODY_LOOKED, members
-from copycat_agent.sources.log_file.tracked import OpenedFile
+from copycat_agent.sources.log_file.tracked import OpenedFile, TrackedFile
 from copycat_agent.sources.planner import Changes
 
 if TYPE_CHECKING:
     from copycat_agent.logs import Log
-    from copycat_agent.sources.log_file.tracked import TrackedFile
 
 WHY = "it was made and rotated out of the patterns while nobody looked: from its beginning"
 
@@ -48,7 +47,7 @@ class _Rotation:
 
     `cut` are those of its files that were cut in their place, and `copied` those of them whose copies are found; `may_be_cut`: one may
     have been, and nothing proves it. `there` are device and inode of the files that were there when it was found; what comes later
-    is none of its generations. `known`: what those of them held, and nobody follows, where their times do not tell.
+    is none of those that nobody saw. `known`: what those of them held, and nobody follows, where their times do not tell.
     """
 
     since: Since
@@ -60,7 +59,7 @@ class _Rotation:
 
     @property
     def is_in_doubt(self) -> bool:
-        """Whether files that are older than the look before may be generations that nobody saw."""
+        """Whether files that are older than the look before may be some that nobody saw."""
         return bool(self.cut) or self.may_be_cut or self.since.doubt_ns < self.since.at_ns
 
 

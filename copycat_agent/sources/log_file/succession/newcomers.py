@@ -19,7 +19,7 @@ from copycat_agent.sources.files.identity import Identity, is_at
 from copycat_agent.sources.files.paths.opening import Opener
 from copycat_agent.sources.log_file.absent import Saved
 from copycat_agent.sources.log_file.followed import Followed
-from copycat_agent.sources.log_file.generations import is_newest, is_rotated, rotation_family
+from copycat_agent.sources.log_file.rotation import is_newest, is_rotated, rotation_family
 from copycat_agent.sources.log_file.succession import rules, similarity
 from copycat_agent.sources.log_file.succession.archives import Archives
 from copycat_agent.sources.log_file.tracked import TrackedFile
@@ -178,7 +178,7 @@ class Newcomers:
         file.freed()
         self._followed.touch(file)
         if not file.removed:
-            self._followed.generations.link(file)
+            self._followed.rotation_order.link(file)
 
     def _is_decided(self, file: TrackedFile, changes: Changes, *, at_once: bool) -> bool:
         """Do what `match` says of `file`. Returns whether it is known now what it is."""

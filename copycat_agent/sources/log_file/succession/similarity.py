@@ -18,7 +18,7 @@ from copycat_agent.sources.files import clock, fingerprint
 from copycat_agent.sources.files.packing import compressions
 from copycat_agent.sources.files.paths.discovery import Warn
 from copycat_agent.sources.log_file.descriptors import close_if_stale
-from copycat_agent.sources.log_file.generations import is_newest, is_rotated
+from copycat_agent.sources.log_file.rotation import is_newest, is_rotated
 from copycat_agent.sources.log_file.succession import rules
 
 if TYPE_CHECKING:

@@ -18,8 +18,8 @@ from copycat_agent.sources.files.paths.discovery import Discovery, PassedOver
 from copycat_agent.sources.files.paths.opening import Opener, why_not
 from copycat_agent.sources.log_file.absent import Saved
 from copycat_agent.sources.log_file.followed import Followed
-from copycat_agent.sources.log_file.generations import is_rotated, log_of, rotation_family
 from copycat_agent.sources.log_file.meeting import Meeting
+from copycat_agent.sources.log_file.rotation import is_rotated, log_of, rotation_family
 from copycat_agent.sources.log_file.succession.newcomers import Newcomers
 from copycat_agent.sources.log_file.succession.rules import HOLDS_REST
 from copycat_agent.sources.log_file.tracked import OpenedFile

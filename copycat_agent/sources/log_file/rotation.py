@@ -1,7 +1,7 @@
-"""Which files are generations of one log, and in what order they are read.
+"""Which files belong to one log, by the names that rotation gives them, and in what order they are read.
 
 Names relate files (`app.log`, `app.log.1`, `app.log-20261121`, `app.log.2026-11-21.gz`), and the hashes of their first bytes say
-which saved offset a newly met file may go on with. Generations are read one after the other, the oldest first: each
+which saved offset a newly met file may go on with. The files of a log are read one after the other, the oldest first: each
 waits for what was unread of the older one when it was met, never longer, so a chain cannot stall. One batch may read several, and sends
 nothing of a newer one where something of the older one is left, whoever held that back (`Split.after`).
 """
@@ -47,7 +47,7 @@ def is_newest(path: str) -> bool:
 
 
 def log_of(path: str) -> tuple[str, str]:
-    """Returns the log that a file is a generation of, by directory and base name: `/d/app.log.2` -> (`/d`, `app.log`)."""
+    """Returns the log that a file belongs to, by directory and base name: `/d/app.log.2` -> (`/d`, `app.log`)."""
     directory, _, name = unpacked_name(path).rpartition("/")  # called for every file of a scan: pathlib would be most of it
     match = _SUFFIX.fullmatch(name)
     return directory, match["base"] if match else name
@@ -128,12 +128,12 @@ class Heads:
         return found
 
 
-class Generations:
+class RotationOrder:
     """The files of each log in the order of their age, whatever order they are met in.
 
     Age is the time of the last write when a file is met, then its birth: right for files that are renamed and begun anew as
     well as for copies of a file that was cut. The one that has the name the log is written under is the newest, however old: all
-    that it held before it was cut is in the others. Where a scan falls into a rotation, an old generation may be met after a
+    that it held before it was cut is in the others. Where a scan falls into a rotation, an old file may be met after a
     newer one.
     """
 
