@@ -103,6 +103,8 @@ class Listing:
         self._glance = Glance[Watched]()
         self._unfinished: dict[str, str] = {}
         self.is_asked = True
+        self.is_bounded = False
+        """Whether this is a run to the end."""
         self.looks = 0
 
     @property

@@ -62,7 +62,6 @@ class SpoolDir:
         self._listing = Listing(options, done_files, log)
         self._planner = Planner[FileOrRange](delivery.max_batch_bytes, clock=time.monotonic)
         self._unsaved = UnsavedChanges()
-        self._is_bounded = False  # this is a run to the end
         self._catalog = Catalog(connector, options, self._rows, self._listing, self._planner, log, counts=counts)
         most_ranges = RANGES_PER_TASK * delivery.tasks_max if delivery.ordering == "none" else 0
         ready = Ready(options, done_files, log, time.monotonic)
@@ -90,7 +89,7 @@ class SpoolDir:
     def scan(self) -> Changes:
         """Look at the directory where that may find something. Returns rows of new, gone and cleaned files that have to be saved."""
         changes = Changes()
-        is_last = self._is_bounded and self.drained()  # who asks whether all is read will not look again
+        is_last = self._listing.is_bounded and self.drained()  # who asks whether all is read will not look again
         self._cleanup.check()
         if self._listing.is_due or is_last:
             self._look(changes)
@@ -162,7 +161,7 @@ class SpoolDir:
 
     def ripen(self, *, at_once: bool) -> float:
         """Look at files whose time has come, and clean up. A file that is not complete is waited for in a run to the end, too."""
-        self._is_bounded = at_once
+        self._listing.is_bounded = at_once
         if self._cleanup.is_busy:
             self._cleanup.work()
         return min(self._admission.ripen(), self._cleanup.next_at)
