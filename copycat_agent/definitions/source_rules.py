@@ -159,3 +159,10 @@ def patterns_of(source: SourceOptions) -> tuple[Sequence[str], Sequence[str]]:
     if isinstance(source, SpoolDirOptions):
         return include_of(source), exclude
     return getattr(source, "include", ()), exclude
+
+
+def places_of(source: SourceOptions) -> tuple[str, ...]:
+    """Returns patterns of all that a source touches in local file systems, where it puts files included; empty when it touches none."""
+    cleanup = getattr(source, "cleanup", None)
+    targets = [f"{target}/*" for name in ("to", "failed_to") if (target := getattr(cleanup, name, None))]
+    return tuple(one for one in (*patterns_of(source)[0], *targets) if one.startswith("/"))

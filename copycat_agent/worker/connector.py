@@ -8,11 +8,13 @@ from collections.abc import Callable, Generator, Sequence
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from copycat_agent import logs
+from copycat_agent.definitions.source_rules import places_of
 from copycat_agent.delivery.base import Report
 from copycat_agent.errors import BusyError, CopycatError, RetriableError, bug_words
 from copycat_agent.worker.connector_io import ConnectorIO
 from copycat_agent.worker.context import ConnectorContext, Tools
 from copycat_agent.worker.machine import ConnectorMachine
+from copycat_agent.worker.mounts import MountUser
 from copycat_agent.worker.orders import Orders
 from copycat_agent.worker.poll_loop import Wait
 from copycat_agent.worker.retry_policy import BUGS_MAX, Restarts, RetryPolicy
@@ -38,6 +40,8 @@ STUCK_SECONDS = 120.0
 """Longer than any step of a connector may take: one that takes so long hangs, mostly in a file system."""
 HANGS = "its loop does not turn: a file system that it reads from may hang; it goes on by itself"
 """Reason of a connector that hangs."""
+NO_ANSWER = "the file system at {} does not answer: it goes on by itself when that does"
+"""Reason of a connector whose mount hangs, whether its step hangs there or is held back."""
 ASK_SECONDS = 2.0
 """How long a connector that works may take to answer a question."""
 
@@ -84,13 +88,16 @@ class Connector:
         self._machine: ConnectorMachine | None = None
         self._restarts = Restarts()
         self._running: Running | None = None
+        self.mount_user = MountUser(places_of(definition.source))
         self._ended = threading.Event()
 
     @property
     def status(self) -> Status:
         """How it is now."""
         now, metrics, run = self._connector_state.now, self._metrics, self._machine
-        if self.hangs:
+        if not self.ended and (seconds := self._tools.loop.mounts.hung_seconds(self.mount_user)):
+            now = Now(State.BLOCKED, NO_ANSWER.format(self.mount_user.mount), time.time() - seconds)
+        elif self.hangs:
             now = Now(State.BLOCKED, HANGS, time.time() - self.busy_seconds)
         return Status(
             self.definition.name,
@@ -141,7 +148,7 @@ class Connector:
 
     def start(self) -> None:
         """Begin. Called once."""
-        self._running = self._tools.loop.start(self._run(), self._orders.wake)
+        self._running = self._tools.loop.start(self._run(), self._orders.wake, self.mount_user)
 
     def stop(self, deadline: float) -> None:
         """Stop reading now; settle what is in flight until `deadline` (`time.monotonic()`). Returns at once."""

@@ -4,7 +4,8 @@ A connector is a generator: it does what is to be done now and yields a `Wait`. 
 no more threads than one: a thread for each cost 33 % of a core with a thousand idle connectors. Long waits end together, and are served by
 one thread, one after the other: a step of an idle connector takes less time than waking a thread for it. A step that takes long,
 because a file system hangs, keeps its thread; another one then goes on with what is ready, so that no connector waits behind it.
-So hung threads are bounded by the number of connectors that hang.
+Before that the mounts of the slow step are asked (`Mounts`): connectors that touch one that does not answer are held until it does. So a
+mount that hangs takes `THREADS` threads at most, and the one that asks it, however many connectors read from it.
 """
 
 from __future__ import annotations
@@ -16,10 +17,11 @@ import threading
 import time
 from collections import deque
 from collections.abc import Generator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from copycat_agent import logs
+from copycat_agent.worker.mounts import Mounts, MountUser
 
 if TYPE_CHECKING:
     from copycat_agent.wake import Wake
@@ -28,6 +30,8 @@ THREADS = 8
 """Most threads, not counting those whose step takes longer than `SLOW_SECONDS`."""
 SLOW_SECONDS = 0.5
 """A step that has taken this long may hang: another thread takes its place."""
+ASK_SECONDS = 0.25
+"""A step that has taken this long has its mounts asked, and again as it gets older, at least once a second."""
 PATIENCE_SECONDS = 0.1
 """A connector whose long wait ended so long ago, and that still waits for a thread, gets another one, up to `THREADS`."""
 LONG_SECONDS = 1.0
@@ -51,13 +55,15 @@ Steps = Generator[Wait, None, None]
 class Running:
     """A connector in the loop.
 
-    `busy_since` is when its present step began, or since when it has waited for a thread (`time.monotonic()`); None while it waits for
-    its time or its `wake`.
+    `busy_since` is when its present step began, or since when it has waited for a thread or has been held (`time.monotonic()`); None
+    while it waits for its time or its `wake`. `asked_at` is when its mounts were last asked in its present step.
     """
 
     steps: Steps
     wake: Wake
+    mount_user: MountUser = field(default_factory=MountUser)
     busy_since: float | None = None
+    asked_at: float = -math.inf
     wait: int = 0
     """Number of its present wait, 0 while it does not wait."""
 
@@ -76,13 +82,15 @@ class PollLoop:
         self._waiting = self._threads = 0
         self._idle = 0  # threads that wait in `_has_ready` and have not been notified yet
         self._busy: set[Running] = set()
+        self._held: dict[Running, str] = {}  # by the mount that they are held for
+        self.mounts = Mounts(self._release)
         self._numbers = itertools.count(1)
         self._timer: threading.Thread | None = None
         self._closed = False
 
-    def start(self, steps: Steps, wake: Wake) -> Running:
+    def start(self, steps: Steps, wake: Wake, mount_user: MountUser | None = None) -> Running:
         """Adds a connector, whose first step runs soon. `wake` belongs to it alone. Raises RuntimeError where no thread can be started."""
-        running = Running(steps, wake)
+        running = Running(steps, wake, mount_user or MountUser())
         with self._lock:
             if self._timer is None:
                 timer = threading.Thread(target=self._keep_time, name="poll-loop", daemon=True)
@@ -92,10 +100,15 @@ class PollLoop:
         return running
 
     def longest_step(self) -> float:
-        """Returns for how many seconds the oldest step has been under way, or has waited for a thread; 0 while there is none."""
+        """Returns for how many seconds the oldest step has been under way, held, or has waited for a thread; 0 while there is none."""
         with self._lock:
-            now = time.monotonic()
-            return max((now - (running.busy_since or now) for running in (*self._busy, *itertools.islice(self._ready, 1))), default=0.0)
+            now, oldest = time.monotonic(), (*self._busy, *self._held, *itertools.islice(self._ready, 1))
+            return max((now - (running.busy_since or now) for running in oldest), default=0.0)
+
+    def look_at_slow_steps(self) -> None:
+        """Has the mounts of slow steps asked, also while nothing else happens. Called every now and then."""
+        with self._lock:
+            self._has_news.notify()
 
     def close(self) -> None:
         """Runs no further step. Steps under way are left to end, or to hang."""
@@ -143,6 +156,8 @@ class PollLoop:
                 left = self._waits[0][0] - now if self._waits else math.inf
                 if self._ready:
                     left = min(left, self._help(now))
+                if self._busy:  # after `_help`: no thread takes the place of one whose mounts are only being asked now
+                    left = min(left, self._ask(now))
                 self._lacking = 0
                 self._has_news.wait(min(left, threading.TIMEOUT_MAX))
 
@@ -164,15 +179,40 @@ class PollLoop:
     def _help(self, now: float) -> float:
         """Adds a thread to those at work once a connector waits for one. Returns after how many seconds to look again.
 
-        Threads with a slow step do not count.
+        Threads with a slow step do not count once its mounts have been asked.
         """
-        slow = sum(now - (running.busy_since or now) > SLOW_SECONDS for running in self._busy)
+        slow = sum(running.asked_at > 0 and now - (running.busy_since or now) > SLOW_SECONDS for running in self._busy)
         waited = now - (self._ready[0].busy_since or now)
         wanted = max(min(self._lacking, len(self._ready)), waited >= PATIENCE_SECONDS or self._threads <= slow)
         for _ in range(wanted):
             if not (self._notify_idle() or self._start_thread(slow)):
                 return SLOW_SECONDS / 2
         return PATIENCE_SECONDS
+
+    def _ask(self, now: float) -> float:
+        """Has the mounts of slow steps asked. Returns after how many seconds to look again."""
+        slow = {running: age for running in self._busy if (age := now - (running.busy_since or now)) > ASK_SECONDS}
+        if any(now - running.asked_at >= min(1.0, age / 4) for running, age in slow.items()):
+            self.mounts.ask(running.mount_user for running in slow)
+            for running in slow:
+                running.asked_at = now
+        return PATIENCE_SECONDS
+
+    def _hold(self, running: Running, mount: str) -> None:
+        """Keeps a connector until a mount answers, which may have happened meanwhile."""
+        with self._lock:
+            self._busy.discard(running)
+            if self.mounts.is_waited(mount):
+                self._held[running] = mount
+            else:
+                self._make_ready(running)
+
+    def _release(self, mount: str) -> None:
+        """Has those go on that are held for a mount."""
+        with self._lock:
+            for running in [one for one, waited in self._held.items() if waited == mount]:
+                del self._held[running]
+                self._make_ready(running)
 
     def _start_thread(self, slow: int) -> bool:
         """Returns False where there are as many as there may be, or the host has no more: those that are there come round."""
@@ -186,8 +226,10 @@ class PollLoop:
         return True
 
     def _serve(self) -> None:
-        running = self._next()
-        while running is not None:
+        while (running := self._next()) is not None:
+            if mount := self.mounts.waited_for(running.mount_user):
+                self._hold(running, mount)
+                continue
             running.wake.disarm()
             wait = None
             try:
@@ -195,7 +237,6 @@ class PollLoop:
             except Exception as error:  # noqa: BLE001 - the other connectors go on
                 _log.error("a connector ended unexpectedly; please report it", why=type(error).__name__, error=error)
             self._park(running, wait)
-            running = self._next()
 
     def _park(self, running: Running, wait: Wait | None) -> None:
         """Ends the step that has yielded `wait`; None: the connector has ended.
@@ -239,6 +280,6 @@ class PollLoop:
                 self._idle += 1
                 self._has_ready.wait()
             running = self._ready.popleft()
-            running.busy_since = time.monotonic()
+            running.busy_since, running.asked_at = time.monotonic(), -math.inf
             self._busy.add(running)
             return running

@@ -140,6 +140,7 @@ class Worker:
 
     def tell_of_hangs(self) -> None:
         """Say once of each connector that its loop does not turn, and when it does again. Called by one thread, every now and then."""
+        self._tools.loop.look_at_slow_steps()
         stuck = set(self.stuck)
         for name in stuck - self._told_stuck:
             hint = "a file system that it reads from may hang; the other connectors go on"

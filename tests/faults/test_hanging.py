@@ -6,17 +6,18 @@ import socket
 import subprocess
 import sys
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
+from copycat_agent.worker.poll_loop import THREADS
 from tests.faults.scene import Topics
 from tests.rig.hanging import HangingMount, why_not
 from tests.rig.waiting import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
     from tests.faults.scene import Scene
 
@@ -75,6 +76,11 @@ def scene(make_scene: Callable[..., Scene], mount: HangingMount) -> Iterator[Sce
     scene.agent.close()
 
 
+def threads(scene: Scene) -> int:
+    """Threads of the agent's process."""
+    return len(list(Path(f"/proc/{scene.agent.pid}/task").iterdir()))
+
+
 def copycat(scene: Scene, *arguments: str) -> str:
     """What a command says that is to come back within seconds, whatever it exits with."""
     command = [sys.executable, "-m", "copycat_agent", *arguments, "--socket", str(scene.agent.state_dir / "agent.sock")]
@@ -105,6 +111,56 @@ def test_one_hung_mount_costs_the_others_nothing_and_the_watchdog_is_fed(
     mount.go_on()
     with Topics(scene.bootstrap, scene.topic) as topic:
         wait_until(lambda: topic.size() > scene.ledger.written, 60, "the line from the mount is there, too")
+    scene.agent.stop()
+
+
+def test_many_connectors_of_a_hung_mount_take_a_few_threads_and_deliver_everything_when_it_is_back(
+    scene: Scene, mount: HangingMount, manager: ServiceManager
+) -> None:
+    """Also those that were changed meanwhile, and begin when the one before has come to its end."""
+    scene.agent.undefine("remote")  # it would read the files of all others
+    names = [f"remote-{number}" for number in range(40)]
+    source = {"type": "log_file", "scan_interval": "500ms"}
+    remote = {name: scene.ledger.writer(mount.behind / f"{name}.log", f"{name}.log") for name in names}
+    for name, writer in remote.items():
+        writer.write(5)
+        scene.agent.define(name, {"source": {**source, "include": [f"{mount.path}/{name}.log*"]}, "record": {"topic": scene.topic}})
+    local = scene.writer()
+    local.write(5)
+    scene.start(env=manager.environment)
+    before = threads(scene)
+    mount.hang()
+
+    def blocked() -> list[str]:
+        assert threads(scene) <= before + 2 * THREADS + 3, "8 that hang, 8 that take their place, and who asks the mount"
+        statuses = scene.ask("/v1/connectors")["connectors"]
+        return [one["name"] for one in statuses if one["state"] == "blocked" and str(mount.path) in one["reason"]]
+
+    wait_until(lambda: set(blocked()) >= set(names), 60, lambda: scene.agent.log[-3000:])
+    manager.hears_of_the_watchdog(3)
+    for writer in remote.values():
+        writer.write(5)
+    arrived = 5 * (len(names) + 1)
+    local.write(10)
+    with Topics(scene.bootstrap, scene.topic) as topic:
+        wait_until(lambda: topic.size() == arrived + 10, 60, "what lies beside it arrives")
+    changed = {**source, "include": [f"{mount.path}/{names[0]}.log"]}
+    scene.agent.define(names[0], {"source": changed, "record": {"topic": scene.topic}})
+    scene.agent.undefine(names[1])
+    wait_until(
+        lambda: names[1] not in {one["name"] for one in scene.ask("/v1/connectors")["connectors"]},
+        60,
+        "a connector of the hung mount is gone",
+    )
+    manager.hears_of_the_watchdog(2)
+    assert len(blocked()) >= len(names) - 2
+    mount.go_on()
+    scene.agent.define(names[1], {"source": {**source, "include": [f"{mount.path}/{names[1]}.log*"]}, "record": {"topic": scene.topic}})
+    verdict = scene.verdict()
+    assert verdict.lost == 0, verdict
+    wait_until(lambda: not blocked(), 60, "none is blocked any longer")
+    told = [event["event"] for event in scene.events() if event["event"].startswith("mount ")]
+    assert told == ["mount does not answer", "mount answers again"]
     scene.agent.stop()
 
 

@@ -1,0 +1,181 @@
+"""Which mounts hang, and which connectors look into them: those are held, so that a dead file server takes no thread for each of them.
+
+Nothing is asked while every step is quick. Once one takes long, a thread of its own asks the mounts that its connector touches, and
+marks each for as long as it is in it: whoever is not back is known to hang there. Two never ask one mount, so that a mount keeps one
+thread of those that ask. What a mount can answer from its cache is no question: `statvfs` goes to the server on FUSE, NFS and CIFS.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import threading
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+
+from copycat_agent import logs
+from copycat_agent.sources.files.paths.matching import is_wild, name_regex, split_pattern
+
+HUNG_SECONDS = 2.0
+"""A mount that has not answered for so long is told, and its connectors are BLOCKED. They are held as soon as it is asked."""
+LINKS_MAX = 40
+"""Links that a path may lead through, as in the kernel."""
+
+_log = logs.get("mounts")
+
+
+@dataclass(eq=False, slots=True)
+class MountUser:
+    """What mounts know of a connector: patterns of all absolute paths that it touches, and the mount that was last asked for its sake."""
+
+    patterns: tuple[str, ...] = ()
+    mount: str = ""
+
+
+class Mounts:
+    """The mounts that do not answer. Thread-safe."""
+
+    def __init__(self, on_answer: Callable[[str], None] = lambda _: None) -> None:
+        """`on_answer` is called with a mount that nobody waits for any longer, from the thread that waited."""
+        self._on_answer = on_answer
+        self._lock = threading.Lock()
+        self._waited: dict[str, float] = {}  # mount -> since when a thread has been in it; changed under the lock
+        self._told: set[str] = set()
+        self._points: frozenset[str] = frozenset()
+
+    def ask(self, users: Iterable[MountUser]) -> None:
+        """Asks the mounts that these connectors touch, on a thread of its own. Returns at once; without a thread it asks nothing."""
+        with suppress(RuntimeError, MemoryError):
+            threading.Thread(target=self._ask, args=(tuple(users),), name="mounts", daemon=True).start()
+
+    def waited_for(self, user: MountUser) -> str:
+        """Returns a mount that the connector touches and that has been asked and not answered yet, "" when there is none.
+
+        For who is about to run its step: it looks at links, and may hang as the step would.
+        """
+        if not self._waited:
+            return ""
+        mount = next(filter(self.is_waited, _way(user, self._points)), "")
+        user.mount = mount or user.mount
+        return mount
+
+    def is_waited(self, mount: str) -> bool:
+        """Whether a mount has been asked and has not answered yet."""
+        return mount in self._waited
+
+    def hung_seconds(self, user: MountUser) -> float:
+        """For how long the connector's mount has not answered; 0 when it does, or for less than `HUNG_SECONDS`."""
+        since = self._waited.get(user.mount)
+        seconds = 0.0 if since is None else time.monotonic() - since
+        return seconds if seconds > HUNG_SECONDS else 0.0
+
+    def _ask(self, users: Sequence[MountUser]) -> None:
+        """Thread: goes the way of each connector, from mount to mount."""
+        self._tell()
+        self._points = mount_points()
+        for user in users:
+            self._go(user)
+
+    def _go(self, user: MountUser) -> None:
+        """The next mount is entered only when the one before has answered, and was left."""
+        inside = ""
+        try:
+            for mount in _way(user, self._points):
+                self._leave(inside)
+                inside = ""
+                if not self.is_waited(user.mount):
+                    user.mount = mount
+                with self._lock:
+                    if mount in self._waited:
+                        return
+                    self._waited[mount] = time.monotonic()
+                inside = mount
+                with suppress(OSError):  # an error is an answer, too
+                    os.statvfs(mount)
+        finally:
+            self._leave(inside)
+
+    def _leave(self, mount: str) -> None:
+        if not mount:
+            return
+        with self._lock:
+            seconds = time.monotonic() - self._waited.pop(mount)
+            was_told = mount in self._told
+            self._told.discard(mount)
+        if was_told:
+            _log.info("mount answers again", mount=mount, after_s=round(seconds))
+        self._on_answer(mount)
+
+    def _tell(self) -> None:
+        """Says once of each mount that it hangs."""
+        now = time.monotonic()
+        with self._lock:
+            new = [mount for mount, since in self._waited.items() if now - since > HUNG_SECONDS and mount not in self._told]
+            self._told.update(new)
+        for mount in new:
+            hint = "see to its server (dmesg, mount); connectors that read from it are held and go on by themselves, the others go on"
+            _log.warning("mount does not answer", mount=mount, hint=hint)
+
+
+def mount_points(text: str | None = None) -> frozenset[str]:
+    """All mount points as this process sees them, from /proc/self/mountinfo (`text`: its content); only `/` where there is none."""
+    if text is None:
+        text = ""
+        with suppress(OSError):
+            text = Path("/proc/self/mountinfo").read_text("utf-8", "surrogateescape")
+    names = (fields[4] for line in text.splitlines() if len(fields := line.split(" ", 5)) > 5)  # noqa: PLR2004 - the format's, see proc(5)
+    return frozenset(("/", *(re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), name) for name in names)))
+
+
+def _way(user: MountUser, points: Collection[str]) -> Iterator[str]:
+    return chain.from_iterable(touched(pattern, points) for pattern in user.patterns)
+
+
+def touched(pattern: str, points: Collection[str]) -> Iterator[str]:
+    """Yields each mount that a look for the pattern's files gets into, of those in `points`.
+
+    Links among its names without a wildcard are followed. Nothing in a mount is touched before it was yielded and the next is asked for.
+    """
+    root, levels = split_pattern(pattern)
+    names = [*root.split("/")[1:], *([levels[0]] if len(levels) == 1 and not is_wild(levels[0]) else [])]
+    todo, here, links = names[::-1], "/", 0
+    yield "/"
+    while todo:
+        name = todo.pop()
+        if name in ("", "."):
+            continue
+        if name == "..":
+            here = os.path.dirname(here)  # noqa: PTH120 - a path that is text, not to be looked at
+            continue
+        above, here = here, f"{here.rstrip('/')}/{name}"
+        if here in points:
+            yield here
+        elif links < LINKS_MAX and (target := _link(here)):
+            links += 1
+            todo += target.split("/")[::-1]
+            here = "/" if target.startswith("/") else above
+    inside = here.rstrip("/") + "/"
+    for point in points:
+        if point.startswith(inside) and point != "/" and _leads_to(levels, point.removeprefix(inside).split("/")):
+            yield point
+
+
+def _link(path: str) -> str:
+    """What a link says, "" for anything else."""
+    try:
+        return os.readlink(path)  # noqa: PTH115 - as text
+    except OSError:
+        return ""
+
+
+def _leads_to(levels: Sequence[str], names: Sequence[str]) -> bool:
+    """Whether a look for a pattern's levels gets into the directory with these names."""
+    if not names or not levels:
+        return not names
+    if levels[0] == "**":
+        return _leads_to(levels[1:], names) or _leads_to(levels, names[1:])
+    return name_regex(levels[0]).match(names[0]) is not None and _leads_to(levels[1:], names[1:])

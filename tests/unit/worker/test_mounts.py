@@ -1,0 +1,184 @@
+"""A mount that hangs takes a few threads, however many connectors read from it, and nobody beside it waits."""
+
+from __future__ import annotations
+
+import logging
+import math
+import os
+import threading
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from copycat_agent.wake import Wake
+from copycat_agent.worker.mounts import MountUser, mount_points, touched
+from copycat_agent.worker.poll_loop import THREADS, PollLoop, Wait
+from tests.rig.hanging import HangingMount, why_not
+from tests.rig.waiting import wait_until
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from copycat_agent.worker.poll_loop import Steps
+
+needs_fuse = pytest.mark.skipif(bool(why_not()), reason=why_not())
+POINTS = ("/", "/no", "/no/nfs", "/no/nfs/deep", "/nothing")
+
+
+@pytest.mark.parametrize(
+    ("pattern", "mounts"),
+    [
+        ("/elsewhere/*.log", ["/"]),
+        ("/no/logs/*.log", ["/", "/no"]),
+        ("/no/nfs/app.log", ["/", "/no", "/no/nfs"]),
+        ("/no/./nfs//a/b/*.log", ["/", "/no", "/no/nfs"]),
+        ("/no/nfs/../logs/*.log", ["/", "/no", "/no/nfs"]),
+        ("/no/n*/*.log", ["/", "/no", "/no/nfs"]),
+        ("/no/x*/*.log", ["/", "/no"]),
+        ("/no/*/*/*.log", ["/", "/no", "/no/nfs", "/no/nfs/deep"]),
+        ("/no/**/*.log", ["/", "/no", "/no/nfs", "/no/nfs/deep"]),
+        ("/*.log", ["/"]),
+    ],
+)
+def test_a_pattern_touches_the_mounts_above_it_and_those_that_it_leads_to(pattern: str, mounts: list[str]) -> None:
+    assert sorted(touched(pattern, POINTS)) == mounts
+
+
+def test_links_lead_to_mounts_and_are_looked_at_only_when_the_mount_they_lie_in_has_answered(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "real" / "logs").symlink_to("../other/logs")
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    points = {"/", str(tmp_path / "real"), str(tmp_path / "other")}
+    assert list(touched(f"{tmp_path}/link/logs/*.log", points)) == ["/", str(tmp_path / "real"), str(tmp_path / "other")]
+    way = touched(f"{tmp_path}/link/logs/*.log", points)
+    assert [next(way), next(way)] == ["/", str(tmp_path / "real")]
+    (tmp_path / "real" / "logs").unlink()
+    assert list(way) == []
+
+
+def test_a_link_that_leads_to_itself_ends(tmp_path: Path) -> None:
+    (tmp_path / "loop").symlink_to("loop")
+    assert list(touched(f"{tmp_path}/loop/*.log", ("/",))) == ["/"]
+
+
+def test_mount_points_are_the_kernels() -> None:
+    text = "36 35 98:0 / /mnt/a\\040b rw,noatime shared:1 - ext4 /dev/sda rw\n37 35 0:30 / /mnt/nfs rw - nfs4 server:/ rw\nnonsense\n"
+    assert mount_points(text) == {"/", "/mnt/a b", "/mnt/nfs"}
+    assert {"/", "/proc"} <= mount_points()
+
+
+@pytest.fixture
+def mount(tmp_path: Path) -> Iterator[HangingMount]:
+    with HangingMount(tmp_path / "remote") as mount:
+        yield mount
+
+
+@pytest.fixture
+def loop() -> Iterator[PollLoop]:
+    loop = PollLoop()
+    yield loop
+    loop.close()
+
+
+def threads_in_use() -> int:
+    return sum(thread.name.startswith(("connectors-", "mounts")) for thread in threading.enumerate())
+
+
+class Looker:
+    """A connector that looks at a directory again and again."""
+
+    def __init__(self, loop: PollLoop, directory: Path | str) -> None:
+        self.looks = 0
+        self.wake = Wake()
+        self.mount_user = MountUser((f"{directory}/*.log",))
+        self._directory = directory
+        self.running = loop.start(self._steps(), self.wake, self.mount_user)
+
+    def _steps(self) -> Steps:
+        while True:
+            os.statvfs(self._directory)
+            self.looks += 1
+            yield Wait(time.monotonic() + 0.05)
+
+
+@needs_fuse
+def test_many_connectors_of_a_mount_that_hangs_are_held_and_go_on_with_it(
+    loop: PollLoop, mount: HangingMount, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    before = threads_in_use()
+    (tmp_path / "link").symlink_to(mount.path)
+    remote = [Looker(loop, mount.path if number % 2 else tmp_path / "link") for number in range(50)]
+    local = [Looker(loop, tmp_path) for _ in range(5)]
+    wait_until(lambda: min(one.looks for one in (*remote, *local)) > 2, message="all look")
+    mount.hang()
+    try:
+        wait_until(lambda: all(one.running.busy_since for one in remote), message="all of them hang or are held")
+        looks = [one.looks for one in local]
+        most = 0
+
+        def all_blocked() -> bool:
+            nonlocal most
+            most = max(most, threads_in_use() - before)
+            return all(loop.mounts.hung_seconds(one.mount_user) for one in remote)
+
+        wait_until(all_blocked, message=lambda: str([one.mount_user for one in remote]))
+        assert all(one.mount_user.mount == str(mount.path) for one in remote)
+        wait_until(lambda: all(one.looks > seen + 5 for one, seen in zip(local, looks, strict=True)), message="those beside it go on")
+        assert not any(loop.mounts.hung_seconds(one.mount_user) for one in local)
+        assert most <= 2 * THREADS + 3, "one that asks in the mount, two that may be on their way, 8 that hang, 8 at work"
+        assert loop.longest_step() > 0
+        wait_until(lambda: "mount does not answer" in caplog.text, message="it is told")
+    finally:
+        mount.go_on()
+    looks = [one.looks for one in remote]
+    wait_until(lambda: all(one.looks > seen + 2 for one, seen in zip(remote, looks, strict=True)), message="all go on")
+    assert not any(loop.mounts.hung_seconds(one.mount_user) for one in remote)
+    told = [record.getMessage() for record in caplog.records if record.name.endswith("mounts")]
+    assert told == ["mount does not answer", "mount answers again"]
+
+
+@needs_fuse
+def test_a_connector_that_touches_a_mount_that_hangs_is_held_as_a_whole(loop: PollLoop, mount: HangingMount, tmp_path: Path) -> None:
+    one = Looker(loop, mount.path)
+    wait_until(lambda: one.looks > 1, message="it looks")
+    mount.hang()
+    try:
+
+        def is_waited() -> bool:
+            loop.look_at_slow_steps()
+            return loop.mounts.is_waited(str(mount.path))
+
+        wait_until(is_waited, message="the mount is asked")
+        stepped = threading.Event()
+
+        def steps() -> Steps:
+            stepped.set()
+            yield Wait(math.inf)
+
+        both = MountUser((f"{tmp_path}/*.log", f"{mount.path}/*.log"))
+        running = loop.start(steps(), Wake(), both)
+        wait_until(lambda: loop.mounts.hung_seconds(both), message="it is held")
+        assert not stepped.is_set()
+        assert running.busy_since is not None
+    finally:
+        mount.go_on()
+    assert stepped.wait(30)
+
+
+@needs_fuse
+def test_two_mounts_that_hang_are_both_found(loop: PollLoop, mount: HangingMount, tmp_path: Path) -> None:
+    with HangingMount(tmp_path / "second") as second:
+        lookers = [Looker(loop, one.path) for one in (mount, second) for _ in range(20)]
+        wait_until(lambda: min(one.looks for one in lookers) > 1, message="all look")
+        mount.hang()
+        second.hang()
+        try:
+            wait_until(lambda: all(loop.mounts.hung_seconds(one.mount_user) for one in lookers), message="both are known to hang")
+        finally:
+            mount.go_on()
+            second.go_on()
+        looks = [one.looks for one in lookers]
+        wait_until(lambda: all(one.looks > seen + 2 for one, seen in zip(lookers, looks, strict=True)), message="all go on")
