@@ -20,13 +20,16 @@ from copycat_agent.producer import Producers
 from copycat_agent.registry import FAULT, blamed, told
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Collection, Mapping
 
     from copycat_agent.delivery.base import MakeRun, TaskHalf
     from copycat_agent.model import Batch, SplitResult, TaskId
 
     Results = Future[tuple[SplitResult, ...]]
     Run = Callable[[Batch, Producers, Callable[[], bool]], tuple[SplitResult, ...]]
+
+    Hung = Callable[[Collection[str]], Collection[str]]
+    """Of these connectors, by name, those that read from a mount that does not answer. Returns at once."""
 
 
 class Executor(Protocol):

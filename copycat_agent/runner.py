@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     """`executor.run_batch`, or what a test puts in its place; pickled by reference, so importable in a worker."""
 
 THREADS = 64
-"""Batches of one runner at a time. The driver sends no more: a batch that waited here would use up its time."""
+"""Batches of one runner at a time, beside those whose mount hangs. The driver sends no more: one that waited would use up its time."""
 
 HANG_UP_SECONDS = 2.0
 """How long batches may take to settle once the driver has hung up."""
@@ -236,13 +236,13 @@ class _Threads:
         self._busy = 0
 
     def run(self, work: Work, stopping: threading.Event) -> bool:
-        """Start `work` on a thread of its own, if there are not `THREADS` already. For one caller at a time.
+        """Start `work` on a thread of its own. For one caller at a time, which bounds how much is under way.
 
         False where no thread is to be had: then it is not begun, and will not be.
         """
         with self._changed:
             self._busy += 1
-            more = self._started < min(self._busy, THREADS)
+            more = self._started < self._busy
         if more:
             try:
                 threading.Thread(target=self._loop, name=f"batch-{self._started + 1}", daemon=True).start()

@@ -8,7 +8,7 @@ import resource
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
@@ -131,7 +131,7 @@ class Agent(Control):
             self._host = SparkHost(settings.agent.spark, run_dir, on_failure=lambda _: self.wake.set(), workers_lock=lock)
             self._host.start()
             undo.callback(self._host.close)
-            executor = (JobExecutor if until_idle else ChoosingExecutor)(self._host)
+            executor = JobExecutor(self._host) if until_idle else ChoosingExecutor(self._host, self._hung)
             undo.callback(executor.close)
             self._watcher = Watcher()
             undo.callback(self._watcher.close)
@@ -262,6 +262,9 @@ class Agent(Control):
         from copycat_agent.metrics import PATHS, health_app  # noqa: PLC0415 - slow, and called behind everybody's back
 
         return dict.fromkeys(PATHS, health_app(self))
+
+    def _hung(self, names: Collection[str]) -> set[str]:
+        return self.worker.hung(names)  # which is made after the executor that asks
 
 
 def _raise_file_limit() -> None:

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
     from pyspark import SparkContext
 
+    from copycat_agent.executor import Hung
     from copycat_agent.model import Batch, TaskId
     from copycat_agent.runner import Results, Run
     from copycat_agent.spark.current_session import Session
@@ -288,9 +289,9 @@ class _Job:
 class ChoosingExecutor:
     """Runs batches with a query as jobs, all others on resident runners. The host is the caller's: close it afterwards."""
 
-    def __init__(self, host: SparkHost) -> None:
-        """`host` has been started, and may still be coming up."""
-        self._runners = RunnerExecutor(host)
+    def __init__(self, host: SparkHost, hung: Hung = lambda _: ()) -> None:
+        """`host` has been started, and may still be coming up. `hung`: see `RunnerExecutor`; a job that hangs is ended when it is due."""
+        self._runners = RunnerExecutor(host, hung=hung)
         self._jobs = JobExecutor(host)
 
     def submit(self, batch: Batch) -> Future[Results]:

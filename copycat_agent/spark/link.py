@@ -23,7 +23,7 @@ from copycat_agent.runner import failed, key_path
 from copycat_agent.turns import party_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Collection, Iterator, Mapping
 
     from copycat_agent.errors import CopycatError
     from copycat_agent.model import Batch, TaskId
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 _UCRED = struct.Struct("3i")
 _AGAIN_SECONDS = 1.0
 _SPREAD_SECONDS = 1.0  # so long tasks stay where they are without a thought, unless a task or a runner comes or goes
+_SECOND_LOOK_SECONDS = 1.0  # after a deadline: had this process been stopped, answers may be waiting to be read
 _FORGET_SECONDS = 600.0  # a task that sent nothing for so long has no place kept for it
 
 _log = logs.get("spark")
@@ -40,16 +41,20 @@ _log = logs.get("spark")
 class Pending:
     """A batch that has no answer yet. `deadline` is monotonic: of its place in the queue first, of its answer once it is sent."""
 
-    __slots__ = ("batch", "data", "deadline", "future", "is_sent", "late", "number", "party")
+    __slots__ = ("batch", "data", "deadline", "future", "is_hung", "is_sent", "late", "number", "party", "sent_at")
 
     def __init__(self, batch: Batch, number: int, deadline: float) -> None:
-        """`data` is what goes to the runner, `is_sent` from when it may have; `late` is set when the deadline has passed once."""
+        """`data` is what goes to the runner; `is_sent`: it may have it, since `sent_at`; `late`: the deadline has passed once.
+
+        `is_hung`: it reads from a mount that does not answer, so its place is another one's.
+        """
         self.batch = batch
         self.party = party_of(batch)
         self.number = number
         self.deadline = deadline
         self.data = b""
-        self.late = self.is_sent = False
+        self.sent_at = 0.0
+        self.late = self.is_sent = self.is_hung = False
         self.future: Future[Results] = Future()
         self.future.set_running_or_notify_cancel()  # a batch on its way cannot be taken back
 
@@ -59,19 +64,25 @@ class Pending:
 
 
 class Link:
-    """One connected runner. `pending` belongs to the executor's lock; the methods may be called from any thread."""
+    """One connected runner. `pending`, and how many of it are `hung`, belong to the executor's lock; methods are for any thread."""
 
     def __init__(self, connection: Connection, pid: int) -> None:
         """`pid` is who connected, as the kernel says, and a descendant of this process."""
         self.pid = pid
         self.index = -1
         self.pending: dict[int, Pending] = {}
+        self.hung = 0
         self.reason = ""
         self.stopped_looks = 0
         self._connection = connection
         self._sending = threading.Lock()
         self._open = threading.Lock()
         self._process = -1
+
+    @property
+    def places(self) -> int:
+        """Places that are taken: a batch whose mount hangs has none."""
+        return len(self.pending) - self.hung
 
     def receive(self, key: bytes) -> Iterator[Hello | Answer | Said]:
         """What the runner sends, until it is gone; for one thread. The first is its Hello, after both have proved the key."""
@@ -118,6 +129,27 @@ class Link:
                 self._process = -1
 
 
+def leave_hung(links: Collection[Link], hung: Collection[str], now: float, answer_seconds: float) -> None:
+    """Marks the batches of these connectors, whose mount hangs: their places are free, and they are not due before they go on."""
+    for link in links:
+        for one in link.pending.values():
+            one.is_hung = one.batch.task.connector in hung
+            if one.is_hung:
+                one.late, one.deadline = False, now + one.batch.max_seconds + answer_seconds
+        link.hung = sum(one.is_hung for one in link.pending.values())
+
+
+def late(links: Collection[Link], now: float) -> list[tuple[Link, str]]:
+    """Returns the links with a batch whose deadline has passed twice, and which, in words."""
+    found = []
+    for link in links:
+        for one in [one for one in link.pending.values() if one.deadline <= now]:
+            if one.late:
+                found.append((link, f"task {one.batch.task.connector}/{one.batch.task.number} did not answer in time"))
+            one.late, one.deadline = True, now + _SECOND_LOOK_SECONDS
+    return found
+
+
 class Assignments:
     """Which runner each task's batches go to. For one caller at a time."""
 
@@ -136,10 +168,10 @@ class Assignments:
         """
         now = time.monotonic()
         had = self._assigned.get(task, (-1,))[0]
-        if now < self._spread_at and had in links and len(links[had].pending) < most:
+        if now < self._spread_at and had in links and links[had].places < most:
             self._assigned[task] = had, now
             return links[had]
-        open_links = [link for link in links.values() if len(link.pending) < most]
+        open_links = [link for link in links.values() if link.places < most]
         self._assigned = {name: place for name, place in self._assigned.items() if now - place[1] < _FORGET_SECONDS}
         tasks = collections.Counter(index for name, (index, _) in self._assigned.items() if name != task)
         least = min(open_links, key=lambda link: (tasks[link.index], link.index))

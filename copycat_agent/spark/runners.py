@@ -21,13 +21,14 @@ from copycat_agent import logs
 from copycat_agent.errors import FatalError, RetriableError
 from copycat_agent.executor import run_batch
 from copycat_agent.runner import PICKLE, THREADS, Answer, Hello, Said, Settle, Work, resident, unpacked, unread
-from copycat_agent.spark.link import Assignments, Door, Link, Pending
+from copycat_agent.spark.link import Assignments, Door, Link, Pending, late, leave_hung
 from copycat_agent.turns import FairQueue, went_well
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from concurrent.futures import Future
 
+    from copycat_agent.executor import Hung
     from copycat_agent.model import Batch, TaskId
     from copycat_agent.runner import Results, Run
     from copycat_agent.spark.current_session import Session
@@ -42,7 +43,6 @@ PLACE_SECONDS = 60.0
 LOOK_SECONDS = 2.0
 """How often, while a batch is under way, runners are looked at: one that somebody has stopped answers to nobody."""
 _STOPPED_LOOKS = 3  # so many looks in a row: a debugger stops a process for a moment, a host that sleeps stops them all
-_SECOND_LOOK_SECONDS = 1.0  # after a deadline: had this process been stopped, answers may be waiting to be read
 _CLOSE_SECONDS = 3.0
 _SESSION_SECONDS = 0.5
 _STOPPING = "the agent is stopping"
@@ -56,11 +56,17 @@ class RunnerExecutor:
     """An `executor.Executor`. The host is the caller's: close it afterwards."""
 
     def __init__(
-        self, host: SparkHost, run: Run = run_batch, answer_seconds: float = ANSWER_SECONDS, look_seconds: float = LOOK_SECONDS
-    ) -> None:
-        """Starts the runners behind the caller's back; `host` has been started, and may still be coming up."""
+        self, host: SparkHost, run: Run = run_batch, answer_seconds: float = ANSWER_SECONDS, look_seconds: float = LOOK_SECONDS,
+        hung: Hung = lambda _: (),
+    ) -> None:  # fmt: skip
+        """Starts the runners behind the caller's back; `host` has been started, and may still be coming up.
+
+        A batch of a connector that is `hung` holds nobody up: another gets its place, and its runner is not killed. Its connector sends no
+        further one until its mount answers: a mount that hangs takes about `THREADS` threads of each runner at most.
+        """
         self._look_seconds = look_seconds
         self._host = host
+        self._hung = hung
         self._run = run
         self._answer_seconds = answer_seconds
         self._door = Door(str(host.socket_dir / "runners"))
@@ -139,14 +145,14 @@ class RunnerExecutor:
         """Send what is waiting, as far as there is room."""
         while True:
             with self._changed:
-                taken = self._queue.take(THREADS * len(self._links))
+                taken = self._queue.take(THREADS * len(self._links) + sum(link.hung for link in self._links.values()))
                 if taken is None:
                     self._look_by(time.monotonic() + PLACE_SECONDS if self._queue else float("inf"))
                     return
                 _, pending = taken
                 link = self._assignments.link(pending.batch.task, self._links, THREADS)
-                pending.is_sent = True
-                pending.deadline = time.monotonic() + pending.batch.max_seconds + self._answer_seconds
+                pending.is_sent, pending.sent_at = True, time.monotonic()
+                pending.deadline = pending.sent_at + pending.batch.max_seconds + self._answer_seconds
                 link.pending[pending.number] = pending  # before it is sent: when the link breaks meanwhile, it is resolved all the same
                 self._look_by(min(pending.deadline, time.monotonic() + self._look_seconds))
             link.send(pending.data)
@@ -198,6 +204,7 @@ class RunnerExecutor:
     def _answered(self, link: Link, answer: Answer) -> None:
         with self._changed:
             pending = link.pending.pop(answer.number)
+            link.hung -= pending.is_hung
         results = unpacked(pending.batch, answer.results)
         with self._changed:
             self._queue.done(pending.party, well=went_well(results))
@@ -211,7 +218,7 @@ class RunnerExecutor:
             if self._links.get(link.index) is link:
                 del self._links[link.index]
             self._assignments.spread()
-            pending, link.pending = list(link.pending.values()), {}
+            pending, link.pending, link.hung = list(link.pending.values()), {}, 0
             for one in pending:
                 self._queue.done(one.party, well=None)
             reason = link.reason or "its process ended"
@@ -280,6 +287,7 @@ class RunnerExecutor:
                     self._changed.wait(self._until_look())
                 if self._closed.is_set():
                     return
+                unread_ones = self._leave_hung(time.monotonic())
                 unplaced, ending = self._overdue(time.monotonic())
                 reason = "others keep the runners busy" if self._links else self._reason
             for pending in unplaced:
@@ -287,21 +295,28 @@ class RunnerExecutor:
             for link, why in ending:
                 _log.warning("runner does not answer and is killed", runner=link.index, pid=link.pid, why=why)
                 link.kill(f"killed, {why}")
+            for pending in unread_ones:
+                pending.future.set_result(unread(pending.batch))
+            self._hand_out()
 
     def _until_look(self) -> float | None:
         return None if self._next_look == float("inf") else max(0.0, self._next_look - time.monotonic())
+
+    def _leave_hung(self, now: float) -> list[Pending]:
+        """Lets go on without the batches whose mount hangs. Returns those of them that have not been sent, taken out."""
+        sent = (one for link in self._links.values() for one in link.pending.values())
+        slow = {one.batch.task.connector for one in sent if now - one.sent_at > self._look_seconds}
+        hung = frozenset(self._hung(slow.union(one.batch.task.connector for one in self._queue)) if slow else ())
+        leave_hung(self._links.values(), hung, now, self._answer_seconds)
+        waiting = [one for one in self._queue if one.batch.task.connector in hung]
+        self._take_out(waiting)
+        return waiting
 
     def _overdue(self, now: float) -> tuple[list[Pending], list[tuple[Link, str]]]:
         """Batches that found no runner, runners to end and why, and the time of the next look. A runner hangs at the second look."""
         unplaced = [one for one in self._queue if one.deadline <= now]
         self._take_out(unplaced)
-        ending = []
-        for link in self._links.values():
-            late = [one for one in link.pending.values() if one.deadline <= now]
-            for one in late:
-                if one.late:
-                    ending.append((link, f"task {one.batch.task.connector}/{one.batch.task.number} did not answer in time"))
-                one.late, one.deadline = True, now + _SECOND_LOOK_SECONDS
+        ending = late(self._links.values(), now)
         sent = [one.deadline for link in self._links.values() for one in link.pending.values()]
         if sent:
             sent.append(now + self._look_seconds)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -137,6 +137,16 @@ class Worker:
         if not any_hangs(self._tools.loop):  # asked every second: to ask each of a thousand connectors would cost 0.2 % of a core
             return ()
         return tuple(name for name, handle in self._handles.items() if handle.connector and handle.connector.hangs)
+
+    def hung(self, names: Collection[str]) -> set[str]:
+        """Those of these connectors that touch a mount that does not answer. Has the mounts of the others asked, for the next call."""
+        mounts = self._tools.loop.mounts
+        running = [handle.connector for name in names if (handle := self._handles.get(name)) and handle.connector]
+        connectors = [*running, *(one for one in self._leaving if one.definition.name in names)]
+        found = {one.definition.name for one in connectors if mounts.hung_seconds(one.mount_user)}
+        if others := [one.mount_user for one in connectors if one.definition.name not in found]:
+            mounts.ask(others)
+        return found
 
     def tell_of_hangs(self) -> None:
         """Say once of each connector that its loop does not turn, and when it does again. Called by one thread, every now and then."""

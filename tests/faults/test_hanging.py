@@ -176,12 +176,16 @@ def test_a_mount_that_hangs_from_the_beginning_holds_up_no_start_and_no_stop_and
         scene.agent.stop(40)  # 18 s for the one that hangs
     scene.start(env=manager.environment)
     scene.name = "remote"
-    wait_until(lambda: scene.state == "blocked", 180, lambda: scene.agent.log)
-    assert "file system" in scene.status["reason"]
+    wait_until(lambda: scene.state == "blocked", 60, lambda: scene.agent.log)
+    assert f"the file system at {mount.path} does not answer" in scene.status["reason"]
     assert "remote" in copycat(scene, "status")
     manager.hears_of_the_watchdog(4)
+
+    def told() -> list[str]:
+        return [event["connector"] for event in scene.events("warning") if event["event"] == "connector hangs"]
+
+    wait_until(told, 180, lambda: scene.agent.log)
     mount.go_on()
     wait_until(lambda: scene.state == "running", 60, lambda: scene.agent.log)
-    told = [event for event in scene.events("warning") if event["event"] == "connector hangs"]
-    assert [event["connector"] for event in told] == ["remote"]
+    assert told() == ["remote"]
     scene.agent.stop()

@@ -44,9 +44,15 @@ def host(cache: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Spar
 
 
 @pytest.fixture(scope="package")
-def runners(host: SparkHost) -> Iterator[RunnerExecutor]:
+def hung() -> set[str]:
+    """Connectors whose mount does not answer."""
+    return set()
+
+
+@pytest.fixture(scope="package")
+def runners(host: SparkHost, hung: set[str]) -> Iterator[RunnerExecutor]:
     """The executor of `run`; a batch hangs when it takes half a second longer than it may."""
-    executor = RunnerExecutor(host, batches.run, answer_seconds=0.5, look_seconds=0.2)
+    executor = RunnerExecutor(host, batches.run, answer_seconds=0.5, look_seconds=0.2, hung=hung.intersection)
     yield executor
     executor.close()
 

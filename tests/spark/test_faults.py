@@ -17,6 +17,7 @@ import psutil
 import pytest
 
 import copycat_agent.spark.jobs
+import copycat_agent.spark.runners
 from copycat_agent.errors import FatalError, RetriableError
 from copycat_agent.model import TaskId
 from copycat_agent.options import SparkOptions
@@ -162,6 +163,34 @@ def test_a_runner_that_does_not_answer_is_killed_and_named(runners: RunnerExecut
     assert str(pid) in str(result.error)
     assert "app/0" in str(result.error)
     wait_until(lambda: not _alive(pid), SECONDS, "it is dead")
+
+
+def test_batches_whose_mount_hangs_keep_neither_their_places_nor_their_deadline_until_it_answers(
+    runners: RunnerExecutor, hung: set[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They have seven of eight places, as all of one cluster may. So many others run beside them, and no runner is killed."""
+    monkeypatch.setattr(copycat_agent.spark.runners, "THREADS", 4)
+    flags = [tmp_path / f"remote-{number}" for number in range(12)]
+    hung.update(flag.name for flag in flags)
+    hanging = [runners.submit(batch("until-told", str(flag), connector=flag.name, max_seconds=0.5)) for flag in flags]
+    try:
+        wait_until(lambda: sum(future.done() for future in hanging) == 5, SECONDS, "those that found no place are back")
+        begun = [(flag, future) for flag, future in zip(flags, hanging, strict=True) if not future.done()]
+        wait_until(lambda: all(flag.exists() for flag, _ in begun), SECONDS, "the others hang")
+        pids = set(runners.pids().values())
+        beside = [tmp_path / f"local-{number}" for number in range(7)]
+        futures = [runners.submit(batch("until-told", str(flag), connector=flag.name)) for flag in beside]
+        wait_until(lambda: all(flag.exists() for flag in beside), SECONDS, "as many as ever run beside them")
+        for flag in beside:
+            runners.settle(TaskId(flag.name, 0))
+        assert all(future.result(SECONDS)[0].error is None for future in futures)
+        assert not any(future.done() for _, future in begun), "their time was over long ago"
+        assert set(runners.pids().values()) == pids
+    finally:
+        hung.clear()
+        for flag in flags:
+            runners.settle(TaskId(flag.name, 0))
+    assert all(future.result(SECONDS)[0].error is None for future in hanging)
 
 
 def test_runners_that_somebody_stops_are_killed_long_before_their_batches_are_due(runners: RunnerExecutor, flag: Path) -> None:
