@@ -172,7 +172,7 @@ REACH_INS: dict[str, int] = {
     "tests/unit/sources/spool/test_spool_remount.py": 1,
     "tests/unit/sources/test_copied_over.py": 6,
     "tests/unit/sources/test_forgetting.py": 1,
-    "tests/unit/sources/test_glance.py": 3,
+    "tests/unit/sources/test_partial_scan.py": 3,
     "tests/unit/sources/test_kept.py": 1,
     "tests/unit/sources/test_log_file.py": 2,
     "tests/unit/sources/test_losses.py": 1,

@@ -16,11 +16,11 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from copycat_agent.formats import Reader
+from copycat_agent.formats.timestamps import recognise
 from copycat_agent.model import SourceOffset, SourcePartition
 from copycat_agent.sources.files import fingerprint
 from copycat_agent.sources.files.identity import Identity, identify
 from copycat_agent.sources.files.packing import compressions
-from copycat_agent.sources.log_file.beginning.timestamps import recognise
 from copycat_agent.sources.log_file.rotation import rotation_family
 
 _TELLING_BYTES = 96

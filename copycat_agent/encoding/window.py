@@ -1,6 +1,6 @@
 """Which records a backfill wants by their time: those written at or after one moment and before another one.
 
-A record's time is what a transform has set, else what it says itself, as `sources.log_file.beginning.timestamps` reads it. A line that does
+A record's time is what a transform has set, else what it says itself, as `formats.timestamps` reads it. A line that does
 not say belongs to the line before. Records of which nobody knows the time are sent, and counted.
 """
 
@@ -10,8 +10,8 @@ import json
 from collections.abc import Callable
 
 from copycat_agent.formats import Draft
+from copycat_agent.formats.timestamps import HEAD_CHARACTERS, Clock, recognise, time_of
 from copycat_agent.options import Definition, Field, Options
-from copycat_agent.sources.log_file.beginning.timestamps import HEAD_CHARACTERS, Clock, recognise, time_of
 
 LOOK_BYTES = 2**16
 """The beginning of a file shows how it writes times; so far back the line is looked for that a line without a time belongs to."""

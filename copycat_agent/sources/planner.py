@@ -1,7 +1,8 @@
 """Whose turn it is, how much of a batch each partition gets, and what is in flight: one planner for every source.
 
 A source hands in its candidates in the order of their turns (a `TurnQueue` keeps one), keeps to itself what makes one of them
-readable, and says which of them may follow another one in the same batch. What it has asked to be saved stands here too, until it is.
+readable, and says which of them may follow another one in the same batch. What it has asked to be saved stands here too, until it is, and
+so does the sum of what very many of them come to.
 
 A partition belongs to a task for one batch, not for ever: any idle task takes the next one that has something to read. Order within a
 partition holds because it is in one batch at a time, and the next one is planned from the committed offset.
@@ -24,6 +25,12 @@ if TYPE_CHECKING:
 PER_BATCH = 128
 """Partitions of one batch: files are held open while it runs. The others' turn comes with the next."""
 
+CROWD = 1000
+"""What more members than these come to is added up now and then, not in every round."""
+KEEP_SECONDS = 0.5
+KEEP_COST = 20.0
+"""So long a sum over a crowd holds, or this many times what it took, whichever is longer."""
+
 
 class Candidate(Protocol):
     """A partition as the planner sees it. `partition` is what its offset belongs to."""
@@ -37,6 +44,7 @@ class Candidate(Protocol):
         """Until when it is left alone after it failed."""
 
 
+S = TypeVar("S")
 T = TypeVar("T", bound=Hashable)
 C = TypeVar("C", bound=Candidate)
 
@@ -86,6 +94,27 @@ class TurnQueue(Generic[T]):
             if self._members.get(one) == number:
                 del self._members[one]
                 yield one
+
+
+class CrowdSum(Generic[S]):
+    """A sum over the members of a crowd, which is asked for in every round: a first start finds 100,000 files with something to read."""
+
+    def __init__(self, count: Callable[[], int], add_up: Callable[[], S], clock: Callable[[], float] = time.monotonic) -> None:
+        """`count`: how many members there are."""
+        self._count = count
+        self._add_up = add_up
+        self._clock = clock
+        self._last: S | None = None
+        self._until = 0.0
+
+    def now(self) -> S:
+        """Returns the sum, which may be a little old with more than `CROWD` members."""
+        begin = self._clock()
+        if self._last is None or begin >= self._until or self._count() <= CROWD:
+            self._last = self._add_up()
+            end = self._clock()
+            self._until = end + max(KEEP_SECONDS, KEEP_COST * (end - begin))
+        return self._last
 
 
 class Planner(Generic[C]):

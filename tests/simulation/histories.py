@@ -41,7 +41,7 @@ class Whole(History):
         rng = self.rng
         self.tasks_max = rng.choice([1, 1, 2])
         how = rng.choices(["read", "stop", "fail", "lost", "later"], weights=[8, 3, 1, 1, 2], k=rng.randint(1, 8))
-        self.begin(keep_open=rng.choice([1, 2, 512, 512]), matches_rotated=rng.random() < 0.5, glances=rng.random() < 0.5, how=how)
+        self.begin(keep_open=rng.choice([1, 2, 512, 512]), matches_rotated=rng.random() < 0.5, scans_partly=rng.random() < 0.5, how=how)
 
     def _make_agent(self, directory: Path, pattern: str, keep_open: int) -> Any:
         delivery = {"guarantee": self.guarantee, "tasks_max": self.tasks_max}

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-import time
-from collections.abc import Callable, Collection
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
 from copycat_agent.sources.base import FileState, FileView, Offsets
@@ -26,11 +25,6 @@ if TYPE_CHECKING:
 
 UNJUDGED = "it may be a copy, or the rest, of another file: it is read once that is known"
 """Why a file is not read yet, for people."""
-CROWD = 1000
-"""When more files have something to read, what is unread is summed up now and then, not in every round."""
-KEEP_SECONDS = 0.5
-KEEP_COST = 20.0
-"""So long a sum over a crowd holds, or this many times what it took, whichever is longer."""
 _PLACES = 64
 """A name that more files have says nothing about where copies of one are put."""
 
@@ -44,32 +38,17 @@ class Unread(NamedTuple):
     oldest_ms: int = 0
 
 
-class UnreadView:
-    """Sums up files that have something to read. Asked in every round, and a first start finds 100,000 of them."""
-
-    def __init__(self, files: Collection[TrackedFile], clock: Callable[[], float] = time.monotonic) -> None:
-        self._files = files
-        self._clock = clock
-        self._last = Unread()
-        self._until = 0.0
-
-    def now(self) -> Unread:
-        """Returns the sum; that over a crowd may be a little old."""
-        begin = self._clock()
-        if len(self._files) > CROWD and begin < self._until:
-            return self._last
-        unread = troubled = blocked = oldest = 0
-        for file in self._files:
-            unread += file.backlog
-            troubled += file.backoff.errors > 0
-            blocked += file.backoff.blocked > 0
-            since_ms = file.schedule.unread_since_ms
-            if since_ms and not 0 < oldest <= since_ms:
-                oldest = since_ms
-        self._last = Unread(unread, troubled, blocked, oldest)
-        end = self._clock()
-        self._until = end + max(KEEP_SECONDS, KEEP_COST * (end - begin))
-        return self._last
+def unread_of(files: Iterable[TrackedFile]) -> Unread:
+    """Returns what is unread of these."""
+    unread = troubled = blocked = oldest = 0
+    for file in files:
+        unread += file.backlog
+        troubled += file.backoff.errors > 0
+        blocked += file.backoff.blocked > 0
+        since_ms = file.schedule.unread_since_ms
+        if since_ms and not 0 < oldest <= since_ms:
+            oldest = since_ms
+    return Unread(unread, troubled, blocked, oldest)
 
 
 def view_of(file: TrackedFile) -> FileView:

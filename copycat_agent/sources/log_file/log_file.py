@@ -17,7 +17,7 @@ from copycat_agent.model import SourceState, Split, SplitResult
 from copycat_agent.sources.base import Closeup, FileView, Keeper, Lag, Offsets, Plan, SourceKind
 from copycat_agent.sources.files.packing import packed
 from copycat_agent.sources.files.packing.packed import PackedStream
-from copycat_agent.sources.files.paths.glance import ACTIVE_SECONDS, Glance
+from copycat_agent.sources.files.paths.partial_scan import ACTIVE_SECONDS, PartialScan
 from copycat_agent.sources.files.reading.stream import Stream
 from copycat_agent.sources.log_file.catalog import Catalog
 from copycat_agent.sources.log_file.descriptors import close_if_stale
@@ -26,12 +26,12 @@ from copycat_agent.sources.log_file.endings import (
     enter_damage,
     remember_sizes,
 )
-from copycat_agent.sources.log_file.followed import UnreadView, view_of
+from copycat_agent.sources.log_file.followed import unread_of, view_of
 from copycat_agent.sources.log_file.log_options import LogFileOptions
 from copycat_agent.sources.log_file.planning import FilePlanner, Timers
 from copycat_agent.sources.log_file.rotation import rotation_family
 from copycat_agent.sources.log_file.tracked import TrackedFile
-from copycat_agent.sources.planner import Changes, UnsavedChanges
+from copycat_agent.sources.planner import Changes, CrowdSum, UnsavedChanges
 
 if TYPE_CHECKING:
     from copycat_agent.logs import Log
@@ -60,8 +60,8 @@ class LogFiles:
         self._is_bounded = False  # this is a run to the end
         self._needs_scan = False
         self._is_settled = False  # no event and no task has said anything of a file since the last scan, which judges what they say
-        self.glance = Glance[TrackedFile]()
-        self._unread = UnreadView(self._followed.dirty)
+        self.partial_scan = PartialScan[TrackedFile]()
+        self._unread = CrowdSum(lambda: len(self._followed.dirty), lambda: unread_of(self._followed.dirty))
         self._timers = Timers(options, self._followed.touch)
 
     def keep_with(self, keeper: Keeper) -> None:
@@ -85,7 +85,7 @@ class LogFiles:
         """Look at all files, or at those that may have changed when no directory has. Returns what has to be saved before `plan`."""
         changes = Changes()
         is_last = self._is_bounded and self.drained()  # who asks whether all is read will not look again: so at every file
-        if self._needs_scan or is_last or not self._glance_over(changes):
+        if self._needs_scan or is_last or not self._scan_partly(changes):
             self._scan(changes)
         self._needs_scan = False
         self._catalog.judge(changes, at_once=self._finalise)
@@ -107,14 +107,14 @@ class LogFiles:
         begun_ns, begun = time.time_ns(), time.monotonic()
         self._planner.scanned(begun)
         self._catalog.scan(changes)
-        self.glance.scanned(self._catalog.discovery.marks, begun_ns, time.monotonic() - begun)
+        self.partial_scan.scanned(self._catalog.discovery.marks, begun_ns, time.monotonic() - begun)
 
-    def _glance_over(self, changes: Changes) -> bool:
+    def _scan_partly(self, changes: Changes) -> bool:
         """Look at the files that may have changed when no directory has. False when a scan is needed."""
         catalog = self._catalog
-        if catalog.has_trouble or not self.glance.suffices():
+        if catalog.has_trouble or not self.partial_scan.suffices():
             return False
-        chosen = self.glance.choose(self._followed.files.values(), self._planner.active())
+        chosen = self.partial_scan.choose(self._followed.files.values(), self._planner.active())
         return all(catalog.look_again(file, changes) for file in chosen if file.gone_since is None)
 
     def unchanged(self) -> bool:
@@ -128,7 +128,7 @@ class LogFiles:
             or self._endings.has_pending
             or self._catalog.has_pending
         )
-        if pending or self._needs_scan or not self._is_settled or self._is_bounded or self._finalise or not self.glance.covers_all():
+        if pending or self._needs_scan or not self._is_settled or self._is_bounded or self._finalise or not self.partial_scan.covers_all():
             return False
         follow_symlinks = self._options.follow_symlinks
         return all(followed.is_as_seen(path, follow_symlinks=follow_symlinks) for path in followed.paths) and self._endings.are_quiet()

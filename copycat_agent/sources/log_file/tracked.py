@@ -257,7 +257,7 @@ class TrackedFile(KnownFile):
     def found_by_name(self, *, follow_symlinks: bool) -> os.stat_result | None:
         """Returns what stat says under its name; None when nothing, or another file, has that name now."""
         try:
-            info = os.stat(self.path, follow_symlinks=follow_symlinks)  # noqa: PTH116 - a hot path: thousands per glance
+            info = os.stat(self.path, follow_symlinks=follow_symlinks)  # noqa: PTH116 - a hot path: thousands per partial scan
         except OSError:
             return None
         return info if (info.st_dev, info.st_ino) == self.inode_key else None

@@ -8,8 +8,8 @@ from collections.abc import Container, Mapping
 from typing import TYPE_CHECKING, cast
 
 from copycat_agent.sources.files.paths.discovery import Discovery, Found, PassedOver
-from copycat_agent.sources.files.paths.glance import Glance, Watched
 from copycat_agent.sources.files.paths.opening import Opener
+from copycat_agent.sources.files.paths.partial_scan import PartialScan, Watched
 
 if TYPE_CHECKING:
     from copycat_agent.logs import Log
@@ -100,7 +100,7 @@ class Listing:
         self._root = options.dir.rstrip("/") or "/"
         self._discovery = Discovery(include, options.exclude, self.opener)
         self._done_files = done_files
-        self._glance = Glance[Watched]()
+        self._partial_scan = PartialScan[Watched]()
         self._unfinished: dict[str, str] = {}
         self.is_asked = True
         self.is_bounded = False
@@ -121,7 +121,7 @@ class Listing:
         """Whether a scan has to look: it was asked for, or names may have changed since the last look."""
         if self.is_asked or self._discovery.unlisted or self.passed_over.unreadable:
             return True
-        return not self._glance.suffices()
+        return not self._partial_scan.suffices()
 
     def look(self) -> list[Found]:
         """Every file that may be read, each inode once."""
@@ -135,7 +135,7 @@ class Listing:
             for one in self._discovery.scan(self._warn):
                 if self._is_data(one.path):
                     found.setdefault((one.stat.st_dev, one.stat.st_ino), one)
-        self._glance.scanned(self._discovery.marks, begun_ns, time.monotonic() - begun)
+        self._partial_scan.scanned(self._discovery.marks, begun_ns, time.monotonic() - begun)
         return list(found.values())
 
     def _warn(self, path: str, why: str) -> None:

@@ -21,7 +21,7 @@ from copycat_agent.formats import Frames, RecordFormat
 from copycat_agent.formats.records import build_format
 from copycat_agent.model import SplitResult
 from copycat_agent.sources.base import Closeup, FileView, Lag, Offsets, Plan, SourceKind
-from copycat_agent.sources.planner import Changes, Planner, UnsavedChanges
+from copycat_agent.sources.planner import Changes, CrowdSum, Planner, UnsavedChanges
 from copycat_agent.sources.spool_dir.admission import Admission
 from copycat_agent.sources.spool_dir.catalog import Catalog
 from copycat_agent.sources.spool_dir.cleanup.cleaner import Cleaner
@@ -70,7 +70,8 @@ class SpoolDir:
         self._outcomes = Outcomes(options, self._planner, self._unsaved, self._catalog, self._admission, log, counts_records=counts)
         self._cleanup = CleanupQueue(cleaner, done_files, log, self._listing.ask, time.monotonic, counts_records=counts)
         self._views = Views(self._catalog, self._listing, self._cleanup, self._admission, self._planner, counts_records=counts)
-        self._lag = LagView(self._catalog, lambda: self._listing.passed_over.unreadable + self._cleanup.troubled)
+        lag = LagView(self._catalog, lambda: self._listing.passed_over.unreadable + self._cleanup.troubled)
+        self._lag = CrowdSum(lambda: len(self._catalog.files), lag.add_up)
         self._has_looked = False
 
     @property

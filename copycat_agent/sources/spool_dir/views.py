@@ -21,38 +21,19 @@ if TYPE_CHECKING:
     from copycat_agent.sources.spool_dir.rows import Row
     from copycat_agent.sources.spool_dir.spool_file import SpoolFile
 
-CROWD = 1000
-"""With more unread files the lag is looked at now and then, not in every cycle."""
-KEEP_SECONDS = 0.5
-KEEP_COST = 20.0
-"""So long a lag of a crowd holds, or this many times what it took to look at it, whichever is longer."""
-
 
 class LagView:
-    """The lag of a catalog. Asked in every cycle."""
+    """The lag of a catalog."""
 
-    def __init__(self, catalog: Catalog, unreadable: Callable[[], int], clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, catalog: Catalog, unreadable: Callable[[], int]) -> None:
         """`unreadable`: how many paths match and cannot be looked at."""
         self._catalog = catalog
         self._unreadable = unreadable
-        self._clock = clock
-        self._last = Lag()
-        self._until = 0.0
         self._judged: tuple[dict[SourcePartition, Row], int] = ({}, 0)
         self._bad = 0
 
-    def now(self) -> Lag:
-        """The lag; that of a crowd may be a little old."""
-        begin = self._clock()
-        crowd = len(self._catalog.files) > CROWD
-        if crowd and begin < self._until:
-            return self._last
-        self._last = self._look()
-        end = self._clock()
-        self._until = end + max(KEEP_SECONDS, KEEP_COST * (end - begin))
-        return self._last
-
-    def _look(self) -> Lag:
+    def add_up(self) -> Lag:
+        """Returns the lag as it is now."""
         unread = oldest = troubled = blocked = opened = aside = 0
         for file in self._catalog.files.values():
             opened += file.fd >= 0

@@ -22,7 +22,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from copycat_agent.model import SourcePartition
 from copycat_agent.sources.files.identity import Identity
-from copycat_agent.sources.files.paths.glance import Glance
+from copycat_agent.sources.files.paths.partial_scan import PartialScan
 from tests.unit.sources.rig import Agent, agent_for
 
 NAMES = st.sampled_from(["app.log", "web.log"])
@@ -61,10 +61,10 @@ class History(RuleBasedStateMachine):
     @initialize(
         keep_open=st.sampled_from([1, 2, 512]),
         matches_rotated=st.booleans(),
-        glances=st.booleans(),
+        scans_partly=st.booleans(),
         how=st.lists(st.sampled_from(["read", "stop", "fail"]), min_size=1, max_size=6),
     )
-    def begin(self, keep_open: int, matches_rotated: bool, glances: bool, how: list[str]) -> None:
+    def begin(self, keep_open: int, matches_rotated: bool, scans_partly: bool, how: list[str]) -> None:
         self.directory = Path(tempfile.mkdtemp(prefix="history-"))
         self.pattern = "*" if matches_rotated else "*.log"
         self.keep_open = keep_open
@@ -83,8 +83,8 @@ class History(RuleBasedStateMachine):
         self.unseen: set[File] = set()
         self.packing: dict[Path, Packing] = {}
         self.agent: Any = self._make_agent(self.directory, self.pattern, keep_open)
-        self.glances = glances
-        self._set_glance()
+        self.scans_partly = scans_partly
+        self._set_partial_scan()
 
     def _make_agent(self, directory: Path, pattern: str, keep_open: int) -> Agent:
         return agent_for(directory, pattern, max_open_files=keep_open)
@@ -272,13 +272,13 @@ class History(RuleBasedStateMachine):
     def restart(self) -> None:
         self._forget_what_no_name_leads_to()
         self.agent.restart()
-        self._set_glance()
+        self._set_partial_scan()
 
     @rule()
     def stop_and_start(self) -> None:
         self._forget_what_no_name_leads_to()
         self.agent.stop()
-        self._set_glance()
+        self._set_partial_scan()
 
     @rule(scans=st.booleans())
     def kill_before_it_is_saved(self, scans: bool) -> None:
@@ -305,7 +305,7 @@ class History(RuleBasedStateMachine):
             self._doubt_copies_of_what_is_unseen(original)
         self.agent.store = {_elsewhere(partition): offset for partition, offset in self.agent.store.items()}
         self.agent.restart()
-        self._set_glance()
+        self._set_partial_scan()
 
     @rule()
     @precondition(lambda self: self.keep_open == 512)
@@ -342,10 +342,10 @@ class History(RuleBasedStateMachine):
         self.agent.source.finalise()
         self.agent.drain()
 
-    def _set_glance(self) -> None:
+    def _set_partial_scan(self) -> None:
         """Looks instead of scans: each at a part of the files, or, as in so small a directory, at all of them. Both soon after a change."""
-        worth_seconds = 0.0 if self.glances else math.inf
-        self.agent.source.glance = Glance(worth_seconds=worth_seconds, round_seconds=1e-9, young_ns=10_000_000)
+        worth_seconds = 0.0 if self.scans_partly else math.inf
+        self.agent.source.partial_scan = PartialScan(worth_seconds=worth_seconds, round_seconds=1e-9, young_ns=10_000_000)
 
     def _how(self) -> str:
         self.turn += 1
@@ -489,7 +489,7 @@ TestLongHistory.settings = settings(SETTINGS, max_examples=5000, stateful_step_c
 
 def test_a_log_that_is_cut_between_two_changes_of_device_numbers_is_followed_through_its_rotation() -> None:
     history = History()
-    history.begin(keep_open=512, matches_rotated=False, glances=False, how=["read"])
+    history.begin(keep_open=512, matches_rotated=False, scans_partly=False, how=["read"])
     history.append(name="app.log", count=2)
     history.scan()
     history.remount()

@@ -9,7 +9,7 @@ import pytest
 from watchdog.observers.inotify_c import InotifyConstants, InotifyEvent, WatchDescriptor
 
 from copycat_agent import watch
-from copycat_agent.sources.files.paths.glance import Glance
+from copycat_agent.sources.files.paths.partial_scan import PartialScan
 from copycat_agent.wake import Wake
 from copycat_agent.watch import PacedQueue, Watcher
 from tests.rig.waiting import wait_until
@@ -165,7 +165,7 @@ def test_when_the_kernel_drops_events_everyone_looks_at_everything(
     watcher: Watcher, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     one, other, agent = Wake(), Wake(), agent_for(tmp_path)
-    agent.source.glance = Glance(worth_seconds=0.0, young_ns=-(10**18))
+    agent.source.partial_scan = PartialScan(worth_seconds=0.0, young_ns=-(10**18))
     quiet = tmp_path / "quiet.log"
     quiet.write_text("1\n")
     agent.drain()

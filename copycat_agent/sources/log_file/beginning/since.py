@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from copycat_agent.formats import Reader
 from copycat_agent.formats.text import Layout
-from copycat_agent.sources.log_file.beginning.timestamps import recognise
+from copycat_agent.formats.timestamps import recognise
 
 BLOCK_BYTES = 64 * 2**10
 """Bytes per read."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from copycat_agent.sources.log_file.beginning.timestamps import recognise
+from copycat_agent.formats.timestamps import recognise
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -1,7 +1,7 @@
-"""A glance instead of a scan: when no directory has changed, the names in it have not, and only contents may have.
+"""Scans that look at a part of the files: when no directory has changed, the names in it have not, and only contents may have.
 
-A scan of 100,000 files takes the better part of a second; every few seconds that is a tenth of a core for nothing. A glance
-looks at the directories, at the files that are active, and at a slice of all others, so that each is looked at every
+A scan of 100,000 files takes the better part of a second; every few seconds that is a tenth of a core for nothing. A partial
+scan looks at the directories, at the files that are active, and at a slice of all others, so that each is looked at every
 `ROUND_SECONDS`: 5 ms. The idea that an unchanged directory need not be listed again, and the care for time stamps that are too
 young to be trusted, are those of git's index (racy-git).
 """
@@ -19,20 +19,20 @@ from copycat_agent.sources.files.paths.discovery import Mark, mark
 WORTH_SECONDS = 0.02
 """A scan that takes less is not replaced by a look at a part of the files; it is left out only when no file has changed either."""
 ROUND_SECONDS = 240.0
-"""In this time glances look at every quiet file once. Writes to it are told by events as well, where there are events."""
+"""In this time partial scans look at every quiet file once. Writes to it are told by events as well, where there are events."""
 FULL_SECONDS = 60.0
 """A scan after this time, whatever directories say, or after `FULL_COST` times its own duration, whichever is later."""
 FULL_COST = 300.0
 COVERED_SECONDS = 240.0
 """As `FULL_SECONDS`, where every file is looked at in between."""
 ACTIVE_SECONDS = 60.0
-"""A file that was written to so recently is looked at in every glance."""
+"""A file that was written to so recently is looked at in every partial scan."""
 YOUNG_NS = 2_000_000_000
 """A directory that changed so shortly before it was listed may change again without showing it."""
 
 
 class Watched(Protocol):
-    """What a glance asks of a file."""
+    """What a partial scan asks of a file."""
 
     @property
     def grown_at(self) -> float:
@@ -50,8 +50,8 @@ class Watched(Protocol):
 _File = TypeVar("_File", bound=Watched)
 
 
-class Glance(Generic[_File]):
-    """Decides whether a glance will do, and which files it looks at. For one connector, in its thread."""
+class PartialScan(Generic[_File]):
+    """Decides whether a partial scan will do, and which files it looks at. For one connector, in its thread."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""A glance stands in for a scan only where it sees the same."""
+"""A partial scan stands in for a scan only where it sees the same."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from copycat_agent.sources.files.paths.discovery import Discovery, Found
-from copycat_agent.sources.files.paths.glance import COVERED_SECONDS, FULL_SECONDS, Glance
+from copycat_agent.sources.files.paths.partial_scan import COVERED_SECONDS, FULL_SECONDS, PartialScan
 from copycat_agent.sources.planner import Changes
 from tests.rig.waiting import wait_until
 from tests.unit.sources.rig import Agent, agent_for
@@ -32,10 +32,10 @@ class Clock:
         return self.now
 
 
-def glancing(directory: Path, clock: Clock, **options: Any) -> Agent:
-    """An agent that glances whenever it may, and looks at every file when it does. It has scanned; its directory is at rest."""
+def scanning_partly(directory: Path, clock: Clock, **options: Any) -> Agent:
+    """An agent that scans partly whenever it may, and looks at every file when it does. It has scanned; its directory is at rest."""
     agent = agent_for(directory, **options)
-    agent.source.glance = Glance(clock=clock, worth_seconds=0.0, round_seconds=1e-9, young_ns=TICK_NS)
+    agent.source.partial_scan = PartialScan(clock=clock, worth_seconds=0.0, round_seconds=1e-9, young_ns=TICK_NS)
     agent.drain()
     clock.now += 1
     rest(agent)
@@ -47,7 +47,7 @@ def rest(agent: Agent) -> None:
 
     def scanned() -> bool:
         agent.scan()
-        return agent.source.glance.suffices()
+        return agent.source.partial_scan.suffices()
 
     wait_until(scanned)
 
@@ -68,7 +68,7 @@ def log(tmp_path: Path) -> Path:
 
 
 def test_growth_is_seen_without_a_scan(tmp_path: Path, log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    agent = glancing(tmp_path, Clock(), max_open_files=1)
+    agent = scanning_partly(tmp_path, Clock(), max_open_files=1)
     forbid_scans(agent, monkeypatch)
     for number in (2, 3):
         with log.open("a") as file:
@@ -78,7 +78,7 @@ def test_growth_is_seen_without_a_scan(tmp_path: Path, log: Path, monkeypatch: p
 
 
 def test_a_file_rewritten_in_place_is_seen_without_a_scan(tmp_path: Path, log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    agent = glancing(tmp_path, Clock())
+    agent = scanning_partly(tmp_path, Clock())
     forbid_scans(agent, monkeypatch)
     before = log.stat().st_mtime_ns
 
@@ -93,7 +93,7 @@ def test_a_file_rewritten_in_place_is_seen_without_a_scan(tmp_path: Path, log: P
 
 
 def test_a_file_that_was_cut_is_seen_without_a_scan(tmp_path: Path, log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    agent = glancing(tmp_path, Clock())
+    agent = scanning_partly(tmp_path, Clock())
     forbid_scans(agent, monkeypatch)
     os.truncate(log, 0)
     agent.drain()
@@ -104,7 +104,7 @@ def test_a_file_that_was_cut_is_seen_without_a_scan(tmp_path: Path, log: Path, m
 
 @pytest.mark.parametrize("change", ["new", "gone", "renamed", "directory"])
 def test_a_change_of_names_needs_a_scan(tmp_path: Path, log: Path, change: str) -> None:
-    agent = glancing(tmp_path, Clock())
+    agent = scanning_partly(tmp_path, Clock())
     if change == "new":
         (tmp_path / "new.log").write_text("new\n")
     elif change == "gone":
@@ -113,7 +113,7 @@ def test_a_change_of_names_needs_a_scan(tmp_path: Path, log: Path, change: str) 
         log.rename(tmp_path / "app.log.1")
     else:
         (tmp_path / "deeper").mkdir()
-    assert not agent.source.glance.suffices()
+    assert not agent.source.partial_scan.suffices()
     agent.drain()
     assert (b"new" in agent.lines) == (change == "new")
 
@@ -121,7 +121,7 @@ def test_a_change_of_names_needs_a_scan(tmp_path: Path, log: Path, change: str) 
 def looks_at_all(directory: Path, clock: Clock, **options: Any) -> Agent:
     """An agent of a directory at rest, so small that every file is looked at before a scan is left out."""
     agent = agent_for(directory, "*.log", **options)
-    agent.source.glance = Glance(clock=clock, worth_seconds=math.inf, young_ns=TICK_NS)
+    agent.source.partial_scan = PartialScan(clock=clock, worth_seconds=math.inf, young_ns=TICK_NS)
     come_to_rest(agent)
     return agent
 
@@ -190,7 +190,7 @@ def test_a_file_that_was_let_go_is_looked_at(tmp_path: Path, log: Path) -> None:
 
 def test_what_a_server_keeps_is_scanned_each_time(tmp_path: Path, log: Path) -> None:
     agent = looks_at_all(tmp_path, Clock())
-    agent.source.glance = Glance(young_ns=TICK_NS, worth_seconds=math.inf, is_local=lambda _device: False)
+    agent.source.partial_scan = PartialScan(young_ns=TICK_NS, worth_seconds=math.inf, is_local=lambda _device: False)
     for _ in range(3):
         agent.scan()
         assert not agent.source.unchanged()
@@ -205,7 +205,7 @@ def test_a_scan_is_made_now_and_then_whatever_looks_say(tmp_path: Path, log: Pat
 
 def test_a_directory_that_has_just_changed_is_scanned_again(tmp_path: Path, log: Path) -> None:
     agent = looks_at_all(tmp_path, Clock())
-    agent.source.glance = Glance(worth_seconds=math.inf, young_ns=10**18)
+    agent.source.partial_scan = PartialScan(worth_seconds=math.inf, young_ns=10**18)
     agent.scan()
     assert not agent.source.unchanged()
 
@@ -214,54 +214,54 @@ def test_a_directory_that_is_replaced_needs_a_scan(tmp_path: Path) -> None:
     inside = tmp_path / "logs"
     inside.mkdir()
     (inside / "app.log").write_text("1\n")
-    agent = glancing(inside, Clock())
+    agent = scanning_partly(inside, Clock())
     inside.rename(tmp_path / "before")
     inside.mkdir()
-    assert not agent.source.glance.suffices()
+    assert not agent.source.partial_scan.suffices()
 
 
 def test_a_directory_that_has_just_changed_is_not_trusted(tmp_path: Path, log: Path) -> None:
-    agent = glancing(tmp_path, Clock())
-    agent.source.glance = Glance(worth_seconds=0.0, young_ns=3600 * 10**9)
+    agent = scanning_partly(tmp_path, Clock())
+    agent.source.partial_scan = PartialScan(worth_seconds=0.0, young_ns=3600 * 10**9)
     agent.scan()
-    assert not agent.source.glance.suffices()
+    assert not agent.source.partial_scan.suffices()
 
 
 def test_a_scan_is_made_now_and_then_whatever_directories_say(tmp_path: Path, log: Path) -> None:
     clock = Clock()
-    agent = glancing(tmp_path, clock)
+    agent = scanning_partly(tmp_path, clock)
     clock.now += FULL_SECONDS + 1
-    assert not agent.source.glance.suffices()
+    assert not agent.source.partial_scan.suffices()
 
 
 def test_cheap_scans_are_made_each_time(tmp_path: Path, log: Path) -> None:
-    agent = glancing(tmp_path, Clock())
-    agent.source.glance = Glance(worth_seconds=10.0, young_ns=0)
+    agent = scanning_partly(tmp_path, Clock())
+    agent.source.partial_scan = PartialScan(worth_seconds=10.0, young_ns=0)
     agent.scan()
-    assert not agent.source.glance.suffices()
+    assert not agent.source.partial_scan.suffices()
 
 
-def test_a_round_of_glances_looks_at_every_file(tmp_path: Path) -> None:
+def test_a_round_of_partial_scans_looks_at_every_file(tmp_path: Path) -> None:
     for number in range(20):
         (tmp_path / f"{number}.log").write_text(f"{number}\n")
     clock = Clock()
-    agent = glancing(tmp_path, clock, max_open_files=1)
-    glance = agent.source.glance = Glance(clock=clock, round_seconds=20.0)
-    glance.scanned({}, 0, 0.0)
+    agent = scanning_partly(tmp_path, clock, max_open_files=1)
+    partial = agent.source.partial_scan = PartialScan(clock=clock, round_seconds=20.0)
+    partial.scanned({}, 0, 0.0)
     files = agent.source._catalog.followed.files.values()
     seen = set()
     for _ in range(22):
         clock.now += 1
-        chosen = glance.choose(files, ())
+        chosen = partial.choose(files, ())
         assert len(chosen) <= 3
         seen |= {file.path for file in chosen}
     assert len(seen) == 20
 
 
-def part_glancing(directory: Path, clock: Clock, **options: Any) -> Agent:
-    """Like `glancing`, but a glance looks at hardly any quiet file."""
+def looking_at_few(directory: Path, clock: Clock, **options: Any) -> Agent:
+    """Like `scanning_partly`, but a partial scan looks at hardly any quiet file."""
     agent = agent_for(directory, **options)
-    agent.source.glance = Glance(clock=clock, worth_seconds=0.0, round_seconds=1e9, young_ns=TICK_NS)
+    agent.source.partial_scan = PartialScan(clock=clock, worth_seconds=0.0, round_seconds=1e9, young_ns=TICK_NS)
     agent.drain()
     rest(agent)
     return agent
@@ -277,7 +277,7 @@ def test_a_file_that_was_written_to_lately_is_looked_at_although_it_is_closed(
 ) -> None:
     for number in range(20):
         (tmp_path / f"{number}.log").write_text(f"{number}\n")
-    agent = part_glancing(tmp_path, Clock(), max_open_files=1)
+    agent = looking_at_few(tmp_path, Clock(), max_open_files=1)
     forbid_scans(agent, monkeypatch)
     for name in ("3.log", "4.log", "app.log"):  # all but the last are closed by now
         append(tmp_path / name, f"more of {name}\n")
@@ -288,7 +288,7 @@ def test_a_file_that_was_written_to_lately_is_looked_at_although_it_is_closed(
 def test_what_a_run_to_the_end_has_read_is_judged_by_a_scan(tmp_path: Path, log: Path) -> None:
     for number in range(20):
         (tmp_path / f"{number}.log").write_text(f"{number}\n")
-    agent = part_glancing(tmp_path, Clock(), max_open_files=1)
+    agent = looking_at_few(tmp_path, Clock(), max_open_files=1)
     for file in agent.source._catalog.followed.files.values():
         file.seen = replace(file.seen, grown_at=file.grown_at - 1000.0)
     append(tmp_path / "3.log", "more\n")
@@ -307,7 +307,7 @@ def test_where_a_link_leads_to_nothing_yet_scans_go_on(tmp_path: Path, pattern: 
     logs.mkdir()
     (logs / "link").symlink_to(target)
     agent = agent_for(logs, pattern, follow_symlinks=True, symlink_roots=(str(tmp_path),))
-    agent.source.glance = Glance(worth_seconds=0.0, young_ns=-(10**18))
+    agent.source.partial_scan = PartialScan(worth_seconds=0.0, young_ns=-(10**18))
     agent.drain()
     if pattern == "*":
         target.write_text("1\n")
@@ -322,7 +322,7 @@ def test_a_file_that_came_while_its_directory_was_listed_is_found_whatever_clock
     tmp_path: Path, log: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     agent = agent_for(tmp_path)
-    agent.source.glance = Glance(worth_seconds=0.0, young_ns=-(10**18))  # as if the file server's clock were behind
+    agent.source.partial_scan = PartialScan(worth_seconds=0.0, young_ns=-(10**18))  # as if the file server's clock were behind
     agent.drain()
     scan = Discovery.scan
 
