@@ -93,7 +93,7 @@ class DataTopics:
         self._dead_letters = None if dlq is None else dlq.topic
         self._checked: set[str] = set()
 
-    def __call__(self, draft: Draft) -> str:
+    def of(self, draft: Draft) -> str:
         """Returns the record's topic. Raises DataError for one that is not allowed."""
         topic = self._render(draft)
         if topic not in self._checked:
@@ -131,7 +131,7 @@ class SplitLayout:
         self._layout, self._split, self._record = layout, split, record
         self._partitions, self._run = partitions, run
         self.literal_topic = layout.literal_topic
-        self._topic_of = DataTopics(layout, meta)
+        self._topic_of = DataTopics(layout, meta).of
         self._key = layout.key.bind(meta) if layout.key else None
         self._headers = [(name, template.bind(meta)) for name, template in layout.headers.items()]
         self._same_headers = self._headers_of(_NOTHING, ()) if layout.has_same_headers else None

@@ -81,9 +81,11 @@ class KeptBytes:
         begin = start - self._start
         return self._data[max(0, begin) : end - self._start]
 
-    def find(self, sign: bytes, start: int) -> int:
-        """Returns where `sign` stands first from `start` on, which is kept."""
-        return self._start + self._data.find(sign, max(0, start - self._start))
+    def end_of_tag(self, start: int) -> int:
+        """Returns where the end tag ends that begins at `start` and is kept to its end."""
+        place = max(0, start - self._start)
+        sign = _CLOSE.get(self._data[place : place + 2], b">")
+        return self._start + self._data.find(sign, place) + len(sign)
 
 
 class XmlTree:
@@ -226,8 +228,7 @@ class XmlTree:
         """
         if not self._has_content and self._kept.between(self.start, closed_at).endswith(_BOTH):
             return closed_at
-        sign = _CLOSE.get(self._kept.between(closed_at, closed_at + 2), b">")
-        return self._kept.find(sign, closed_at) + len(sign)
+        return self._kept.end_of_tag(closed_at)
 
     def _end(self, end: int) -> None:
         """The record that was under way ends before byte `end`."""
@@ -236,7 +237,7 @@ class XmlTree:
             return
         is_long = end - start > self._max_bytes
         raw = self._kept.between(start, min(end, start + self._max_bytes)) if self._head is None else self._head
-        self.found.append(XmlHit(self._value, start, end, raw, self.tail(end), is_long))
+        self.found.append(XmlHit(self._value, start, end, raw, self._kept.between(end - TAIL_BYTES, end), is_long))
 
     def _attributes(self, attributes: dict[str, str]) -> dict[str, Any]:
         prefix, fields = self._shape.attribute_prefix, dict[str, Any]()
