@@ -1,9 +1,4 @@
-"""The door to watchdog: wakes a connector early when something happens in its directories. A scan stays the truth.
-
-Events that only reading causes (opened, closed without a write) are not asked for: they would make the agent wake itself.
-
-Of watchdog only the queue is used, since its observers take a thread for each directory.
-"""
+"""Which directories are watched, for which connectors. A scan stays the truth: where events cannot be had, it does alone."""
 
 from __future__ import annotations
 
@@ -11,129 +6,26 @@ import contextlib
 import errno
 import os
 import threading
-import time
 from collections import Counter
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from watchdog.observers.inotify_c import DEFAULT_EVENT_BUFFER_SIZE, CallbackId, InotifyConstants, InotifyEvent, InotifyFD, Mask
-
 from copycat_agent import logs
-from copycat_agent.wake import STEP_SECONDS
+from copycat_agent.wake import Directory, PacedQueue, WatchedDirectory
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from watchdog.observers.inotify_c import WatchDescriptor
-
     from copycat_agent.wake import Wake
 
-_EVENTS = Mask(
-    InotifyConstants.IN_MODIFY
-    | InotifyConstants.IN_CREATE
-    | InotifyConstants.IN_DELETE
-    | InotifyConstants.IN_MOVED_FROM
-    | InotifyConstants.IN_MOVED_TO
-    | InotifyConstants.IN_DELETE_SELF
-    | InotifyConstants.IN_MOVE_SELF
-)
 KERNEL_LIMIT = Path("/proc/sys/fs/inotify/max_user_watches")
 """How many directories the kernel lets one user watch."""
 MOST_SHARE = 0.5
 """Most watches that this agent takes, as a share of `KERNEL_LIMIT`: other programs of its user need some, too."""
 MAX_TOLD = 100
 """Directories that cannot be watched and are told one by one."""
-CROWD = 1000
-"""With so many events at once the queue, which the kernel bounds (16,384 by default), is emptied without a rest."""
-TROUBLE_SECONDS = 5.0
-"""When the queue is read again after it could not be."""
 
 _log = logs.get("watch")
-
-
-class PacedQueue(InotifyFD):
-    """The kernel's queue of events, read in steps.
-
-    A first event is read at once; what follows it within a step comes together, and a file that was written to several times in it comes
-    once, since the kernel folds equal events: to be woken for each of 200 writes a second cost 7 % of a core, more than half of what
-    following the file costs.
-    """
-
-    def __init__(self) -> None:
-        """Raises OSError when the kernel allows no more."""
-        super().__init__()
-        self.step_seconds = STEP_SECONDS
-        self._rest = 0.0
-
-    def read_events(self, *, event_buffer_size: int = DEFAULT_EVENT_BUFFER_SIZE) -> list[InotifyEvent]:
-        """Called by its own thread: wait for events, and take them."""
-        time.sleep(self._rest)
-        try:
-            events = super().read_events(event_buffer_size=event_buffer_size)
-        except OSError as error:  # it would end the thread, and every connector would hear of nothing from then on
-            _log.warning("file events cannot be read, scans find what they would tell", why=error.strerror, retry_s=TROUBLE_SECONDS)
-            self._rest = TROUBLE_SECONDS
-            return []
-        self._rest = self.step_seconds if len(events) < CROWD else 0.0
-        return folded(events)
-
-    def handle_event(self, event: InotifyEvent) -> None:
-        """Called by its own thread, for each event."""
-        super().handle_event(event)
-        if event.is_queue_overflow:
-            hint = "nothing is lost; if it comes often, raise fs.inotify.max_queued_events"
-            _log.warning("file events were dropped by the kernel, everything is looked at", hint=hint)
-
-
-def folded(events: list[InotifyEvent]) -> list[InotifyEvent]:
-    """`events` without the second and later writes to the same file; all others count, in their order."""
-    written: set[InotifyEvent] = set()
-    kept = []
-    for event in events:
-        if event not in written:
-            kept.append(event)
-        if event.is_modify:
-            written.add(event)
-    return kept
-
-
-Directory = tuple[int, int]
-"""Device and inode."""
-
-
-@dataclass(eq=False, slots=True)
-class _Place:
-    """A directory under one of its names, watched for all connectors that want it; what watchdog calls a `WatchCallback`.
-
-    `wakes` is replaced, never changed: the queue's thread reads it without a lock.
-    """
-
-    path: str
-    directory: Directory
-    wakes: frozenset[Wake] = frozenset()
-    descriptor: WatchDescriptor | None = None
-    """None once the directory is gone, and its watch with it."""
-
-    def on_event(self, event: InotifyEvent) -> None:
-        """Called by the queue's thread."""
-        path = os.path.join(self.path, os.fsdecode(event.name)) if event.is_modify and not event.is_directory else ""  # noqa: PTH118 - hot
-        for wake in self.wakes:
-            if path:
-                wake.written(path)
-            else:
-                wake.changed()
-
-    def on_watch_deleted(self, _descriptor: WatchDescriptor) -> None:
-        """The directory is gone. Called by the queue's thread."""
-        self.descriptor = None
-        for wake in self.wakes:
-            wake.changed()
-
-    def on_queue_overflow(self) -> None:
-        """The kernel has dropped events. A write to the directory itself makes a connector look at everything."""
-        for wake in self.wakes:
-            wake.written(self.path)
 
 
 class Watcher:
@@ -143,7 +35,7 @@ class Watcher:
         self._lock = threading.Lock()
         self.queue: PacedQueue | None = None
         """The kernel's queue of events, None where it cannot be had."""
-        self._places: dict[str, _Place] = {}
+        self._places: dict[str, WatchedDirectory] = {}
         self._wanted: dict[Wake, frozenset[str]] = {}
         """By connector, the names under which it watches directories."""
         self._steps: Counter[float] = Counter()
@@ -204,7 +96,7 @@ class Watcher:
             return descriptor, (info.st_dev, info.st_ino)
         return None
 
-    def _place(self, path: str, directory: Directory) -> _Place | None:
+    def _place(self, path: str, directory: Directory) -> WatchedDirectory | None:
         """What is watched under this name, unless that is gone, or another directory by now."""
         place = self._places.get(path)
         return place if place is not None and place.descriptor is not None and place.directory == directory else None
@@ -216,20 +108,19 @@ class Watcher:
             before = self._places.get(path)
             if before is not None:
                 self._end(queue, before)
-            place = self._begin(queue, _Place(path, directory, before.wakes if before else frozenset()), descriptor)
+            place = self._begin(queue, WatchedDirectory(path, directory, before.wakes if before else frozenset()), descriptor)
         if place is not None:
             place.wakes |= {wake}
             if wake not in self._wanted:
                 self._steps[wake.step_seconds] += 1
             self._wanted[wake] = self._wanted.get(wake, frozenset()) | {path}
 
-    def _begin(self, queue: PacedQueue, place: _Place, opened: int) -> _Place | None:
+    def _begin(self, queue: PacedQueue, place: WatchedDirectory, opened: int) -> WatchedDirectory | None:
         """Has the kernel tell of events in an open directory. None when it does not; those who wanted it ask again at their next scan."""
         try:
             if len(self._places) >= most_watches():
                 raise OSError(errno.ENOSPC, "other programs of this user need the rest of what the kernel allows")  # noqa: TRY301
-            link = f"/proc/self/fd/{opened}".encode()  # a name would be looked up once more, under watchdog's lock
-            place.descriptor = queue.add_callback(link, _EVENTS, place, CallbackId(id(place)))
+            place.descriptor = queue.watch(opened, place)
         except OSError as error:
             self._cannot(place.path, error.strerror or str(error))
             return None
@@ -248,10 +139,10 @@ class Watcher:
             if not place.wakes:
                 self._end(queue, place)
 
-    def _end(self, queue: PacedQueue, place: _Place) -> None:
+    def _end(self, queue: PacedQueue, place: WatchedDirectory) -> None:
         descriptor, place.descriptor = place.descriptor, None
         if descriptor is not None:
-            queue.remove_callbacks([(descriptor, CallbackId(id(place)))])
+            queue.unwatch(descriptor, place)
         del self._places[place.path]
 
     def _cannot(self, path: str, why: str) -> None:

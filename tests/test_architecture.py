@@ -21,8 +21,8 @@ PACKAGE = "copycat_agent"
 
 LAYERS: tuple[tuple[str, ...], ...] = (
     ("errors",),
-    ("model", "logs", "templates", "patterns", "registry", "small_files", "failpoints", "masks", "probe", "sql_types", "rendering", "wake"),
-    ("options", "transactions", "turns"),
+    ("model", "logs", "templates", "patterns", "registry", "small_files", "failpoints", "masks", "probe", "sql_types", "rendering"),
+    ("options", "transactions", "turns", "wake"),
     ("oauth",),
     ("sources", "formats", "transforms", "converters", "producer", "offsets", "watch", "systemd"),
     ("encoding",),
@@ -53,7 +53,7 @@ DOORS: dict[str, tuple[str, ...]] = {
     "py4j": ("spark",),
     "confluent_kafka": ("producer", "converters"),
     "sqlite3": ("offsets",),
-    "watchdog": ("watch",),
+    "watchdog": ("wake",),
     "yaml": ("definitions", "workbench"),
     "pydantic": ("options",),
     "orjson": ("converters", "formats"),

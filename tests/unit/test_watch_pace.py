@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 from watchdog.observers.inotify_c import InotifyConstants, InotifyEvent, InotifyFD, Mask, WatchDescriptor
 
-from copycat_agent import watch
-from copycat_agent.wake import Wake
-from copycat_agent.watch import Watcher, folded
+from copycat_agent import wake as waking
+from copycat_agent.wake import Wake, folded
+from copycat_agent.watch import Watcher
 from tests.rig.waiting import wait_until
 
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ def test_events_that_come_while_a_watch_ends_are_no_error(tmp_path: Path, caplog
 def test_a_queue_that_cannot_be_read_once_is_read_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(watch, "TROUBLE_SECONDS", 0.05)
+    monkeypatch.setattr(waking, "TROUBLE_SECONDS", 0.05)
     read_events, failed = InotifyFD.read_events, threading.Event()
 
     def broken_once(self: InotifyFD, *, event_buffer_size: int) -> list[InotifyEvent]:

@@ -10,8 +10,8 @@ from watchdog.observers.inotify_c import InotifyConstants, InotifyEvent, WatchDe
 
 from copycat_agent import watch
 from copycat_agent.sources.files.paths.partial_scan import PartialScan
-from copycat_agent.wake import Wake
-from copycat_agent.watch import PacedQueue, Watcher
+from copycat_agent.wake import PacedQueue, Wake
+from copycat_agent.watch import Watcher
 from tests.rig.waiting import wait_until
 from tests.unit.sources.rig import agent_for
 
