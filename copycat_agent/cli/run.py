@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import time
-from collections import Counter
 from collections.abc import Iterable
 from typing import Annotated
 
@@ -106,7 +105,7 @@ class Serving:
 
     def _summary(self) -> str:
         """`3 connectors: 2 running, 1 blocked`."""
-        counts = Counter(status.state.value for status in self._agent.statuses() if status.enabled)
+        counts = self._agent.worker.states()
         total = sum(counts.values())
         states = ", ".join(f"{number} {state}" for state, number in sorted(counts.items()))
         return f"{total} connector{'' if total == 1 else 's'}{': ' if states else ''}{states}"

@@ -122,7 +122,7 @@ class Connector:
     @property
     def state(self) -> State:
         """The state alone."""
-        return self._connector_state.state
+        return State.BLOCKED if self.hangs else self._connector_state.state
 
     @property
     def offsets_unsaved(self) -> str:

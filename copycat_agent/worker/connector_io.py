@@ -47,10 +47,11 @@ class ConnectorIO:
         self.source = create_source(make, definition, tools.store.saved(definition.name), context.log)
         if tools.keeper is not None and isinstance(self.source, KeepsFiles):
             self.source.keep_with(tools.keeper)
+        is_unchanged = self.source.unchanged if isinstance(self.source, KnowsUnchanged) else lambda: False
         self._performers: dict[type[Effect], Callable[[Any], object]] = {
             effects.Hear: self._hear,
             effects.Look: self._look,
-            effects.CheckUnchanged: lambda _: isinstance(self.source, KnowsUnchanged) and self.source.unchanged(),
+            effects.CheckUnchanged: lambda _: is_unchanged(),
             effects.AnswerQuestions: lambda _: self._orders.answer(self.source),
             effects.Tend: lambda _: self._delivery.tend(),
             effects.TakeIn: self._take_in,
@@ -95,7 +96,7 @@ class ConnectorIO:
                 raise error
         orders = self._orders
         nudged = orders.wake.has_news
-        grown, other = orders.wake.take()
+        grown, other = orders.wake.take() if nudged else ((), False)
         ended = tuple(task for task, (_, results) in self._flying.items() if results.done())
         if at_once := orders.at_once:
             orders.at_once = False

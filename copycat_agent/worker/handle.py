@@ -89,8 +89,11 @@ class ConnectorHandle:
 
     @property
     def state(self) -> State:
-        """The state alone."""
-        return self.status.state
+        """The state alone, at little cost."""
+        connector = self.connector
+        if connector is None:
+            return self._at_rest()[0]
+        return State.STOPPED if self.target == "stopped" and connector.ended else connector.state
 
     @property
     def status(self) -> Status:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -103,6 +104,10 @@ class Worker:
     def statuses(self) -> tuple[Status, ...]:
         """Every connector as it is now, by name."""
         return tuple(handle.status for handle in self._handles.values())
+
+    def states(self) -> Counter[State]:
+        """How many of those that are enabled are in each state. Asked twice a second: a thousand statuses each time would show."""
+        return Counter(handle.state for handle in self._handles.values() if handle.definition.enabled)
 
     def status(self, name: str) -> Status:
         """One connector. Raises UnknownConnectorError."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import time
+from collections import Counter
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, cast
@@ -29,13 +30,10 @@ class Double:
         self.is_started = True
         self.states = [State.RUNNING, State.RUNNING, State.BLOCKED]
         self.reloading = False
-        self.worker = SimpleNamespace(started=lambda: self.is_started)
+        self.worker = SimpleNamespace(started=lambda: self.is_started, states=lambda: Counter(self.states))
 
     def heartbeat(self) -> float:
         return self.age
-
-    def statuses(self) -> list[SimpleNamespace]:
-        return [SimpleNamespace(state=state, enabled=True) for state in self.states]
 
 
 @pytest.fixture
