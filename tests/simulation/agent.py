@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from copycat_agent.wake import Wake
     from copycat_agent.watch import Watcher
     from copycat_agent.worker.effects import Effect, Performed
+    from copycat_agent.worker.mounts import MountUser
     from copycat_agent.worker.poll_loop import PollLoop, Running, Steps, Wait
 
 Results = tuple[SplitResult, ...]
@@ -307,8 +308,8 @@ class _Loop:
     def __init__(self) -> None:
         self.steps: Steps
 
-    def start(self, steps: Steps, wake: Wake) -> Running:
-        del wake
+    def start(self, steps: Steps, wake: Wake, mount_user: MountUser) -> Running:
+        del wake, mount_user
         self.steps = steps
         return cast("Running", _NotBusy())
 
