@@ -317,7 +317,9 @@ class _Run:
             agent.start()
 
     def _clone(self, agent: Agent) -> None:
-        if len(self.agents) == 1 and agent.exact:
+        """Not before Kafka knows the connector's id: two that look it up at once, each with a store that never knew one, are two agents."""
+        is_known = bool(agent.disk.of(agent.connector).registered) or self.history.copies
+        if len(self.agents) == 1 and agent.exact and is_known:
             just = [id(acts) for _, acts in agent.acting() if id(acts) in self.actors and self.actors[id(acts)].has_committed]
             if not just and self.rng.random() < 0.7:  # the worst moment is worth waiting for
                 return
