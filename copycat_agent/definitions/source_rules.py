@@ -162,7 +162,9 @@ def patterns_of(source: SourceOptions) -> tuple[Sequence[str], Sequence[str]]:
 
 
 def places_of(source: SourceOptions) -> tuple[str, ...]:
-    """Returns patterns of all that a source touches in local file systems, where it puts files included; empty when it touches none."""
+    """Returns patterns of all that a source touches in mounted file systems, where it puts files included; empty when it touches none."""
+    include = patterns_of(source)[0]
+    named = include if isinstance(include, tuple) else ()  # a source that is not ours may have any option of this name
     cleanup = getattr(source, "cleanup", None)
     targets = [f"{target}/*" for name in ("to", "failed_to") if (target := getattr(cleanup, name, None))]
-    return tuple(one for one in (*patterns_of(source)[0], *targets) if one.startswith("/"))
+    return tuple(one for one in (*named, *targets) if isinstance(one, str) and one.startswith("/"))

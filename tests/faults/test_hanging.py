@@ -168,22 +168,20 @@ def test_many_connectors_of_a_hung_mount_take_a_few_threads_and_deliver_everythi
 def test_batches_whose_read_hangs_hold_up_nobody_and_go_on_with_the_mount(scene: Scene, mount: HangingMount, guarantee: str) -> None:
     """Nothing is sent again for it: they are the same batches, in the same processes."""
     scene.agent.undefine("remote")
-    files = {f"{number}.log": mount.behind / f"{number}.log" for number in range(12)}
+    files = {f"{number}.log": mount.behind / f"{number}.log" for number in range(6)}
     sections = {"record": {"topic": scene.topic}, "delivery": {"guarantee": guarantee}}
     for name, path in files.items():
-        scene.ledger.writer(path, name).write_block(60_000)
+        scene.ledger.writer(path, name).write_block(20_000)
         source = {"type": "log_file", "include": [f"{mount.path}/{name}"], "scan_interval": "500ms"}
         scene.agent.define(f"remote-{name[:-4]}", {"source": source, **sections})
     local = scene.writer()
+    mount.hang_while_read()
     scene.agent.start()
-    with Topics(scene.bootstrap, scene.topic) as topic:
-        wait_until(lambda: topic.size() > 10_000, 120, lambda: scene.agent.log[-3000:])
-        mount.hang()
-        workers = {process.pid for process in scene.agent.python_processes()}
-        wait_until(lambda: sum(one["state"] == "blocked" for one in scene.ask("/v1/connectors")["connectors"]) == len(files), 60)
-        assert topic.size() < scene.ledger.written, "it hangs while they are read"
-        local.write(10)
-        wait_until(lambda: scene.status["counts"]["acknowledged"] == local.written, 60, lambda: scene.agent.log[-3000:])
+    wait_until(lambda: mount.hangs, 120, lambda: scene.agent.log[-3000:])
+    workers = {process.pid for process in scene.agent.python_processes()}
+    wait_until(lambda: sum(one["state"] == "blocked" for one in scene.ask("/v1/connectors")["connectors"]) == len(files), 60)
+    local.write(10)
+    wait_until(lambda: scene.status["counts"]["acknowledged"] == local.written, 60, lambda: scene.agent.log[-3000:])
     mount.go_on()
     verdict = scene.verdict(120)
     assert verdict, verdict

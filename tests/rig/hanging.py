@@ -9,6 +9,8 @@ import subprocess
 from pathlib import Path
 from typing import Self
 
+import psutil
+
 from tests.rig.waiting import wait_until
 
 SOURCE = Path(__file__).parents[1] / "faults" / "hanging_fs.c"
@@ -39,6 +41,15 @@ class HangingMount:
     def hang(self) -> None:
         """From now on, until `go_on`."""
         self._server.send_signal(signal.SIGSTOP)
+
+    def hang_while_read(self) -> None:
+        """As soon as 4 MiB more are asked for: whoever reads them hangs in a read. Only once."""
+        self._server.send_signal(signal.SIGUSR1)
+
+    @property
+    def hangs(self) -> bool:
+        """Whether it does now."""
+        return psutil.Process(self._server.pid).status() == psutil.STATUS_STOPPED
 
     def go_on(self) -> None:
         """Everyone gets an answer."""

@@ -11,16 +11,20 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from copycat_agent.sources import SOURCES
 from copycat_agent.wake import Wake
+from copycat_agent.worker import State, connector
 from copycat_agent.worker.mounts import MountUser, mount_points, touched
 from copycat_agent.worker.poll_loop import THREADS, PollLoop, Wait
 from tests.rig.hanging import HangingMount, why_not
 from tests.rig.waiting import wait_until
+from tests.unit.worker.doubles import ScriptedExecutor, definition
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
+    from copycat_agent.worker import Worker
     from copycat_agent.worker.poll_loop import Steps
 
 needs_fuse = pytest.mark.skipif(bool(why_not()), reason=why_not())
@@ -182,3 +186,25 @@ def test_two_mounts_that_hang_are_both_found(loop: PollLoop, mount: HangingMount
             second.go_on()
         looks = [one.looks for one in lookers]
         wait_until(lambda: all(one.looks > seen + 2 for one, seen in zip(lookers, looks, strict=True)), message="all go on")
+
+
+@needs_fuse
+def test_a_connector_whose_files_are_moved_to_a_mount_that_hangs_is_blocked_and_named_to_who_runs_its_batches(
+    run: Callable[..., Worker], mount: HangingMount, tmp_path: Path
+) -> None:
+    (tmp_path / "in").mkdir()
+    cleanup = {"policy": "move", "to": str(mount.path / "done"), "across_devices": "copy"}
+    spooled = SOURCES["spool_dir"].options.model_validate({"type": "spool_dir", "dir": str(tmp_path / "in"), "cleanup": cleanup})
+    worker = run(ScriptedExecutor())
+    worker.apply([definition(tmp_path).model_copy(update={"source": spooled})])
+    wait_until(worker.started, message="it runs")
+    assert worker.hung(("app", "another")) == set()
+    mount.hang()
+    try:
+        wait_until(lambda: worker.hung(("app", "another")) == {"app"}, message="its mount was asked, and does not answer")
+        assert worker.status("app").state is State.BLOCKED
+        assert worker.status("app").reason == connector.NO_ANSWER.format(mount.path)
+    finally:
+        mount.go_on()
+    wait_until(lambda: not worker.hung(("app",)), message="it answers")
+    wait_until(lambda: worker.status("app").state is not State.BLOCKED, message="it goes on")
