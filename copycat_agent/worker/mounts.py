@@ -43,7 +43,8 @@ class Mounts:
         """`on_answer` is called with a mount that nobody waits for any longer, from the thread that waited."""
         self._on_answer = on_answer
         self._lock = threading.Lock()
-        self._waited: dict[str, float] = {}  # mount -> since when a thread has been in it; changed under the lock
+        self.waited: dict[str, float] = {}
+        """Mounts that are being asked, and since when (`time.monotonic()`): empty nearly always. For others to read."""
         self._told: set[str] = set()
         self._points: frozenset[str] = frozenset()
 
@@ -57,19 +58,13 @@ class Mounts:
 
         For who is about to run its step: it looks at links, and may hang as the step would.
         """
-        if not self._waited:
-            return ""
-        mount = next(filter(self.is_waited, _way(user, self._points)), "")
+        mount = next((one for one in _way(user, self._points) if one in self.waited), "")
         user.mount = mount or user.mount
         return mount
 
-    def is_waited(self, mount: str) -> bool:
-        """Whether a mount has been asked and has not answered yet."""
-        return mount in self._waited
-
     def hung_seconds(self, user: MountUser) -> float:
         """For how long the connector's mount has not answered; 0 when it does, or for less than `HUNG_SECONDS`."""
-        since = self._waited.get(user.mount)
+        since = self.waited.get(user.mount)
         seconds = 0.0 if since is None else time.monotonic() - since
         return seconds if seconds > HUNG_SECONDS else 0.0
 
@@ -87,12 +82,12 @@ class Mounts:
             for mount in _way(user, self._points):
                 self._leave(inside)
                 inside = ""
-                if not self.is_waited(user.mount):
+                if user.mount not in self.waited:
                     user.mount = mount
                 with self._lock:
-                    if mount in self._waited:
+                    if mount in self.waited:
                         return
-                    self._waited[mount] = time.monotonic()
+                    self.waited[mount] = time.monotonic()
                 inside = mount
                 with suppress(OSError):  # an error is an answer, too
                     os.statvfs(mount)
@@ -103,7 +98,7 @@ class Mounts:
         if not mount:
             return
         with self._lock:
-            seconds = time.monotonic() - self._waited.pop(mount)
+            seconds = time.monotonic() - self.waited.pop(mount)
             was_told = mount in self._told
             self._told.discard(mount)
         if was_told:
@@ -114,7 +109,7 @@ class Mounts:
         """Says once of each mount that it hangs."""
         now = time.monotonic()
         with self._lock:
-            new = [mount for mount, since in self._waited.items() if now - since > HUNG_SECONDS and mount not in self._told]
+            new = [mount for mount, since in self.waited.items() if now - since > HUNG_SECONDS and mount not in self._told]
             self._told.update(new)
         for mount in new:
             hint = "see to its server (dmesg, mount); connectors that read from it are held and go on by themselves, the others go on"

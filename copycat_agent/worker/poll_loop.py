@@ -202,7 +202,7 @@ class PollLoop:
         """Keeps a connector until a mount answers, which may have happened meanwhile."""
         with self._lock:
             self._busy.discard(running)
-            if self.mounts.is_waited(mount):
+            if mount in self.mounts.waited:
                 self._held[running] = mount
             else:
                 self._make_ready(running)
@@ -227,7 +227,7 @@ class PollLoop:
 
     def _serve(self) -> None:
         while (running := self._next()) is not None:
-            if mount := self.mounts.waited_for(running.mount_user):
+            if self.mounts.waited and (mount := self.mounts.waited_for(running.mount_user)):
                 self._hold(running, mount)
                 continue
             running.wake.disarm()

@@ -31,6 +31,7 @@ from copycat_agent.worker.connector import Connector
 from copycat_agent.worker.connector_io import ConnectorIO
 from copycat_agent.worker.context import Tools
 from copycat_agent.worker.effects import AnswerQuestions, Hear, Tend
+from copycat_agent.worker.mounts import Mounts
 from copycat_agent.worker.status import ConnectorMetrics, State
 from copycat_agent.worker.taps import Taps
 from tests.unit.worker.doubles import NO_ROOM
@@ -307,6 +308,7 @@ class _Loop:
 
     def __init__(self) -> None:
         self.steps: Steps
+        self.mounts = Mounts()  # which all answer
 
     def start(self, steps: Steps, wake: Wake, mount_user: MountUser) -> Running:
         del wake, mount_user

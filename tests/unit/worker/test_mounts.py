@@ -153,7 +153,7 @@ def test_a_connector_that_touches_a_mount_that_hangs_is_held_as_a_whole(loop: Po
 
         def is_waited() -> bool:
             loop.look_at_slow_steps()
-            return loop.mounts.is_waited(str(mount.path))
+            return str(mount.path) in loop.mounts.waited
 
         wait_until(is_waited, message="the mount is asked")
         stepped = threading.Event()
