@@ -19,8 +19,7 @@ from copycat_agent.sources.files.packing.compressions import OUTPUT_BYTES
 from copycat_agent.sources.files.packing.packed import PackedStream
 from copycat_agent.sources.files.packing.unpacking import UnpackOptions
 from copycat_agent.sources.files.reading.address import is_remote
-from copycat_agent.sources.files.reading.split_file import Handle, open_handle
-from copycat_agent.sources.files.reading.stream import Stream
+from copycat_agent.sources.files.reading.stream import Handle, Stream, open_handle
 from copycat_agent.sources.spool_dir.rows import is_part
 
 MOST_BYTES = 8 * 2**30

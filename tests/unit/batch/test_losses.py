@@ -15,7 +15,7 @@ from copycat_agent.batch import policy, run
 from copycat_agent.batch.progress import ENTRIES_MAX, Losses
 from copycat_agent.executor import run_batch
 from copycat_agent.model import Counts, Loss, SourceOffset, SourcePartition
-from copycat_agent.sources.files.reading.split_file import SplitFile
+from copycat_agent.sources.files.reading.stream import SplitFile
 from tests.rig.kafka import consume, create_topic, unique_topic
 from tests.unit.batch.rig import after, append, batch_of, definition, never, split_of, write
 

@@ -20,7 +20,7 @@ from copycat_agent.errors import BlockedError, DataError, FatalError, FileError,
 from copycat_agent.executor import run_batch
 from copycat_agent.model import Batch, Counts, Fingerprint, SourceOffset, SourcePartition, Split, SplitResult, TaskId
 from copycat_agent.producer import Producers, TaskProducer, learnt
-from copycat_agent.sources.files.reading.split_file import SplitFile
+from copycat_agent.sources.files.reading.stream import SplitFile
 from copycat_agent.transforms import Steady
 from tests.rig.kafka import consume, create_topic, unique_topic, values
 from tests.rig.proxy import PRODUCE

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from copycat_agent.model import SourceOffset, SourcePartition, Split
-from copycat_agent.sources.files.reading.split_file import Unwritten
-from copycat_agent.sources.files.reading.stream import Stream
+from copycat_agent.sources.files.reading.stream import Stream, Unwritten
 
 if TYPE_CHECKING:
     from pathlib import Path

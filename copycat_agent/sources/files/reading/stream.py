@@ -1,14 +1,164 @@
-"""A split's file as a task reads it: its bytes by position, checked before and after."""
+"""A split's file as a task reads it: opened through the driver's descriptor or behind a URI, read by position, checked before and after."""
 
 from __future__ import annotations
 
+import errno
+import os
 from collections.abc import Iterator
-from typing import Unpack, cast
+from typing import Protocol, Unpack, cast
 
+from copycat_agent.errors import FileError
 from copycat_agent.formats import TAIL_BYTES, Frame, Frames, How, RecordFormat
-from copycat_agent.model import Fingerprint, Split, SplitResult
+from copycat_agent.model import Fingerprint, SourceOffset, Split, SplitResult
 from copycat_agent.sources.files import fingerprint
-from copycat_agent.sources.files.reading.split_file import SplitFile
+from copycat_agent.sources.files.reading.address import Info, is_remote
+
+_LEAST_BYTES = 2**18
+"""Reads of fewer bytes are not looked at for holes."""
+_GUARD_BYTES = 16 * 2**20
+"""Bytes before the next data, or the end, that are read all the same: file systems have told of holes where data had just been written."""
+_FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NOCTTY | os.O_NONBLOCK
+_NULS = bytes(2**20)
+"""The bytes of a usual read in a hole; made once, as a megabyte of memory costs more than a look at it."""
+
+
+class Unwritten:
+    """The bytes of one open file that were never written: its holes. Asks the kernel only when the last read returned NUL bytes."""
+
+    def __init__(self) -> None:
+        self._seems_so = False
+
+    def read(self, size: int) -> bytes:
+        """Returns `size` NUL bytes."""
+        return _NULS[:size] if size <= len(_NULS) else bytes(size)
+
+    def covers(self, fd: int, position: int, size: int) -> bool:
+        """Whether nothing was ever written to these bytes, and there are so many."""
+        if not self._seems_so or size < _LEAST_BYTES:
+            return False
+        try:
+            following = os.lseek(fd, position, os.SEEK_DATA)
+        except OSError as error:
+            if error.errno != errno.ENXIO:  # it cannot tell
+                return False
+            following = os.fstat(fd).st_size
+        return position + size <= following - _GUARD_BYTES
+
+    def note(self, data: bytes) -> None:
+        """Take note of what a read returned."""
+        if len(data) >= _LEAST_BYTES:
+            self._seems_so = not (data[0] or data[-1])
+
+
+class Handle(Protocol):
+    """An open file. Everything raises OSError, with words in `strerror` that may be shown. Used by one thread."""
+
+    @property
+    def fd(self) -> int:
+        """Its descriptor; -1 when it has none or is closed."""
+
+    def stat(self) -> Info | os.stat_result:
+        """Returns how it is now. A size of -1: it is no longer the version that was opened."""
+
+    def pread(self, size: int, position: int) -> bytes:
+        """As `os.pread`: fewer than `size` bytes do not mean its end, none do."""
+
+    def is_version(self, offset: SourceOffset) -> bool:
+        """Whether it is the version that `offset` was planned from, where the size and time of change alone say so."""
+
+    def close(self) -> None:
+        """Close it; once is enough."""
+
+
+class LocalHandle:
+    """A file of this host, or one that the driver holds open."""
+
+    def __init__(self, path: str) -> None:
+        self.fd = os.open(path, _FLAGS)
+
+    def stat(self) -> os.stat_result:
+        """Returns how it is now."""
+        return os.fstat(self.fd)
+
+    def pread(self, size: int, position: int) -> bytes:
+        """Reads by position."""
+        return os.pread(self.fd, size, position)
+
+    def is_version(self, offset: SourceOffset) -> bool:
+        """Always: what a file of a host is, is told by its bytes, and it may have grown since."""
+        del offset
+        return True
+
+    def close(self) -> None:
+        """Close it; once is enough."""
+        if self.fd >= 0:
+            os.close(self.fd)
+            self.fd = -1
+
+
+def open_handle(split: Split) -> Handle:
+    """The split's file. Raises OSError."""
+    if split.open_path.startswith("/") or not is_remote(split.open_path):
+        return LocalHandle(split.open_path)
+    from copycat_agent.sources.files.reading.remote_objects import RemoteHandle  # noqa: PLC0415 - imports pyarrow, 0.15 s
+
+    return RemoteHandle(split.open_path)
+
+
+class SplitFile:
+    """What `split` is to be read from. Raises FileError, from the constructor and from every method, when it cannot be read now.
+
+    `info` is how it was when it was opened, `head` its first bytes. `handle` is for those who catch OSError themselves.
+    """
+
+    def __init__(self, split: Split) -> None:
+        self._name = split.path
+        self._unwritten = Unwritten()
+        try:
+            self.handle = open_handle(split)
+        except OSError as error:
+            raise self.trouble("opened", error) from None
+        try:
+            self.info = self.handle.stat()
+            self.head = self.handle.pread(fingerprint.HEAD_BYTES, 0)
+        except OSError as error:
+            self.handle.close()
+            raise self.trouble("read", error) from None
+        if split.inode and self.info.st_ino != split.inode:  # the driver has closed its descriptor, and the number is another file's now
+            self.handle.close()
+            raise FileError(f"{self._name!r} is no longer open in the agent", "the agent tries again")
+
+    def read(self, position: int, size: int) -> bytes:
+        """Up to `size` bytes from `position`; fewer only at the end of the file. Holes are not looked for on the disk."""
+        if self._unwritten.covers(self.handle.fd, position, size):
+            return self._unwritten.read(size)
+        data = self.read_disk(position, size)
+        self._unwritten.note(data)
+        return data
+
+    def read_disk(self, position: int, size: int) -> bytes:
+        """`read` without a thought of holes."""
+        try:
+            data = self.handle.pread(size, position)
+            while data and len(data) < size:
+                more = self.handle.pread(size - len(data), position + len(data))
+                if not more:
+                    break
+                data += more
+        except OSError as error:
+            raise self.trouble("read", error) from None
+        return data
+
+    def stat(self) -> Info | os.stat_result:
+        """Returns how it is now."""
+        try:
+            return self.handle.stat()
+        except OSError as error:
+            raise self.trouble("read", error) from None
+
+    def trouble(self, what: str, error: OSError) -> FileError:
+        """The error for a file that cannot be read, opened, ..."""
+        return FileError(f"{self._name!r} cannot be {what}: {error.strerror}", "the agent tries again")
 
 
 class Stream:
