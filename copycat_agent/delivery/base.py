@@ -26,12 +26,16 @@ Accounts = Mapping[SourcePartition, Account]
 
 
 class Unsaved(NamedTuple):
-    """Changes that are not in the store yet, and the batch they came from, if any, which took so many seconds."""
+    """Changes that are not in the store yet, and the batch they came from, if any, which took so many seconds.
+
+    `taken_back`: what was planned and not handed out (`Delivery.tend`), where they come from that.
+    """
 
     changes: Changes
     results: Results = ()
     task: int = 0
     seconds: float = 0.0
+    taken_back: Results = ()
 
 
 class DeliveryView(NamedTuple):

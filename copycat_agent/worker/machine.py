@@ -164,7 +164,11 @@ class ConnectorMachine:
     def _take_in_results(self) -> Effects:
         """Take in the results of batches that are done, and save what they settled."""
         if self._delivery.has_work and (back := (yield from self._do(effects.Tend()))):
-            self._source.finish(back, self._source.settle(back))
+            changes = self._source.settle(back)  # a file may have got another name since it was planned
+            if is_empty(changes):
+                self._source.finish(back, changes)
+            else:
+                self._unsaved.append(Unsaved(changes, taken_back=back))
         for task in self._news.ended:
             flight = self._flying.pop(task)
             self.has_results = True
@@ -196,7 +200,8 @@ class ConnectorMachine:
             if one.results:
                 self._context.metrics.take_in(one.task, one.results, one.seconds)  # also when `finish` raises
             is_well = policy.is_well and not any(result.error or result.rejections or result.step_failures for result in one.results)
-            self._source.finish(one.results if is_well else policy.for_source(one.results), one.changes)
+            results = one.taken_back or one.results
+            self._source.finish(results if is_well else policy.for_source(results), one.changes)
             if one.results:
                 if not is_well:
                     policy.judge(one.results)

@@ -66,7 +66,8 @@ def remember_sizes(unread: Iterable[TrackedFile], changes: Changes) -> None:
     """Save the sizes of files that grow while nothing of them can be sent, so that losses can be counted if they are destroyed.
 
     A saved size is the largest that was seen and is not accounted for yet. So a start after kill -9 counts what the agent had seen and
-    not entered; in doubt too much, where a copy of the bytes is read later.
+    not entered; in doubt too much, where a copy of the bytes is read later. Of a file in flight it may know too little: its size and name
+    are saved with what the batch settles.
     """
     grown = (file for file in unread if not file.in_flight and file.known_size > file.offset.size)
     for file in itertools.islice(grown, _SIZES):

@@ -294,6 +294,22 @@ def test_a_delivery_that_has_work_is_tended_and_may_publish_once_nothing_flies(s
     assert kinds(stepped.until_wait()) == [Hear, Tend, TakeIn, Save, Publish, Wait]
 
 
+def test_what_is_taken_back_counts_as_given_back_once_it_is_saved(stepped: Stepped) -> None:
+    """Its file may have got another name meanwhile, which the next start has to know."""
+    stepped.until_wait()
+    split = stepped.flying[0]
+    stepped.delivery.has_work = True
+    stepped.answers[Tend] = lambda _: (SplitResult(split, split.offset),)
+    stepped.answers[Save] = lambda _: RetriableError("no room")
+    stepped.until_wait()
+    stepped.answers[Tend] = lambda _: None
+    assert stepped.source.finished == [FOUND]
+    stepped.answers[Save] = lambda _: 0.0
+    while len(stepped.source.finished) < 2:
+        stepped.until_wait()
+    assert stepped.source.finished[1] == Changes(offsets={PARTITION: split.offset})
+
+
 def test_a_run_to_the_end_ends_when_everything_is_read(tmp_path: Path) -> None:
     stepped = Stepped(tmp_path, until_idle=True)
     stepped.until_wait()
