@@ -238,9 +238,9 @@ class RotationOrder:
 
 
 def _first_live(line: list[TrackedFile]) -> int:
-    """Where those begin that have the name the log is written under; more than one only while one is about to be found gone."""
+    """Where the one begins that has the name the log is written under. One that had it at the last look may have been rotated since."""
     place = len(line)
-    while place and is_newest(line[place - 1].path) and line[place - 1].gone_since is None:
+    while place and is_newest(line[place - 1].path) and line[place - 1].gone_since is None and line[place - 1].has_its_name():
         place -= 1
     return place
 

@@ -287,3 +287,16 @@ def test_a_file_under_way_is_not_planned_again_behind_an_older_one_that_came_bac
     away.rename(old)
     agent.scan()
     assert [split.path for split in agent.source.plan(1).splits] == [str(old)]
+
+
+def test_a_log_that_was_rotated_twice_between_two_looks_and_kept_one_generation(tmp_path: Path) -> None:
+    log, agent = tmp_path / "app.log", agent_for(tmp_path)
+    append(log, b"1\n")
+    agent.scan()
+    append(log, b"2\n")
+    for line in (b"3\n", b"4\n"):
+        log.rename(tmp_path / "app.log.1")
+        append(log, line)
+    agent.drain()
+    assert agent.lines == [b"1", b"2", b"3", b"4"]
+    assert agent.losses == []
