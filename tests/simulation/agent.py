@@ -214,16 +214,21 @@ class TaskProcess:
         """Nothing is held."""
 
     def perform(self, task: TaskId, how: Callable[[], str]) -> None:
-        """Read the batch of a task and answer. `lost`: it is done, and nobody hears of it."""
+        """Read the batch of a task and answer. `later`: it stays under way. `lost`: it is done, and nobody hears of it."""
+        way = how()
+        if way == "later":
+            self.effects.tell(f"  task {task.number} takes its time")
+            return
         batch, future = self.flying.pop(task)
         is_exact = batch.delivery.guarantee == "exactly_once"
         sent: list[tuple[SourcePartition, int, bytes]] = []
-        results: Results = ()
-        way = "read"
+        read: dict[SourcePartition | None, SplitResult] = {}
         for split in batch.splits:
-            cut_short = way != "read"
-            way = way if cut_short else how()
-            results += (SplitResult(split, split.offset) if cut_short else self._read(split, way, sent),)
+            is_over = bool(read) and way != "read"
+            way = how() if read and not is_over else way
+            comes_too_early = split.after in read and not read[split.after].at_end  # as `BatchRun` has it
+            read[split.partition] = SplitResult(split, split.offset) if is_over or comes_too_early else self._read(split, way, sent)
+        results: Results = tuple(read.values())
         self.effects.tell(f"  task {task.number} reads ({way}): {[line.decode() for _, _, line in sent]}")
         if is_exact:
             results = self._commit(batch, results, sent, way)

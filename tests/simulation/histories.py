@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import random
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,10 @@ class Whole(History):
         self.tell = tell
         self.packed: set[bytes] = set()
         """What was packed: an archive that ends early may end in the middle of a line."""
+        self.logs: dict[str, list[list[bytes]]] = {"app.log": [[]], "web.log": [[]]}
+        """Lines of each log that arrive in the order in which they were written, whatever files they went to. A line may be in several."""
+        self.of_two_logs: set[bytes] = set()
+        """Lines of files that have a name of another log too: nobody can tell among whose files they are read."""
 
     def start(self) -> None:
         """The world before anything happens."""
@@ -113,21 +118,43 @@ class Whole(History):
         for line in self.agent.lines:
             self.excused.update([line] if any(text.startswith(line) or text.endswith(line) for text in self.packed) else ())
         super()._check()
-        for file in self.names.values():
-            self._check_order(file)
-
-    def _check_order(self, file: File) -> None:
-        """The lines of a file come in its order, whoever reads them."""
-        once = [line for line in file.lines if line not in self.repeatable | self.excused]
         arrived = {line: index for index, line in reversed(list(enumerate(self.agent.lines)))}
-        places = [arrived[line] for line in once if line in arrived]
-        assert places == sorted(places), f"out of order: {once}"
+        for file in self.names.values():
+            self._check_order(file.lines, arrived)
+        for lines in chain.from_iterable(self.logs.values()):
+            self._check_order([line for line in lines if line not in self.of_two_logs], arrived)
+
+    def _check_order(self, lines: Sequence[bytes], arrived: Mapping[bytes, int]) -> None:
+        """They come in this order, whoever reads them: those of a file, and those of a log's older files before those of its newer ones."""
+        excepted = self.repeatable | self.excused
+        places = [(arrived[line], line) for line in lines if line in arrived and line not in excepted]
+        assert places == sorted(places), f"out of order: {next(pair for pair in pairwise(places) if pair[0] > pair[1])}"
+
+    def append(self, name: str, count: int) -> None:
+        super().append(name, count)
+        file = self.names[self.directory / name]
+        self.logs[name][-1] += file.lines[-count:]
+        self._doubt_log(file)
+
+    def link(self, name: str) -> None:
+        super().link(name)
+        self._doubt_log(self.names.get(self.directory / name))
+
+    def _doubt_log(self, file: File | None) -> None:
+        if file is not None and len(file.names) > 1:
+            self.of_two_logs.update(file.lines)
 
     def rotate_by_rename(self, name: str) -> None:
         """Nobody goes on with a line that is begun in an older generation: after a while it is sent as it is."""
         super().rotate_by_rename(name)
         file = self.names.get(self.directory / f"{name}.1")
         self.excused.add(file.unfinished if file else b"")
+        if file is not None and any(map(self._is_open, self.nameless)):
+            self._let_pass(name, file)
+
+    def _let_pass(self, name: str, file: File) -> None:
+        """It may be a copy of a deleted file that is open still. Until that is known newer files wait for the deleted one only."""
+        self.logs[name].append([line for line in self.logs[name][-1] if line not in file.lines])
 
     def copytruncate(self, name: str) -> None:
         path, copy = self.directory / name, self.directory / f"{name}.1"

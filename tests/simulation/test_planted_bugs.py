@@ -14,7 +14,7 @@ from copycat_agent.errors import RetriableError
 from copycat_agent.model import Head, SourceOffset
 from copycat_agent.offsets import lanes
 from copycat_agent.sources.files.reading.stream import Stream
-from copycat_agent.sources.log_file import absent, followed, log_file, rotation, tracked
+from copycat_agent.sources.log_file import absent, followed, log_file, planning, rotation, tracked
 from copycat_agent.sources.log_file.beginning import start
 from copycat_agent.sources.log_file.known_file import KnownFile
 from copycat_agent.sources.log_file.succession import rules, similarity
@@ -128,6 +128,16 @@ def _never_undecided(original: Any) -> Any:
     return match
 
 
+def _newest_first(original: Any) -> Any:
+    """What goes into one batch is read in the opposite order."""
+
+    def plan(self: Any, shares: int) -> Any:
+        planned = original(self, shares)
+        return planned._replace(splits=planned.splits[::-1])
+
+    return plan
+
+
 BUGS: dict[str, Plant] = {
     "what was not read counts as read": changed(log_file.LogFiles, "settle", _settled_further),
     "results are not saved": changed(AtLeastOnce, "save", commits_nothing),
@@ -144,6 +154,8 @@ BUGS: dict[str, Plant] = {
     "a file that left its patterns is closed at once": changed(tracked.TrackedFile, "left_patterns", _closes_what_left),
     "saved positions are not known again": changed(absent.Absent, "recall", _forgets_where),
     "newer files of a log wait for ever": always(rotation.RotationOrder, "stop_waiting", None),
+    "newer files of a log do not wait for older ones": always(rotation.RotationOrder, "_make_wait", None),
+    "a newer file goes first where one batch has both": changed(planning.FilePlanner, "plan", _newest_first),
     "unfinished lines are records": changed(
         tracked.TrackedFile, "split", lambda original: lambda self, limit: replace(original(self, limit), final=True)
     ),
