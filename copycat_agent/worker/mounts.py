@@ -11,7 +11,7 @@ import os
 import re
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain
@@ -36,20 +36,31 @@ class MountUser:
     mount: str = ""
 
 
+@dataclass(eq=False, frozen=True, slots=True)
+class Asked:
+    """A mount that a thread is in: the kernel's id of it, and since when (`time.monotonic()`)."""
+
+    mount_id: str
+    since: float
+
+
 class Mounts:
     """The mounts that do not answer. Thread-safe."""
 
     def __init__(self, on_answer: Callable[[str], None] = lambda _: None) -> None:
-        """`on_answer` is called with a mount that nobody waits for any longer, from the thread that waited."""
+        """`on_answer` is called with a mount that is no longer waited for, from a thread of this."""
         self._on_answer = on_answer
         self._lock = threading.Lock()
-        self.waited: dict[str, float] = {}
-        """Mounts that are being asked, and since when (`time.monotonic()`): empty nearly always. For others to read."""
+        self.waited: dict[str, Asked] = {}
+        """Mounts that are being asked, by mount point: empty nearly always. For others to read."""
         self._told: set[str] = set()
-        self._points: frozenset[str] = frozenset()
+        self._points: Mapping[str, str] = {}
 
     def ask(self, users: Iterable[MountUser]) -> None:
-        """Asks the mounts that these connectors touch, on a thread of its own. Returns at once; without a thread it asks nothing."""
+        """Asks the mounts that these connectors touch, on a thread of its own. Returns at once; without a thread it asks nothing.
+
+        What was asked before and is mounted no longer, or covered by another mount, is not waited for any longer.
+        """
         with suppress(RuntimeError, MemoryError):
             threading.Thread(target=self._ask, args=(tuple(users),), name="mounts", daemon=True).start()
 
@@ -64,66 +75,72 @@ class Mounts:
 
     def hung_seconds(self, user: MountUser) -> float:
         """For how long the connector's mount has not answered; 0 when it does, or for less than `HUNG_SECONDS`."""
-        since = self.waited.get(user.mount)
-        seconds = 0.0 if since is None else time.monotonic() - since
+        asked = self.waited.get(user.mount)
+        seconds = 0.0 if asked is None else time.monotonic() - asked.since
         return seconds if seconds > HUNG_SECONDS else 0.0
 
     def _ask(self, users: Sequence[MountUser]) -> None:
         """Thread: goes the way of each connector, from mount to mount."""
         self._tell()
         self._points = mount_points()
+        for mount, asked in list(self.waited.items()):
+            if self._points.get(mount) != asked.mount_id:
+                self._leave(mount, asked, "mount is gone, or another one is in its place")
         for user in users:
             self._go(user)
 
     def _go(self, user: MountUser) -> None:
         """The next mount is entered only when the one before has answered, and was left."""
-        inside = ""
+        mount, asked = "", None
         try:
-            for mount in _way(user, self._points):
-                self._leave(inside)
-                inside = ""
+            for following in _way(user, self._points):
+                self._leave(mount, asked)
+                mount, asked = following, None
                 if user.mount not in self.waited:
                     user.mount = mount
                 with self._lock:
                     if mount in self.waited:
                         return
-                    self.waited[mount] = time.monotonic()
-                inside = mount
-                with suppress(OSError):  # an error is an answer, too
+                    asked = self.waited[mount] = Asked(self._points.get(mount, ""), time.monotonic())
+                with suppress(OSError, ValueError):  # an error is an answer, too
                     os.statvfs(mount)
         finally:
-            self._leave(inside)
+            self._leave(mount, asked)
 
-    def _leave(self, mount: str) -> None:
-        if not mount:
-            return
+    def _leave(self, mount: str, asked: Asked | None, event: str = "mount answers again") -> None:
+        """Waits no longer for a mount, unless that was given up before, or it was another thread's to ask."""
         with self._lock:
-            seconds = time.monotonic() - self.waited.pop(mount)
+            if asked is None or self.waited.get(mount) is not asked:
+                return
+            del self.waited[mount]
             was_told = mount in self._told
             self._told.discard(mount)
         if was_told:
-            _log.info("mount answers again", mount=mount, after_s=round(seconds))
+            _log.info(event, mount=mount, after_s=round(time.monotonic() - asked.since))
         self._on_answer(mount)
 
     def _tell(self) -> None:
         """Says once of each mount that it hangs."""
         now = time.monotonic()
         with self._lock:
-            new = [mount for mount, since in self.waited.items() if now - since > HUNG_SECONDS and mount not in self._told]
+            new = [mount for mount, asked in self.waited.items() if now - asked.since > HUNG_SECONDS and mount not in self._told]
             self._told.update(new)
         for mount in new:
             hint = "see to its server (dmesg, mount); connectors that read from it are held and go on by themselves, the others go on"
             _log.warning("mount does not answer", mount=mount, hint=hint)
 
 
-def mount_points(text: str | None = None) -> frozenset[str]:
-    """All mount points as this process sees them, from /proc/self/mountinfo (`text`: its content); only `/` where there is none."""
+def mount_points(text: str | None = None) -> dict[str, str]:
+    """Returns the id of the topmost mount at each mount point, as this process sees them; only `/` where the kernel does not say.
+
+    `text`: the content of /proc/self/mountinfo.
+    """
     if text is None:
         text = ""
         with suppress(OSError):
             text = Path("/proc/self/mountinfo").read_text("utf-8", "surrogateescape")
-    names = (fields[4] for line in text.splitlines() if len(fields := line.split(" ", 5)) > 5)  # noqa: PLR2004 - the format's, see proc(5)
-    return frozenset(("/", *(re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), name) for name in names)))
+    rows = (fields for line in text.splitlines() if len(fields := line.split(" ", 5)) > 5)  # noqa: PLR2004 - the format's, see proc(5)
+    return {"/": "", **{re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), fields[4]): fields[0] for fields in rows}}
 
 
 def _way(user: MountUser, points: Collection[str]) -> Iterator[str]:
@@ -163,7 +180,7 @@ def _link(path: str) -> str:
     """What a link says, "" for anything else."""
     try:
         return os.readlink(path)  # noqa: PTH115 - as text
-    except OSError:
+    except (OSError, ValueError):  # or no name that the kernel takes
         return ""
 
 

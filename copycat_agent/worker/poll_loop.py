@@ -156,7 +156,7 @@ class PollLoop:
                 left = self._waits[0][0] - now if self._waits else math.inf
                 if self._ready:
                     left = min(left, self._help(now))
-                if self._busy:  # after `_help`: no thread takes the place of one whose mounts are only being asked now
+                if self._busy or self._held:  # after `_help`: no thread takes the place of one whose mounts are only being asked now
                     left = min(left, self._ask(now))
                 self._lacking = 0
                 self._has_news.wait(min(left, threading.TIMEOUT_MAX))
@@ -192,9 +192,10 @@ class PollLoop:
     def _ask(self, now: float) -> float:
         """Has the mounts of slow steps asked. Returns after how many seconds to look again."""
         slow = {running: age for running in self._busy if (age := now - (running.busy_since or now)) > ASK_SECONDS}
-        if any(now - running.asked_at >= min(1.0, age / 4) for running, age in slow.items()):
+        is_due = any(now - running.asked_at >= min(1.0, age / 4) for running, age in slow.items())
+        if is_due or any(now - running.asked_at >= 1.0 for running in self._held):  # whose mount may be gone
             self.mounts.ask(running.mount_user for running in slow)
-            for running in slow:
+            for running in (*slow, *self._held):
                 running.asked_at = now
         return PATIENCE_SECONDS
 

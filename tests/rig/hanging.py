@@ -32,11 +32,25 @@ class HangingMount:
         self.path, self.behind = root / "mount", root / "behind"
         self.path.mkdir(parents=True)
         self.behind.mkdir()
-        program = root / "hanging_fs"
+        self._program = program = root / "hanging_fs"
+        self._left: list[subprocess.Popen[bytes]] = []
         flags = subprocess.run(["pkg-config", "--cflags", "--libs", "fuse3"], check=True, capture_output=True, text=True).stdout.split()
         subprocess.run(["cc", "-O1", "-Wall", "-o", program, SOURCE, *flags], check=True, timeout=60)
-        self._server = subprocess.Popen([program, "-f", "-s", self.path, self.behind])
+        self._server = self._mount()
+
+    def _mount(self) -> subprocess.Popen[bytes]:
+        server = subprocess.Popen([self._program, "-f", "-s", self.path, self.behind])
         wait_until(self.path.is_mount, 20, "it is mounted")
+        return server
+
+    def unmount(self) -> None:
+        """Take it away from its path while it hangs. Whoever is in it stays there until `close`."""
+        subprocess.run(["fusermount3", "-u", "-z", self.path], check=True, timeout=20)
+        self._left.append(self._server)
+
+    def mount_anew(self) -> None:
+        """After `unmount`: another one, which does not hang, at the same path."""
+        self._server = self._mount()
 
     def hang(self) -> None:
         """From now on, until `go_on`."""
@@ -57,9 +71,11 @@ class HangingMount:
 
     def close(self) -> None:
         """Whoever hangs gets an error. For good."""
-        self._server.kill()
-        self._server.wait()
-        subprocess.run(["fusermount3", "-u", "-z", self.path], check=True, timeout=20)
+        for server in {self._server, *self._left}:
+            server.kill()
+            server.wait()
+        if self._server not in self._left:
+            subprocess.run(["fusermount3", "-u", "-z", self.path], check=True, timeout=20)
 
     def __enter__(self) -> Self:
         return self

@@ -69,8 +69,8 @@ def test_a_link_that_leads_to_itself_ends(tmp_path: Path) -> None:
 
 def test_mount_points_are_the_kernels() -> None:
     text = "36 35 98:0 / /mnt/a\\040b rw,noatime shared:1 - ext4 /dev/sda rw\n37 35 0:30 / /mnt/nfs rw - nfs4 server:/ rw\nnonsense\n"
-    assert mount_points(text) == {"/", "/mnt/a b", "/mnt/nfs"}
-    assert {"/", "/proc"} <= mount_points()
+    assert mount_points(text) == {"/": "", "/mnt/a b": "36", "/mnt/nfs": "37"}
+    assert {"/", "/proc"} <= mount_points().keys()
 
 
 @pytest.fixture
@@ -142,6 +142,53 @@ def test_many_connectors_of_a_mount_that_hangs_are_held_and_go_on_with_it(
     assert not any(loop.mounts.hung_seconds(one.mount_user) for one in remote)
     told = [record.getMessage() for record in caplog.records if record.name.endswith("mounts")]
     assert told == ["mount does not answer", "mount answers again"]
+
+
+@needs_fuse
+@pytest.mark.parametrize("is_replaced", [False, True])
+def test_who_is_held_goes_on_when_the_mount_is_gone_or_another_one_is_in_its_place(
+    loop: PollLoop, mount: HangingMount, is_replaced: bool
+) -> None:
+    """Those whose step hangs in it stay there, as the kernel has it."""
+    lookers = [Looker(loop, mount.path) for _ in range(20)]
+    wait_until(lambda: min(one.looks for one in lookers) > 2, message="all look")
+    mount.hang()
+    try:
+        wait_until(lambda: all(loop.mounts.hung_seconds(one.mount_user) for one in lookers), message="all hang or are held")
+        looks = [one.looks for one in lookers]
+        mount.unmount()
+        if is_replaced:
+            mount.mount_anew()
+
+        def that_go_on() -> int:
+            return sum(one.looks > seen + 2 for one, seen in zip(lookers, looks, strict=True))
+
+        wait_until(lambda: that_go_on() >= len(lookers) - THREADS, message=lambda: f"those that were held go on: {that_go_on()}")
+        one = Looker(loop, mount.path)
+        wait_until(lambda: one.looks > 2, message="one that begins now, too")
+    finally:
+        mount.go_on()
+
+
+@needs_fuse
+def test_a_name_that_the_kernel_does_not_take_ends_no_thread(loop: PollLoop, mount: HangingMount, tmp_path: Path) -> None:
+    strange = MountUser((f"{tmp_path}/a\0b/x/*.log", f"{tmp_path}/\ud800/x/*.log"))
+    one = Looker(loop, mount.path)
+    wait_until(lambda: one.looks > 1, message="it looks")
+    mount.hang()
+    try:
+        loop.mounts.ask([strange, one.mount_user])
+        wait_until(lambda: str(mount.path) in loop.mounts.waited, message="the mount is asked")
+        stepped = threading.Event()
+
+        def steps() -> Steps:
+            stepped.set()
+            yield Wait(math.inf)
+
+        loop.start(steps(), Wake(), strange)
+        assert stepped.wait(30)
+    finally:
+        mount.go_on()
 
 
 @needs_fuse
