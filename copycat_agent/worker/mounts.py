@@ -37,7 +37,7 @@ class MountUser:
 
 
 @dataclass(eq=False, frozen=True, slots=True)
-class Asked:
+class MountWait:
     """A mount that a thread is in: the kernel's id of it, and since when (`time.monotonic()`)."""
 
     mount_id: str
@@ -51,7 +51,7 @@ class Mounts:
         """`on_answer` is called with a mount that is no longer waited for, from a thread of this."""
         self._on_answer = on_answer
         self._lock = threading.Lock()
-        self.waited: dict[str, Asked] = {}
+        self.waited: dict[str, MountWait] = {}
         """Mounts that are being asked, by mount point: empty nearly always. For others to read."""
         self._told: set[str] = set()
         self._points: Mapping[str, str] = {}
@@ -101,13 +101,13 @@ class Mounts:
                 with self._lock:
                     if mount in self.waited:
                         return
-                    asked = self.waited[mount] = Asked(self._points.get(mount, ""), time.monotonic())
+                    asked = self.waited[mount] = MountWait(self._points.get(mount, ""), time.monotonic())
                 with suppress(OSError, ValueError):  # an error is an answer, too
                     os.statvfs(mount)
         finally:
             self._leave(mount, asked)
 
-    def _leave(self, mount: str, asked: Asked | None, event: str = "mount answers again") -> None:
+    def _leave(self, mount: str, asked: MountWait | None, event: str = "mount answers again") -> None:
         """Waits no longer for a mount, unless that was given up before, or it was another thread's to ask."""
         with self._lock:
             if asked is None or self.waited.get(mount) is not asked:

@@ -133,7 +133,8 @@ class Followed:
             return False
         seen = file.seen
         is_same = info.st_ino == file.identity.inode and info.st_dev == file.identity.device
-        return is_same and info.st_ctime_ns == seen.changed_ns and not seen.has_other_content(info)
+        is_same = is_same and info.st_ctime_ns == seen.changed_ns and not seen.has_other_content(info)
+        return is_same and not ((file.unread or file.needs_scan) and file not in self.dirty)  # a look that made room may have seen more
 
     def gone_at(self, path: str) -> list[TrackedFile]:
         """Returns files that no pattern finds any more and that had this name last."""

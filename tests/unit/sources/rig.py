@@ -99,10 +99,14 @@ class Agent:
             how = how if cut_short else behaviour()
             results += (SplitResult(split, split.offset) if cut_short else self._read(split, how),)
         if results:
-            changes = self.source.settle(results)
-            told_alike(LOG_FILE, self.options, results, changes)
-            self._save(results, changes)
+            self.come_back(results)
         return len(splits)
+
+    def come_back(self, results: tuple[SplitResult, ...]) -> None:
+        """What a task answers, for splits that were planned: settled, and saved."""
+        changes = self.source.settle(results)
+        told_alike(LOG_FILE, self.options, results, changes)
+        self._save(results, changes)
 
     def drain(self) -> None:
         """Scan and read until two rounds find nothing more."""

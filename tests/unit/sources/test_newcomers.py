@@ -15,6 +15,8 @@ from typing import NamedTuple
 import pytest
 from backports import zstd
 
+from copycat_agent.errors import RetriableError
+from copycat_agent.model import SplitResult
 from copycat_agent.sources.log_file.succession import rules
 from tests.rig.waiting import wait_until
 from tests.unit.sources.rig import Agent, agent_for
@@ -126,6 +128,28 @@ def test_whatever_comes_between_a_copy_and_a_cut_every_line_is_read_once(tmp_pat
     counts = Counter(agent.lines)
     assert sorted(counts) == sorted(expected)
     assert [line for line, count in counts.items() if count > 1] == []
+    assert lost(agent) == []
+
+
+def test_a_copy_is_not_read_again_while_the_log_that_was_cut_and_has_grown_is_in_flight_once_more(tmp_path: Path) -> None:
+    """Its first batch after the cut has sent nothing, and nothing has shown yet that it was cut."""
+    log = tmp_path / "app.log"
+    append(log, *lines(0, 200))
+    agent = agent_for(tmp_path)
+    read(agent, lines(0, 200))
+    append(log, *lines(200, 210))
+    agent.scan()
+    splits = agent.source.plan(1).splits
+    assert splits
+    copytruncate(log, tmp_path / "app.log.1")
+    append(log, *lines(300, 600))
+    agent.scan()
+    agent.come_back(tuple(SplitResult(split, split.offset, error=RetriableError("no broker")) for split in splits))
+    again = agent.source.plan(1).splits
+    assert [split.path for split in again] == [str(log)]
+    agent.scan()
+    agent.come_back(tuple(SplitResult(split, split.offset, changed=True) for split in again))
+    read(agent, lines(0, 210) + lines(300, 600))
     assert lost(agent) == []
 
 

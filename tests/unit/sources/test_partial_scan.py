@@ -13,6 +13,7 @@ import pytest
 
 from copycat_agent.sources.files.paths.discovery import Discovery, Found
 from copycat_agent.sources.files.paths.partial_scan import COVERED_SECONDS, FULL_SECONDS, PartialScan
+from copycat_agent.sources.log_file.descriptors import Descriptors
 from copycat_agent.sources.planner import Changes
 from tests.rig.waiting import wait_until
 from tests.unit.sources.rig import Agent, agent_for
@@ -362,3 +363,21 @@ def test_what_a_scan_saw_of_a_file_in_flight_is_looked_at_again(tmp_path: Path, 
     agent.scan()
     assert agent.work() == 1
     assert not agent.source.unchanged()
+
+
+def test_what_a_scan_saw_of_a_file_as_it_made_room_is_not_left_out(tmp_path: Path, log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    agent = looks_at_all(tmp_path, Clock())
+    make_room = Descriptors.make_room
+
+    def is_written_to_meanwhile(self: Descriptors, wanted: int, keep: Any = (), *, unread: bool) -> int:
+        if len(log.read_text()) < 3:
+            grow(log)
+        return make_room(self, wanted, keep, unread=unread)
+
+    monkeypatch.setattr(Descriptors, "make_room", is_written_to_meanwhile)
+    monkeypatch.setattr(Descriptors, "limit", 1)
+    agent.scan()
+    assert len(log.read_text()) > 2
+    assert not agent.source.unchanged()
+    agent.drain()
+    assert agent.lines[-1] == b"2"

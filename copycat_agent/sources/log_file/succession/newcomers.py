@@ -263,8 +263,10 @@ class Newcomers:
             if not (is_rotated(file.path) and rules.may_be_copy(newcomer, one.identity.birth_ns)):
                 return None
             if not _is_cut(one):
-                if one.offset.position and not (one.in_flight or one.holds()):
-                    one.note_rewritten()  # cut, and grown beyond its offset since
+                if one.offset.position and not one.holds():  # cut, and grown beyond its offset since
+                    if one.in_flight:  # its task is about to find out
+                        return rules.JustCut(one.path, in_flight=True)
+                    one.note_rewritten()
                 elif similarity.begins_like(file, one, file.size):
                     return self._copy(file, one)
                 else:
