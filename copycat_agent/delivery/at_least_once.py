@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from copycat_agent.batch.progress import Progress
-    from copycat_agent.delivery.base import Report
+    from copycat_agent.delivery.base import Callbacks
     from copycat_agent.encoding.encoder import Encoder
     from copycat_agent.logs import Log
     from copycat_agent.model import Batch, Split
@@ -29,13 +29,13 @@ class AtLeastOnceGuarantee:
     def __init__(self, store: OffsetStore) -> None:
         self._store = store
 
-    def open(self, definition: Definition, report: Report, _earlier: Sequence[str]) -> OpenDelivery:
+    def open(self, definition: Definition, callbacks: Callbacks, _earlier: Sequence[str]) -> OpenDelivery:
         """The delivery, open. FatalError where the offsets are lost: nobody else has them."""
         undecided = self._store.undecided(definition.name)
         if undecided:
             hint = f"put offsets.db back from a backup; or read everything again: copycat offsets reset {definition.name}"
             raise FatalError(undecided, hint)
-        return OpenDelivery(AtLeastOnce(definition.name, self._store, report.log))
+        return OpenDelivery(AtLeastOnce(definition.name, self._store, callbacks.log))
 
     def leave(self, _connector: str) -> None:
         """Nothing to do: offsets are saved with every guarantee."""
@@ -96,11 +96,11 @@ class AtLeastOnce:
         """The results as they are."""
         return results
 
-    def changed(self) -> None:
+    def source_changed(self) -> None:
         """It has nothing to publish."""
 
-    def quiet(self) -> None:
-        """It has nothing to do."""
+    def publish_if_due(self) -> None:
+        """It has nothing to publish."""
 
     def save(self, one: Unsaved, accounts: Accounts) -> bool:
         """Save offsets, losses and accounts in one transaction."""
@@ -115,7 +115,7 @@ class AtLeastOnce:
         rows = changes.offsets if changes.state is None else changes.rows(self._connector)
         return self._store.commit(rows, changes.forget, changes.losses, accounts, None)
 
-    def left(self, *, unsaved: bool, in_flight: bool) -> bool:
+    def log_what_is_left(self, *, unsaved: bool, in_flight: bool) -> bool:
         """Log that what was in flight is sent again. Offsets that are not saved mean repeats."""
         if in_flight:
             self._log.warning("stopped before everything in flight was acknowledged; it will be sent again")

@@ -47,7 +47,7 @@ class DeliveryView(NamedTuple):
 
 
 class Delivery(Protocol):
-    """Open from the beginning; `close` ends it. For the connector's thread, `view` for any.
+    """Open from the beginning; `close` ends it. For the connector's steps, `view` for any thread.
 
     A batch passes `admit`, `plan`, `take_in` and `save`, in this order. Every method may raise what the store raises.
     """
@@ -58,7 +58,7 @@ class Delivery(Protocol):
 
     @property
     def has_work(self) -> bool:
-        """Whether `tend` or `quiet` will have something to do, though nothing is in flight."""
+        """Whether `tend` or `publish_if_due` may have something to do: a batch is under way, or offsets are to be published."""
 
     def view(self) -> DeliveryView:
         """Returns what a status says of it."""
@@ -92,11 +92,11 @@ class Delivery(Protocol):
         Returns splits that were held back and come back unread, to be planned again.
         """
 
-    def changed(self) -> None:
+    def source_changed(self) -> None:
         """The source has changed something by itself."""
 
-    def quiet(self) -> None:
-        """No batch is under way, and everything is saved."""
+    def publish_if_due(self) -> None:
+        """No batch is under way, and everything is saved: publish offsets that Kafka lacks, if it is time for that."""
 
     def save(self, one: Unsaved, accounts: Accounts) -> bool:
         """Save changes, and what became of their batch. Returns whether there was anything to save."""
@@ -104,7 +104,7 @@ class Delivery(Protocol):
     def save_last(self, changes: Changes, unsaved: Iterable[Unsaved], accounts: Accounts) -> None:
         """The connector ends: save `changes`, which hold once more what was left `unsaved`."""
 
-    def left(self, *, unsaved: bool, in_flight: bool) -> bool:
+    def log_what_is_left(self, *, unsaved: bool, in_flight: bool) -> bool:
         """The connector ends with offsets `unsaved`, or batches in flight: log what the next start does about it.
 
         Returns whether it sends anything again because offsets could not be saved.
@@ -136,7 +136,7 @@ class TaskHalf(Protocol):
 
 
 class Opening(Protocol):
-    """A delivery that is being opened. For the connector's thread."""
+    """A delivery that is being opened. For the connector's steps."""
 
     @property
     def doing(self) -> str:
@@ -152,8 +152,8 @@ class Opening(Protocol):
         """The connector ends before it was opened."""
 
 
-class Report(NamedTuple):
-    """Takes what a delivery has to tell. `wake` makes the connector's thread look again soon; for any thread."""
+class Callbacks(NamedTuple):
+    """What a delivery calls to count, to log and to wake its connector. `wake` may be called by any thread."""
 
     count_outcome: Callable[[str], None]
     """One more outcome of this name, for metrics: `openings`, or what became of a transaction."""

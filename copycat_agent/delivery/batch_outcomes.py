@@ -10,12 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from copycat_agent.errors import CopycatError
 from copycat_agent.model import Batch, LaneOutcome, LanePlan, LaneState, SplitResult
 
-Results = tuple[SplitResult, ...]
+if TYPE_CHECKING:
+    from copycat_agent.delivery.base import Results
 
 
 class BatchOutcomes(Protocol):

@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from copycat_agent.delivery.at_least_once import AtLeastOnceGuarantee
-from copycat_agent.delivery.exactly_once.attempts import AT_ONCE, MakeWorld, kafka_world
+from copycat_agent.delivery.exactly_once.attempts import OPENINGS_AT_ONCE, MakeWorld, kafka_world
 from copycat_agent.delivery.exactly_once.opening import ExactlyOnceGuarantee
 from copycat_agent.turns import Turns
 
 if TYPE_CHECKING:
-    from copycat_agent.delivery.base import Opening, Report
+    from copycat_agent.delivery.base import Callbacks, Opening
     from copycat_agent.errors import CopycatError
     from copycat_agent.offsets import OffsetStore
     from copycat_agent.options import Definition
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 class Guarantee(Protocol):
     """Opens deliveries of one kind. Shared by all connectors, thread-safe. Every method may raise what the store raises."""
 
-    def open(self, definition: Definition, report: Report, earlier: Sequence[str]) -> Opening:
+    def open(self, definition: Definition, callbacks: Callbacks, earlier: Sequence[str]) -> Opening:
         """Begin to open a connector's delivery. FatalError when it must not begin before a person has decided something.
 
         `earlier`: names under which Kafka may know the connector, where the store does not.
@@ -45,13 +45,13 @@ class Deliveries:
         """
         self._guarantees: Mapping[str, Guarantee] = {
             "at_least_once": AtLeastOnceGuarantee(store),
-            "exactly_once": ExactlyOnceGuarantee(store, turns or Turns(AT_ONCE), make_world, keeps_accounts=keeps_accounts),
+            "exactly_once": ExactlyOnceGuarantee(store, turns or Turns(OPENINGS_AT_ONCE), make_world, keeps_accounts=keeps_accounts),
         }
 
-    def open(self, definition: Definition, report: Report, earlier: Sequence[str] = ()) -> Opening:
+    def open(self, definition: Definition, callbacks: Callbacks, earlier: Sequence[str] = ()) -> Opening:
         """Begin to open the delivery that the definition asks for. Raises as `Guarantee.open` does."""
         asked = definition.delivery.guarantee
-        opening = self._guarantees[asked].open(definition, report, earlier)
+        opening = self._guarantees[asked].open(definition, callbacks, earlier)
         for name, guarantee in self._guarantees.items():
             if name != asked:
                 guarantee.leave(definition.name)

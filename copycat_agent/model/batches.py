@@ -98,13 +98,14 @@ class Position(NamedTuple):
 class LanePlan:
     """What a batch is told of its lane: it may commit if, and only if, the head is still `head`.
 
-    `also` are offsets that the driver has changed by itself since the last transaction, None for those it has forgotten: they go along.
+    `driver_rows` are offsets that the driver has changed by itself since the last transaction, None for those it has forgotten: they go
+    along.
     """
 
     lane: LaneId
     head: Head
     place: OffsetsPartition
-    also: tuple[tuple[SourcePartition, SavedRow | None], ...] = ()
+    driver_rows: tuple[tuple[SourcePartition, SavedRow | None], ...] = ()
     guarantee: ClassVar[str] = "exactly_once"
 
 

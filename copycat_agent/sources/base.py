@@ -103,7 +103,7 @@ class Closeup(NamedTuple):
 
 
 class Source(Protocol):
-    """The driver's half of a source. All methods are called from its connector's thread."""
+    """The driver's half of a source. All methods are called by its connector's steps, one at a time."""
 
     @property
     def directories(self) -> Collection[str]:

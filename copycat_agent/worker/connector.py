@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from copycat_agent import logs
 from copycat_agent.definitions.source_rules import places_of
-from copycat_agent.delivery.base import Report
+from copycat_agent.delivery.base import Callbacks
 from copycat_agent.errors import BusyError, CopycatError, RetriableError, bug_words
 from copycat_agent.worker.connector_io import ConnectorIO
 from copycat_agent.worker.context import ConnectorContext, Tools
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 TELL_SECONDS = 1.0
-"""A wait for the predecessor is told when it takes longer."""
+"""A wait for the predecessor is reported once it takes longer."""
 AFTER = "waits until what ran before under its name has come to its end"
 """Reason of a connector that does not begin yet."""
 OPENING_SECONDS = 0.2
@@ -42,17 +42,17 @@ HANGS = "its loop does not turn: a file system that it reads from may hang; it g
 """Reason of a connector that hangs."""
 NO_ANSWER = "the file system at {} does not answer: it goes on by itself when that does"
 """Reason of a connector whose mount hangs, whether its step hangs there or is held back."""
-ASK_SECONDS = 2.0
+ANSWER_SECONDS = 2.0
 """How long a connector that works may take to answer a question."""
 
 
 class Predecessors(NamedTuple):
-    """What was there before a connector begins: it begins once those in `after` have come to their end.
+    """What was there before a connector begins: it begins once those in `still_running` have come to their end.
 
     Then `prepare` is called, again while it raises. `earlier` are names under which Kafka may know the connector, where the store does not.
     """
 
-    after: tuple[Connector, ...] = ()
+    still_running: tuple[Connector, ...] = ()
     prepare: Callable[[], None] = lambda: None
     earlier: Sequence[str] = ()
 
@@ -94,7 +94,7 @@ class Connector:
     @property
     def status(self) -> Status:
         """How it is now."""
-        now, metrics, run = self._connector_state.now, self._metrics, self._machine
+        now, metrics, machine = self._connector_state.now, self._metrics, self._machine
         if not self.ended and (seconds := self._tools.loop.mounts.hung_seconds(self.mount_user)):
             now = Now(State.BLOCKED, NO_ANSWER.format(self.mount_user.mount), time.time() - seconds)
         elif self.hangs:
@@ -108,15 +108,15 @@ class Connector:
             lag=metrics.lag,
             retries=metrics.retries,
             acknowledged_at=metrics.acknowledged_at,
-            unsaved=self._connector_state.lost_grip,
-            tasks=run.tasks if run else 0,
+            unsaved=self._connector_state.left_unsaved,
+            tasks=machine.tasks if machine else 0,
             commit_seconds=metrics.commit_seconds,
             delivery_seconds=metrics.delivery_seconds,
             clients=metrics.clients,
             errors=metrics.errors,
             guarantee=self.definition.delivery.guarantee,
             delivery_outcomes=metrics.delivery_outcomes,
-            **(run.delivery._asdict() if run else {}),
+            **(machine.delivery_view._asdict() if machine else {}),
         )
 
     @property
@@ -127,14 +127,14 @@ class Connector:
     @property
     def offsets_unsaved(self) -> str:
         """Why offsets cannot be saved at the moment, "" when they can."""
-        return self._connector_state.unsaved
+        return self._connector_state.save_error
 
     @property
     def busy_seconds(self) -> float:
         """Seconds for which its present step has been under way; while it waits for its predecessor, also that one's."""
         since = self._running.busy_since if self._running else None
         own = 0.0 if since is None else time.monotonic() - since
-        return max([own, *(one.busy_seconds for one in self._before.after if not one.ended)])
+        return max([own, *(one.busy_seconds for one in self._before.still_running if not one.ended)])
 
     @property
     def hangs(self) -> bool:
@@ -166,7 +166,7 @@ class Connector:
         """End a pause, and any waiting for better times. Returns at once."""
         self._orders.resume()
 
-    def ask(self, question: Callable[[Source], T], seconds: float = ASK_SECONDS) -> T | None:
+    def ask(self, question: Callable[[Source], T], seconds: float = ANSWER_SECONDS) -> T | None:
         """What `question` says of the source, called between two steps. None when there is no source now.
 
         BusyError when there is no answer within `seconds`.
@@ -182,7 +182,7 @@ class Connector:
         try:
             if (yield from self._wait_for_those_before()):
                 self._connector_state.become(State.STARTING)
-                while (yield from self._once()) and (yield from self._rest()):
+                while (yield from self._run_once()) and (yield from self._rest()):
                     pass
             if self._connector_state.state is not State.FAILED:
                 self._connector_state.become(State.STOPPED)
@@ -198,15 +198,15 @@ class Connector:
         """Two must not plan from the same offsets. False when a stop was asked for meanwhile."""
         begun = time.monotonic()
         while self._orders.stop_at is None:
-            self._before = self._before._replace(after=tuple(one for one in self._before.after if not one.ended))
-            if not self._before.after:
+            self._before = self._before._replace(still_running=tuple(one for one in self._before.still_running if not one.ended))
+            if not self._before.still_running:
                 return True
             if time.monotonic() - begun > TELL_SECONDS:
                 self._connector_state.become(State.STARTING, AFTER)
             yield from self._orders.rest(0.05)
         return False
 
-    def _once(self) -> Generator[Wait, None, bool]:
+    def _run_once(self) -> Generator[Wait, None, bool]:
         """From opening to closing. True when it is to be started again."""
         begun = time.monotonic()
         try:
@@ -226,7 +226,7 @@ class Connector:
             )
             yield from connector_io.carry_out(self._machine.run())
         except RetriableError as error:
-            self._fell(begun, str(error))
+            self._restart_after(begun, str(error))
         except CopycatError as error:
             self._remember(error)
             self._fail(error.message, error.hint)
@@ -243,7 +243,7 @@ class Connector:
                 hint = f"please report it; to try again: copycat ctl restart {self.definition.name}"
                 self._fail(f"{words}; so it ended {BUGS_MAX} times within an hour", hint)
                 return False
-            self._fell(begun, f"{words}; please report it")
+            self._restart_after(begun, f"{words}; please report it")
         else:
             return False
         finally:
@@ -256,14 +256,14 @@ class Connector:
         STARTING meanwhile, or RETRYING or BLOCKED while Kafka does not let it.
         """
         orders, connector_state = self._orders, self._connector_state
-        report = Report(self._metrics.count_outcome, self._count_recovered, orders.wake.nudge, self._log)
+        callbacks = Callbacks(self._metrics.count_outcome, self._count_recovered, orders.wake.nudge, self._log)
         retry_policy = RetryPolicy(self.definition, context)
         opening: Opening | None = None
         delivery: Delivery | None = None
         try:
             while orders.stop_at is None:
                 try:
-                    opening = opening or self._tools.deliveries.open(self.definition, report, self._before.earlier)
+                    opening = opening or self._tools.deliveries.open(self.definition, callbacks, self._before.earlier)
                     delivery = opening.tend()
                 except RetriableError as error:
                     self._metrics.count_error("open", type(error).__name__)
@@ -292,7 +292,7 @@ class Connector:
         except CopycatError as unsaved:
             self._log.warning("why the connector ended could not be saved for those who decide", why=str(unsaved))
 
-    def _fell(self, begun: float, reason: str) -> None:
+    def _restart_after(self, begun: float, reason: str) -> None:
         seconds = self._restarts.ended(begun)
         self._log.warning("connector ended and is started again", why=reason, retry_s=seconds)
         self._connector_state.become(State.RETRYING, f"{reason}; it is started again within {seconds:g} s")

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class ConnectorIO:
-    """For one run of a connector, from its thread. Opens the source when it is made: raises what the store or the source raise."""
+    """For one run of a connector, called by its steps. Opens the source when it is made: raises what the store or the source raise."""
 
     def __init__(self, definition: Definition, tools: Tools, context: ConnectorContext, delivery: Delivery) -> None:
         """`delivery` is open; `Close` closes it."""
@@ -57,7 +57,7 @@ class ConnectorIO:
             effects.TakeIn: self._take_in,
             effects.Save: self._save,
             effects.SaveLast: self._save_last,
-            effects.Publish: lambda _: self._delivery.quiet(),
+            effects.PublishIfDue: lambda _: self._delivery.publish_if_due(),
             effects.Submit: self._submit,
             effects.AskToSettle: lambda effect: tools.executor.settle(effect.task),
             effects.Close: self._close,
@@ -74,7 +74,7 @@ class ConnectorIO:
                         event = Performed(time.monotonic())
                     else:
                         event = self.perform(effect)
-                except BaseException as error:  # noqa: BLE001 - this thread is to end: the connector goes its way out
+                except BaseException as error:  # noqa: BLE001 - an interrupt: the machine still has to settle and close; GeneratorExit passes it
                     effect = wanted.throw(error)
                 else:
                     effect = wanted.send(event)
@@ -86,7 +86,7 @@ class ConnectorIO:
         try:
             value = self._performers[type(effect)](effect)
         except Exception as error:  # noqa: BLE001 - what it means is the connector's to say
-            return Performed(time.monotonic(), error=_of_saving(error) if isinstance(effect, Save | SaveLast) else error)
+            return Performed(time.monotonic(), error=_as_save_error(error) if isinstance(effect, Save | SaveLast) else error)
         return Performed(time.monotonic(), value)
 
     def _hear(self, _: effects.Hear) -> News:
@@ -170,7 +170,7 @@ class ConnectorIO:
             self._delivery.close()
 
 
-def _of_saving(error: Exception) -> Exception:
+def _as_save_error(error: Exception) -> Exception:
     """The error of a save. What nobody expected is fatal: another start would send the same files again."""
     if isinstance(error, CopycatError):
         return error

@@ -95,8 +95,8 @@ class SaveLast(NamedTuple):
     unsaved: tuple[Unsaved, ...]
 
 
-class Publish(NamedTuple):
-    """No batch is under way and everything is saved: the delivery may publish what it has to."""
+class PublishIfDue(NamedTuple):
+    """No batch is under way and everything is saved: the delivery publishes offsets that Kafka lacks, if it is time for that."""
 
 
 class Submit(NamedTuple):
@@ -119,7 +119,9 @@ class Close(NamedTuple):
     """The connector has ended: close its files, and the delivery."""
 
 
-Effect = Hear | Look | CheckUnchanged | AnswerQuestions | Tend | TakeIn | Save | SaveLast | Publish | Submit | AskToSettle | Close | Wait
+Effect = (
+    Hear | Look | CheckUnchanged | AnswerQuestions | Tend | TakeIn | Save | SaveLast | PublishIfDue | Submit | AskToSettle | Close | Wait
+)
 
 
 class Performed(NamedTuple):

@@ -23,7 +23,10 @@ _log = logs.get("worker")
 
 
 class Targets:
-    """Read once, kept in the store. Used under the worker's lock."""
+    """What a person wants each connector to be: running, paused or stopped.
+
+    Read from the store once, then kept in both. Used under the worker's lock.
+    """
 
     def __init__(self, store: OffsetStore) -> None:
         self._store = store
@@ -112,7 +115,7 @@ class ConnectorHandle:
         return status
 
     def _at_rest(self) -> tuple[State, str]:
-        """State and reason of one that has no thread."""
+        """State and reason while nothing runs."""
         name = self.definition.name
         if not self.definition.enabled:
             return State.STOPPED, DISABLED

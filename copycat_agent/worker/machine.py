@@ -69,6 +69,7 @@ class ConnectorMachine:
         self._unsaved: deque[Unsaved] = deque()
         self._pausing = False
         self._finalised = False
+        self._abandoned = False  # nobody performs effects any more
         self.has_results = False
         """Whether a batch has come back. If its results cannot be saved, the next start may send its records again."""
         context.metrics.begin()
@@ -79,7 +80,7 @@ class ConnectorMachine:
         return len(self._flying)
 
     @property
-    def delivery(self) -> DeliveryView:
+    def delivery_view(self) -> DeliveryView:
         """What a `Status` says of the delivery. For any thread."""
         return self._delivery.view()
 
@@ -98,7 +99,7 @@ class ConnectorMachine:
                 yield from self._hear()
         finally:
             try:
-                yield from self._settle_what_flies()
+                yield from self._settle_in_flight()
             finally:
                 try:
                     yield from self._leave()
@@ -107,7 +108,13 @@ class ConnectorMachine:
 
     def _do(self, effect: Effect) -> Generator[Effect, Performed, Any]:
         """Has an effect performed. Returns the answer, raises what went wrong."""
-        event = yield effect
+        if self._abandoned:
+            raise GeneratorExit
+        try:
+            event = yield effect
+        except GeneratorExit:
+            self._abandoned = True
+            raise
         self._now = event.now
         if event.error is not None:
             raise event.error
@@ -137,11 +144,11 @@ class ConnectorMachine:
         if not self._pausing:
             yield from self._hand_out()
         if self._delivery.has_work and schedule.has_looked and not (self._flying or self._unsaved or self._retry_policy.backoff.active):
-            yield from self._do(effects.Publish())
+            yield from self._do(effects.PublishIfDue())
         lag = self._context.metrics.source_lag = source.lag()
         trouble = self._delivery.trouble
         if schedule.has_looked and not self._pausing and (trouble is not None or not self._retry_policy.is_well):
-            self._retry_policy.go_on(lag.blocked_files, trouble)
+            self._retry_policy.update_state(lag.blocked_files, trouble)
         return self._next_wait(has_work=bool(lag.bytes or lag.blocked_files or lag.troubled_files))
 
     def _look(self) -> Effects:
@@ -157,7 +164,7 @@ class ConnectorMachine:
             self._source.finish((), looked.changes)
         else:
             self._unsaved.append(Unsaved(looked.changes))
-            self._delivery.changed()
+            self._delivery.source_changed()
         yield from self._save()
         self._schedule.looked(self._now, looked.seconds, self._source.scan_seconds)
 
@@ -212,7 +219,7 @@ class ConnectorMachine:
     def _hand_out(self) -> Effects:
         schedule = self._schedule
         if self._news.at_once:
-            self._retry_policy.end()
+            self._retry_policy.retry_now()
             schedule.plan_at = 0.0
         if self._unsaved or self._now < schedule.plan_at or self._now < self._retry_policy.backoff.retry_at:
             return
@@ -278,7 +285,7 @@ class ConnectorMachine:
             self._source.finalise()
         return self._source.drained() and not self._unsaved
 
-    def _settle_what_flies(self) -> Effects:
+    def _settle_in_flight(self) -> Effects:
         """Let batches under way come to their end, until the deadline; what is not settled then is read again next time.
 
         Raises the first error that ends the connector, once all that could be saved is saved.
@@ -286,7 +293,7 @@ class ConnectorMachine:
         failure: CopycatError | None = None
         give_up_at = self._now + FAILED_SETTLE_SECONDS
         yield from self._ask_to_settle()
-        while self._flies_for_sure or self._unsaved:
+        while self._expects_answers or self._unsaved:
             self._retry_policy.save_at = 0.0
             try:
                 yield from self._hear()
@@ -297,23 +304,23 @@ class ConnectorMachine:
             left = (give_up_at if stop_at is None else stop_at) - self._now
             if left <= 0:
                 break
-            if self._flies_for_sure or self._unsaved:
+            if self._expects_answers or self._unsaved:
                 yield from self._do(Wait(self._now + min(left, 0.2)))
         self._tell_what_is_left()
         if failure is not None:
             raise failure
 
     @property
-    def _flies_for_sure(self) -> bool:
+    def _expects_answers(self) -> bool:
         """Whether there are batches that are answered soon. To know what became of others may take long: the next start asks Kafka."""
         return any(task.number not in self._delivery.unanswered for task in self._flying)
 
     def _tell_what_is_left(self) -> None:
         unsaved = any(one.changes.offsets for one in self._unsaved if one.results)
-        if self._delivery.left(unsaved=unsaved, in_flight=bool(self._flying)):
+        if self._delivery.log_what_is_left(unsaved=unsaved, in_flight=bool(self._flying)):
             state = self._context.connector_state
-            self._context.log.error("offsets could not be saved; what they cover will be sent again", why=state.unsaved)
-            state.lost_grip = True
+            self._context.log.error("offsets could not be saved; what they cover will be sent again", why=state.save_error)
+            state.left_unsaved = True
 
     def _leave(self) -> Effects:
         """Save what the next start needs to find every file again; what is lost with files that are gone is counted now."""

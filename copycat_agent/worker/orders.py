@@ -1,4 +1,4 @@
-"""What a connector's thread is asked to do: by people, by the worker, by whoever wants to know something only it can tell."""
+"""What a connector's steps are asked to do: by people, by the worker, by whoever wants to know something only they can tell."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Question = Callable[["Source"], Any]
 
 
 class Orders:
-    """Given by any thread, obeyed by the connector's. `wake` also carries file-system events."""
+    """Given by any thread, obeyed by the connector's steps. `wake` also carries file-system events."""
 
     def __init__(self, *, paused: bool = False) -> None:
         self.wake = Wake()
@@ -53,7 +53,7 @@ class Orders:
         self.wake.nudge()
 
     def ask(self, question: Question) -> Future[Any]:
-        """Have `question` called with the source, in the connector's thread. Yields None when there is no source."""
+        """Have `question` called with the source, between two of the connector's steps. Yields None when there is no source."""
         answer: Future[Any] = Future()
         with self._lock:
             if not self._closed:
@@ -65,7 +65,7 @@ class Orders:
         return answer
 
     def answer(self, source: Source | None) -> None:
-        """Answer what has been asked. For the connector's thread."""
+        """Answer what has been asked. For the connector's steps."""
         self.is_asked = False
         while not self._questions.empty():
             question, answer = self._questions.get()
@@ -75,7 +75,7 @@ class Orders:
                 answer.set_exception(error)
 
     def close(self) -> None:
-        """The thread ends: nobody waits for an answer any more."""
+        """The connector ends: whoever still waits gets None."""
         with self._lock:
             self._closed = True
         self.answer(None)

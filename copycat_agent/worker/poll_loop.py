@@ -30,7 +30,7 @@ THREADS = 8
 """Most threads, not counting those whose step takes longer than `SLOW_SECONDS`."""
 SLOW_SECONDS = 0.5
 """A step that has taken this long may hang: another thread takes its place."""
-ASK_SECONDS = 0.25
+ASK_MOUNTS_SECONDS = 0.25
 """A step that has taken this long has its mounts asked, and again as it gets older, at least once a second."""
 PATIENCE_SECONDS = 0.1
 """A connector whose long wait ended so long ago, and that still waits for a thread, gets another one, up to `THREADS`."""
@@ -76,7 +76,7 @@ class PollLoop:
         self._has_ready = threading.Condition(self._lock)
         self._has_news = threading.Condition(self._lock)  # for the thread that keeps the time
         self._ready: deque[Running] = deque()
-        self._lacking = 0  # connectors that found no idle thread since the timer last looked
+        self._without_thread = 0  # connectors that found no idle thread since the timer last looked
         # A heap of their end, number, connector, and whether they are long; those that ended early stay in it for a while.
         self._waits: list[tuple[float, int, Running, bool]] = []
         self._waiting = self._threads = 0
@@ -121,7 +121,7 @@ class PollLoop:
         """Has a thread run its next step: an idle one, or one that the timer finds or starts."""
         self._append(running)
         if not self._notify_idle():
-            self._lacking += 1
+            self._without_thread += 1
             self._has_news.notify()
 
     def _append(self, running: Running) -> None:
@@ -135,10 +135,10 @@ class PollLoop:
         self._has_ready.notify()
         return True
 
-    def _go_on(self, running: Running, wait: int) -> None:
-        """Ends wait number `wait`, unless it has ended before."""
+    def _go_on(self, running: Running, wait_number: int) -> None:
+        """Ends the wait of this number, unless it has ended before."""
         with self._lock:
-            if running.wait == wait:
+            if running.wait == wait_number:
                 self._end_wait(running)
                 self._make_ready(running)
 
@@ -155,10 +155,10 @@ class PollLoop:
                     self._notify_idle()  # one for all of them
                 left = self._waits[0][0] - now if self._waits else math.inf
                 if self._ready:
-                    left = min(left, self._help(now))
-                if self._busy or self._held:  # after `_help`: no thread takes the place of one whose mounts are only being asked now
-                    left = min(left, self._ask(now))
-                self._lacking = 0
+                    left = min(left, self._add_threads(now))
+                if self._busy or self._held:  # after `_add_threads`: no thread takes the place of one whose mounts are only being asked now
+                    left = min(left, self._ask_slow_mounts(now))
+                self._without_thread = 0
                 self._has_news.wait(min(left, threading.TIMEOUT_MAX))
 
     def _end_waits(self, now: float) -> bool:
@@ -176,22 +176,23 @@ class PollLoop:
                 self._make_ready(running)
         return has_ended
 
-    def _help(self, now: float) -> float:
+    def _add_threads(self, now: float) -> float:
         """Adds a thread to those at work once a connector waits for one. Returns after how many seconds to look again.
 
         Threads with a slow step do not count once its mounts have been asked.
         """
         slow = sum(running.asked_at > 0 and now - (running.busy_since or now) > SLOW_SECONDS for running in self._busy)
         waited = now - (self._ready[0].busy_since or now)
-        wanted = max(min(self._lacking, len(self._ready)), waited >= PATIENCE_SECONDS or self._threads <= slow)
+        least = 1 if waited >= PATIENCE_SECONDS or self._threads <= slow else 0
+        wanted = max(least, min(self._without_thread, len(self._ready)))
         for _ in range(wanted):
             if not (self._notify_idle() or self._start_thread(slow)):
                 return SLOW_SECONDS / 2
         return PATIENCE_SECONDS
 
-    def _ask(self, now: float) -> float:
+    def _ask_slow_mounts(self, now: float) -> float:
         """Has the mounts of slow steps asked. Returns after how many seconds to look again."""
-        slow = {running: age for running in self._busy if (age := now - (running.busy_since or now)) > ASK_SECONDS}
+        slow = {running: age for running in self._busy if (age := now - (running.busy_since or now)) > ASK_MOUNTS_SECONDS}
         is_due = any(now - running.asked_at >= min(1.0, age / 4) for running, age in slow.items())
         if is_due or any(now - running.asked_at >= 1.0 for running in self._held):  # whose mount may be gone
             self.mounts.ask(running.mount_user for running in slow)

@@ -28,7 +28,10 @@ STEADY_SECONDS = 60.0
 
 
 def worst(results: Results) -> CopycatError | None:
-    """The error that decides about the connector; a file's own trouble does not."""
+    """The error that decides about the connector: a fatal one, else a blocking one, else any retriable one.
+
+    A file's own trouble is left out.
+    """
     errors = [result.error for result in results if result.error is not None and not isinstance(result.error, FileError)]
     ranked = sorted(errors, key=lambda error: (isinstance(error, RetriableError), not isinstance(error, BlockedError)))
     return ranked[0] if ranked else None
@@ -46,7 +49,7 @@ def held_back(results: Results) -> BlockedError | None:
     return blocked[0] if blocked and own else None
 
 
-def _plain(error: CopycatError | None) -> CopycatError | None:
+def _as_retriable(error: CopycatError | None) -> CopycatError | None:
     return RetriableError(error.message, error.hint) if isinstance(error, BlockedError) else error
 
 
@@ -73,7 +76,7 @@ class HeldFiles:
 
 
 class RetryPolicy:
-    """For one run of a connector, from its thread. Trouble of single files is the source's; what is left here is everyone's."""
+    """For one run of a connector, called by its steps. Trouble of single files is the source's; what is left here is everyone's."""
 
     def __init__(
         self, definition: Definition, context: ConnectorContext, *, careful: bool = False, clock: Callable[[], float] | None = None
@@ -83,7 +86,7 @@ class RetryPolicy:
         self.save_at = 0.0
         """When what could not be saved is tried again."""
         self.is_well = False
-        """Whether nothing is wrong, and nothing was before: then good results need no `judge`, and there is nothing to `go_on` from."""
+        """Whether nothing is wrong, and nothing was before: then good results need no `judge`, and the state needs no update."""
         self.careful = careful
         """Whether something went wrong before this run, and no batch has gone well since."""
         self._held = HeldFiles(definition.errors, context.log, clock)
@@ -96,7 +99,7 @@ class RetryPolicy:
         """The results as their source should see them: a `BlockedError` that is not the file's own does not hold that file back."""
         if self._files_block_alone or not any(isinstance(result.error, BlockedError) for result in results):
             return results
-        return tuple(replace(result, error=_plain(result.error)) for result in results)
+        return tuple(replace(result, error=_as_retriable(result.error)) for result in results)
 
     def judge(self, results: Results) -> None:
         """A batch is over and saved. Raises what ends the connector."""
@@ -124,14 +127,14 @@ class RetryPolicy:
     def not_saved(self, error: RetriableError) -> None:
         """Offsets could not be saved: nothing is planned until they are. Raises FatalError when errors.retry_timeout is over."""
         self._metrics.count_error("save", type(error).__name__)
-        self._connector_state.unsaved = str(error)
+        self._connector_state.save_error = str(error)
         self.retry(error)
         self.save_at = self.backoff.retry_at
 
     def saved(self) -> None:
         """Offsets are saved."""
-        if self._connector_state.unsaved:
-            self._connector_state.unsaved = ""
+        if self._connector_state.save_error:
+            self._connector_state.save_error = ""
             self.backoff.succeeded()
 
     def retry(self, error: RetriableError) -> None:
@@ -144,19 +147,19 @@ class RetryPolicy:
             self._connector_state.become(state, str(error))
         self._metrics.retries += 1
 
-    def go_on(self, blocked_files: int, trouble: RetriableError | None = None) -> None:
+    def update_state(self, blocked_files: int, trouble: RetriableError | None = None) -> None:
         """The connector works: RUNNING, or BLOCKED as long as the source holds single files back. `trouble` holds up some of its tasks."""
         if self.backoff.active:
             return
         if not blocked_files:
             self._held.release()
-        self.is_well = not (self.careful or blocked_files or trouble or self._connector_state.unsaved)
+        self.is_well = not (self.careful or blocked_files or trouble or self._connector_state.save_error)
         if trouble is not None:
             self._connector_state.become(State.BLOCKED if isinstance(trouble, BlockedError) else State.RETRYING, str(trouble))
             return
         self._connector_state.become(State.BLOCKED if self._held.reason else State.RUNNING, self._held.reason)
 
-    def end(self) -> None:
+    def retry_now(self) -> None:
         """Do not wait: a person wants it tried now."""
         self.backoff.retry_at = self.save_at = 0.0
 

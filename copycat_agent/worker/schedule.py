@@ -23,9 +23,9 @@ BUSY_SECONDS = 1.0
 PAUSED_SECONDS = 0.5
 """Least time between two looks at files that grow while nothing of them is to be read."""
 BURST_SECONDS = 1.0
-"""So long a quiet connector saves up."""
+"""A quiet connector saves up so many seconds of its rate."""
 LEAST_SECONDS = 0.05
-"""A batch is planned once it may bring this much of a second: not one batch per record."""
+"""A batch is planned once its grant covers so many seconds of the rate, so that no batch is made for a single record."""
 
 
 @dataclass(slots=True)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from copycat_agent.logs import Log
-    from copycat_agent.model import ClientView, Rejection, SplitResult
+    from copycat_agent.model import Rejection, SplitResult
 
 
 class State(enum.StrEnum):
@@ -101,14 +101,14 @@ class Now(NamedTuple):
 
 
 class ConnectorState:
-    """Written by the connector's thread; `now` and `unsaved` are read by any."""
+    """Written by the connector's steps; `now`, `save_error` and `left_unsaved` are read by any thread."""
 
     def __init__(self, log: Log, on_change: Callable[[], None] = lambda: None) -> None:
         self.now = Now(State.STARTING, "", time.time())
-        self.unsaved = ""
+        self.save_error = ""
         """Why offsets cannot be saved at the moment, "" when they can."""
-        self.lost_grip = False
-        """It stopped and could not save offsets."""
+        self.left_unsaved = False
+        """Whether it stopped and could not save offsets."""
         self._log = log
         self._on_change = on_change
 
@@ -132,7 +132,7 @@ _NOTHING = Counts()
 
 
 class ConnectorMetrics:
-    """Written by the thread of the connector that runs (there is one at a time), read by any. What it holds is replaced, not changed."""
+    """Written by the steps of the connector that runs (one at a time), read by any thread. What it holds is replaced, not changed."""
 
     def __init__(self) -> None:
         self.counts = Counts()

@@ -55,13 +55,24 @@ class Worker:
     ) -> None:
         """`until_idle`: connectors end when everything that is there is read; those that were paused or stopped are left out.
 
-        `accounts`, `make_source`, `tracked`, `keeper`: see `tools.Tools`; `make_world`: see `Deliveries`.
+        `accounts`, `make_source`, `tracked`, `keeper`: see `context.Tools`; `make_world`: see `Deliveries`.
         """
         deliveries = Deliveries(store, keeps_accounts=accounts, make_world=make_world)
-        self._tools = Tools(store, executor, watcher, deliveries, PollLoop(), accounts, make_source, tracked, keeper, until_idle)
+        self._tools = Tools(
+            store=store,
+            executor=executor,
+            watcher=watcher,
+            deliveries=deliveries,
+            loop=PollLoop(),
+            accounts=accounts,
+            make_source=make_source,
+            tracked=tracked,
+            keeper=keeper,
+            until_idle=until_idle,
+        )
         self._store = store
         self._handles: dict[str, ConnectorHandle] = {}  # replaced, never changed: read without the lock
-        self._leaving: list[Connector] = []
+        self._leaving: list[Connector] = []  # replaced, never changed: `hung` reads it without the lock
         self._targets = Targets(store)
         self._operation = threading.RLock()
         self._changed = threading.Condition()
@@ -252,7 +263,9 @@ class Worker:
         """Stop reading, settle what is in flight within `seconds`, commit, end all threads. For good: no operation follows."""
         self._stopping = True
         deadline = time.monotonic() + seconds
-        self._ask_to_stop(self._handles.values(), deadline)  # before the lock: an operation under way ends the sooner
+        for handle in self._handles.values():  # before the lock: an operation under way ends the sooner
+            if handle.connector:
+                handle.connector.stop(deadline)
         with self._changed:
             self._changed.notify_all()
         with self._operation:
@@ -315,13 +328,13 @@ class Worker:
             return
         names = {handle.definition.name, *handle.inherit}
         self._leaving = [one for one in self._leaving if not one.ended]
-        after = tuple(one for one in self._leaving if one.definition.name in names)
+        still_running = tuple(one for one in self._leaving if one.definition.name in names)
         handle.connector = Connector(
             handle.definition,
             self._tools,
             handle.metrics,
             handle.taps,
-            Predecessors(after, lambda: self._take_over(handle), handle.earlier),
+            Predecessors(still_running, lambda: self._take_over(handle), handle.earlier),
             paused=handle.target == "paused",
             on_change=self._tell,
         )
@@ -348,10 +361,12 @@ class Worker:
                     _log.warning("offsets could not be taken over yet", connector=handle.definition.name, why=str(error))
 
     def _ask_to_stop(self, handles: Iterable[ConnectorHandle], deadline: float) -> None:
+        """Called under the lock of operations."""
         for handle in handles:
             if handle.connector and handle.runs:
                 handle.connector.stop(deadline)
-                self._leaving.append(handle.connector)
+                if handle.connector not in self._leaving:
+                    self._leaving = [*self._leaving, handle.connector]
 
     def _drain(self, handles: Iterable[ConnectorHandle], seconds: float) -> None:
         """Wait for the end of those that were asked to stop."""

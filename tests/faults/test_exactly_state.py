@@ -44,7 +44,7 @@ def make_host(
     tmp_path: Path, broker: DevBroker, topic: str, watcher: Watcher, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Callable[..., Host]]:
     """`make_host(name="host", bootstrap="", **as_for_Host)`; all send to one topic. Nothing of it runs after the test."""
-    monkeypatch.setattr(opening, "AGAIN_SECONDS", 0.2)
+    monkeypatch.setattr(opening, "DOUBT_SECONDS", 0.2)
     made: list[Host] = []
 
     def make(name: str = "host", bootstrap: str = "", **more: object) -> Host:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from copycat_agent.delivery.exactly_once.attempts import AT_ONCE, World, kafka_world
+from copycat_agent.delivery.exactly_once.attempts import OPENINGS_AT_ONCE, World, kafka_world
 from copycat_agent.offsets import OffsetStore
 from copycat_agent.options import KafkaOptions
 from copycat_agent.producer.transactional import KafkaSteps
@@ -348,5 +348,5 @@ def test_many_connectors_open_their_lanes_in_turns(
         worker.stop()
     values = [one.value or b"" for one in consume(broker.bootstrap, topic, "read_committed")]
     assert sorted(value.decode() for value in values) == expected
-    assert 1 < most <= AT_ONCE
+    assert 1 < most <= OPENINGS_AT_ONCE
     assert "waits until the lanes of other connectors are open" in reasons

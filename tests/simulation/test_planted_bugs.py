@@ -171,7 +171,7 @@ BUGS: dict[str, Plant] = {
     "progress is not noted": always(tracked.TrackedFile, "note_progress", None),
     "a file that was found to be another one is read on": always(tracked.TrackedFile, "compared", None),
     "a file begun anew keeps its position": changed(tracked.TrackedFile, "begun_anew", _keeps_position),
-    "a stop does not wait for batches": changed(machine.ConnectorMachine, "_settle_what_flies", lambda _: lambda _self: iter(())),
+    "a stop does not wait for batches": changed(machine.ConnectorMachine, "_settle_in_flight", lambda _: lambda _self: iter(())),
     "what Kafka holds of a lane is not taken at the start": always(lanes, "apply", []),
     "what a previous generation was is forgotten": always(absent.Absent, "add_previous", None),
     "nobody with the same head is found": always(absent.Absent, "candidates", []),

@@ -27,10 +27,11 @@ if TYPE_CHECKING:
     from copycat_agent.options import Definition
     from copycat_agent.transactions.protocol import Lines
 
-AT_ONCE = 5
+OPENINGS_AT_ONCE = 5
 """Connectors of one cluster that open their lanes at a time: each holds two producers per lane, and asks the coordinator for them.
 
-Of those whose last opening failed, and that have not opened any yet, one fewer."""
+Connectors whose latest opening failed, and those that have opened nothing since this start, take one of these places fewer.
+"""
 
 _LEFT = "the connector stopped before its lanes were open"
 _IN_LINE = "waits until the lanes of other connectors are open"

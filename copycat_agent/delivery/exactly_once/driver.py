@@ -1,11 +1,11 @@
 """Exactly once, the driver's half: what each batch is told of its lane, and what became of its transaction.
 
 A batch whose outcome is not known stays in flight until its lane is opened again and Kafka has said what it holds: only then the source
-hears of it. All of this happens in the connector's thread; what waits for Kafka does so on others.
+hears of it. All of this happens in the connector's steps; what waits for Kafka does so on threads of its own.
 
 Files are not pinned to lanes: any idle task takes the next file. So positions of one file come from several lanes, and two rules keep their
 order. Files of a batch of unknown outcome stay in flight until its lane was opened again. A file whose row the driver publishes by itself
-(`LanePlan.also`) is not planned before that transaction is over.
+(`LanePlan.driver_rows`) is not planned before that transaction is over.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from copycat_agent.delivery.base import Accounts, DeliveryView, Pending, Report, Results, Unsaved, joined
+from copycat_agent.delivery.base import Accounts, Callbacks, DeliveryView, Pending, Results, Unsaved, joined
 from copycat_agent.delivery.exactly_once.attempts import without_what_is_done
 from copycat_agent.delivery.exactly_once.reopening import PUBLISHING_LANE, OffsetPublisher, Recovery
 from copycat_agent.errors import RetriableError
@@ -35,17 +35,17 @@ if TYPE_CHECKING:
 PACE_SECONDS = 0.2
 """Least time between two batches of a connector that is up to date: each is a transaction, with a producer of its own and markers in
 every partition it wrote to. A line of a trickle is then with read_committed consumers in less than half a second."""
-ALSO_MOST = 200
+DRIVER_ROWS_MAX = 200
 """Offsets that the driver changed by itself and that go along with a batch, at most: about 100 KiB of its transaction."""
 
 
 @dataclass(eq=False, slots=True)
 class _LaneFlight:
-    """A batch under way: its plan, the files in it, those of `also`, and splits that wait for its end, see `admit`."""
+    """A batch under way: its plan, the files in it, those of `driver_rows`, and splits that wait for its end, see `admit`."""
 
     plan: LanePlan
     splits: frozenset[SourcePartition]
-    also: frozenset[SourcePartition]
+    driver_rows: frozenset[SourcePartition]
     held: list[Split] = field(default_factory=list)
     recovery: Recovery | None = None
 
@@ -55,7 +55,7 @@ class ExactlyOnce:
 
     pace_seconds = PACE_SECONDS
 
-    def __init__(self, definition: Definition, store: OffsetStore, opener: LaneOpener, found: Opened, report: Report) -> None:
+    def __init__(self, definition: Definition, store: OffsetStore, opener: LaneOpener, found: Opened, callbacks: Callbacks) -> None:
         self.place: OffsetsPartition = found.asked.lanes.place
         self.cluster = found.truth.cluster
         self.heads: dict[int, Head] = dict(found.truth.heads)
@@ -64,7 +64,7 @@ class ExactlyOnce:
         self._store = store
         self._asked = without_what_is_done(found)
         self._opener = opener
-        self._report = report
+        self._callbacks = callbacks
         self._flights: dict[int, _LaneFlight] = {}
         self._publisher = OffsetPublisher(definition, store, self._publish)
 
@@ -87,7 +87,7 @@ class ExactlyOnce:
         """
         where: dict[SourcePartition | None, list[Split]] = dict.fromkeys(self._publisher.rows, self._publisher.held)
         for flight in self._flights.values():
-            where |= dict.fromkeys(flight.also, flight.held)
+            where |= dict.fromkeys(flight.driver_rows, flight.held)
         admitted: list[Split] = []
         for split in splits:
             if split.after in where and split.partition not in where:
@@ -98,15 +98,15 @@ class ExactlyOnce:
     def plan(self, task: int, splits: Sequence[Split]) -> LanePlan:
         """A store that cannot be read now is no error: what it has to publish can wait, the records cannot."""
         mine = frozenset(split.partition for split in splits)
-        busy = mine.union(self._publisher.rows, *(one.splits | one.also for one in self._flights.values()))
+        busy = mine.union(self._publisher.rows, *(one.splits | one.driver_rows for one in self._flights.values()))
         name = self._definition.name
         try:
-            rows = self._store.unpublished(name, ALSO_MOST + len(busy))
+            rows = self._store.unpublished(name, DRIVER_ROWS_MAX + len(busy))
         except RetriableError:
             rows = {}
-        also = tuple(islice((row for row in rows.items() if row[0] not in busy), ALSO_MOST))
-        plan = LanePlan(self._asked.lane(self._asked.lanes, task), self.heads[task], self.place, also)
-        self._flights[task] = _LaneFlight(plan, mine, frozenset(partition for partition, _ in also))
+        driver_rows = tuple(islice((row for row in rows.items() if row[0] not in busy), DRIVER_ROWS_MAX))
+        plan = LanePlan(self._asked.lane(self._asked.lanes, task), self.heads[task], self.place, driver_rows)
+        self._flights[task] = _LaneFlight(plan, mine, frozenset(partition for partition, _ in driver_rows))
         self._publisher.postpone()
         return plan
 
@@ -114,13 +114,13 @@ class ExactlyOnce:
         number, outcome = batch.task.number, _outcome(results)
         flight = self._flights[number]
         if flight.recovery is None and not _is_known(flight.plan, outcome):
-            self._report.count_outcome("unknown")
+            self._callbacks.count_outcome("unknown")
             flight.recovery = Recovery(batch, results, functools.partial(self._open_again, number), self._definition.errors)
             flight.recovery.tend()
             return flight.recovery.results
         assert outcome is not None, "it is known"
         if flight.recovery is None:
-            self._report.count_outcome(outcome.state)
+            self._callbacks.count_outcome(outcome.state)
         else:
             self._tell_recovered(number, flight.recovery, outcome)
         held, flight.held = flight.held, []
@@ -150,8 +150,8 @@ class ExactlyOnce:
         if outcome is None or outcome.state != "committed":
             return None
         told = {result.split.partition for result in one.results if _is_told(result, changes)}
-        heads = {one.task: outcome.head} if told or plan.also or changes.rows(self._definition.name) or changes.forget else {}
-        return LaneCommit(self._definition.name, heads, told, dict(plan.also))
+        heads = {one.task: outcome.head} if told or plan.driver_rows or changes.rows(self._definition.name) or changes.forget else {}
+        return LaneCommit(self._definition.name, heads, told, dict(plan.driver_rows))
 
     def tend(self) -> Results:
         """To go on with what is not known raises nothing: the futures of `take_in` do."""
@@ -163,11 +163,11 @@ class ExactlyOnce:
                 recovery.tend()
         return self._publisher.take_back()
 
-    def changed(self) -> None:
+    def source_changed(self) -> None:
         self._publisher.postpone()
 
-    def quiet(self) -> None:
-        self._publisher.begin()
+    def publish_if_due(self) -> None:
+        self._publisher.begin_if_due()
 
     @property
     def trouble(self) -> RetriableError | None:
@@ -183,11 +183,11 @@ class ExactlyOnce:
     def has_work(self) -> bool:
         return bool(self._flights) or self._publisher.has_work
 
-    def left(self, *, unsaved: bool, in_flight: bool) -> bool:
+    def log_what_is_left(self, *, unsaved: bool, in_flight: bool) -> bool:
         """Kafka has the offsets that could not be saved here."""
         del unsaved
         if in_flight:
-            self._report.log.warning("stopped before it was known what became of everything in flight; the next start asks Kafka")
+            self._callbacks.log.warning("stopped before it was known what became of everything in flight; the next start asks Kafka")
         return False
 
     def close(self) -> None:
@@ -200,11 +200,11 @@ class ExactlyOnce:
         return [one.recovery for one in self._flights.values() if one.recovery is not None]
 
     def _tell_recovered(self, number: int, recovery: Recovery, outcome: LaneOutcome) -> None:
-        self._report.count_outcome("openings")
-        self._report.count_outcome(outcome.state)
+        self._callbacks.count_outcome("openings")
+        self._callbacks.count_outcome(outcome.state)
         became = "committed" if outcome.state == "committed" else "not committed"
         seconds = round(time.monotonic() - recovery.began, 2)
-        self._report.log.warning("Kafka was asked what became of a batch", task=number, batch=became, why=recovery.why, seconds=seconds)
+        self._callbacks.log.warning("Kafka was asked what became of a batch", task=number, batch=became, why=recovery.why, seconds=seconds)
 
 
 def _outcome(results: Iterable[SplitResult]) -> LaneOutcome | None:

@@ -14,7 +14,7 @@ from copycat_agent.model import Counts, SavedRow, SourcePartition
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from copycat_agent.delivery.base import Delivery, Report
+    from copycat_agent.delivery.base import Callbacks, Delivery
     from copycat_agent.delivery.exactly_once.attempts import Attempt, MakeWorld, Opened
     from copycat_agent.offsets import OffsetStore
     from copycat_agent.options import Definition
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 TELL_SECONDS = 1.0
 """An attempt that takes longer says what it waits for."""
-AGAIN_SECONDS = 10.0
+DOUBT_SECONDS = 10.0
 """So much later Kafka is asked once more, by a new client, before it is believed to lack what this host has seen.
 
 Brokers need 9 s to find out that one of them is cut off from the others.
@@ -39,7 +39,7 @@ class ExactlyOnceOpening:
         store: OffsetStore,
         turns: Turns,
         make_world: MakeWorld,
-        report: Report,
+        callbacks: Callbacks,
         earlier: Sequence[str],
         *,
         keeps_accounts: bool,
@@ -47,8 +47,8 @@ class ExactlyOnceOpening:
         """`earlier`: see `LaneOpener`."""
         self._definition = definition
         self._store = store
-        self._opener = LaneOpener(definition, store, turns, make_world, report.wake, earlier)
-        self._report = report
+        self._opener = LaneOpener(definition, store, turns, make_world, callbacks.wake, earlier)
+        self._callbacks = callbacks
         self._keeps_accounts = keeps_accounts
         self._attempt: Attempt | None = None
         self._attempt_at = 0.0
@@ -87,12 +87,12 @@ class ExactlyOnceOpening:
     def _doubted(self, error: BehindError) -> RetriableError | BehindError:
         """Whether Kafka really lacks what this host has seen: a broker that is cut off from the others says so, too.
 
-        It is believed when an attempt that began `AGAIN_SECONDS` after the first doubt says the same.
+        It is believed when an attempt that began `DOUBT_SECONDS` after the first doubt says the same.
         """
         if self._again_at and self._attempt_at >= self._again_at:
             return error
-        self._again_at = self._again_at or time.monotonic() + AGAIN_SECONDS
-        hint = f"a broker that is cut off from the others may have said so: Kafka is asked again within {AGAIN_SECONDS:g} s"
+        self._again_at = self._again_at or time.monotonic() + DOUBT_SECONDS
+        hint = f"a broker that is cut off from the others may have said so: Kafka is asked again within {DOUBT_SECONDS:g} s"
         return RetriableError(error.message, hint)
 
     def _opened(self, found: Opened) -> ExactlyOnce:
@@ -101,11 +101,11 @@ class ExactlyOnceOpening:
         name, asked, truth = self._definition.name, found.asked, found.truth
         place = asked.lanes.place
         news = self._store.lanes_opened(name, truth.cluster, place, truth, _saved_here(asked), keeps_accounts=self._keeps_accounts)
-        self._report.count_records(sum((one.counts for one in news), Counts()))
-        self._report.count_outcome("openings")
+        self._callbacks.count_records(sum((one.counts for one in news), Counts()))
+        self._callbacks.count_outcome("openings")
         if news:
-            self._report.log.info("positions taken over from Kafka", files=len(news), topic=place.topic, partition=place.partition)
-        return ExactlyOnce(self._definition, self._store, self._opener, found, self._report)
+            self._callbacks.log.info("positions taken over from Kafka", files=len(news), topic=place.topic, partition=place.partition)
+        return ExactlyOnce(self._definition, self._store, self._opener, found, self._callbacks)
 
 
 def _saved_here(asked: OpeningPlan) -> list[tuple[SourcePartition, SavedRow]]:
@@ -123,9 +123,9 @@ class ExactlyOnceGuarantee:
         self._make_world = make_world
         self._keeps_accounts = keeps_accounts
 
-    def open(self, definition: Definition, report: Report, earlier: Sequence[str]) -> ExactlyOnceOpening:
+    def open(self, definition: Definition, callbacks: Callbacks, earlier: Sequence[str]) -> ExactlyOnceOpening:
         how = {"keeps_accounts": self._keeps_accounts}
-        return ExactlyOnceOpening(definition, self._store, self._turns, self._make_world, report, earlier, **how)
+        return ExactlyOnceOpening(definition, self._store, self._turns, self._make_world, callbacks, earlier, **how)
 
     def leave(self, connector: str) -> None:
         self._store.leave_lanes(connector)

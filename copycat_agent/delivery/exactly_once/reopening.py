@@ -38,14 +38,14 @@ PUBLISHING_LANE = 0
 """The lane that does it: every connector has it."""
 QUIET_SECONDS = 3.0
 """Nothing is sent and nothing changes for so long before offsets are published: the next batch would take them along for nothing."""
-AGAIN_SECONDS = 30.0
-"""After a failure: records go first."""
-MOST = 2000
+PUBLISH_AGAIN_SECONDS = 30.0
+"""After a failure offsets are published so much later: records go first."""
+PUBLISHED_MAX = 2000
 """Offsets in one such transaction: about 1 MiB."""
 
 
 class Recovery:
-    """For the connector's thread, which calls `tend` until `results` are there."""
+    """For the connector's steps, which call `tend` until `results` are there."""
 
     def __init__(self, batch: Batch, results: tuple[SplitResult, ...], again: Callable[[], Attempt], errors: ErrorsOptions) -> None:
         """`again` begins another attempt at the batch's lane."""
@@ -92,29 +92,31 @@ class Recovery:
             elif self._attempt is not None and self._attempt.is_over:
                 attempt, self._attempt = self._attempt, None
                 self.results.set_result(as_kafka_has_it(self._batch, self._before, attempt.result().truth))
-        except UnexpectedError:
+        except LaneMismatchError:
             raise
         except BehindError as error:
-            raise UnexpectedError(error.message) from None  # an opening of all lanes finds out whether that is so
+            raise LaneMismatchError(error.message) from None  # an opening of all lanes finds out whether that is so
         except RetriableError as error:
             self.error = error.with_traceback(None)  # its frames have what was read
             self._backoff.failed(error)
 
 
-class UnexpectedError(RetriableError):
+class LaneMismatchError(RetriableError):
     """Kafka says something of a lane that no batch of this connector explains: all of its lanes have to be opened anew."""
 
 
 def as_kafka_has_it(batch: Batch, before: tuple[SplitResult, ...], truth: LaneSnapshot) -> tuple[SplitResult, ...]:
     """The results of a batch, from what Kafka says of its lane. `before` are those that nobody can rely on; their errors say why.
 
-    Raises UnexpectedError.
+    Raises LaneMismatchError.
     """
     plan = batch.delivery
     assert isinstance(plan, LanePlan), "a transaction has a lane"
     found = _positions(plan, batch, truth)
     state = LaneOutcome("committed" if found else "undone", truth.heads[plan.lane.number])
-    results = [_committed(split, found.get(split.partition)) if found else _undone(one) for split, one in _pairs(batch, before)]
+    results = [
+        _committed_result(split, found.get(split.partition)) if found else _undone_result(one) for split, one in _pairs(batch, before)
+    ]
     results[0] = replace(results[0], outcome=state)
     return tuple(results)
 
@@ -122,13 +124,13 @@ def as_kafka_has_it(batch: Batch, before: tuple[SplitResult, ...], truth: LaneSn
 def _positions(plan: LanePlan, batch: Batch, truth: LaneSnapshot) -> Mapping[SourcePartition, Position]:
     """Returns the positions of its transaction; empty where it was not committed, or wrote tombstones only, which are told again."""
     mine = {one.partition: one for one in truth.positions if one.lane == plan.lane.number and one.seq > plan.head.seq}
-    expected = {split.partition for split in batch.splits} | {partition for partition, _ in plan.also}
+    expected = {split.partition for split in batch.splits} | {partition for partition, _ in plan.driver_rows}
     if any(one.seq != plan.head.seq + 1 for one in mine.values()) or mine.keys() - expected:
         msg = f"lane {plan.lane.number} holds positions that nobody here has sent"
-        raise UnexpectedError(msg)
+        raise LaneMismatchError(msg)
     if mine and any(split.origins for split in batch.splits):
         msg = f"lane {plan.lane.number} has gone on with an archive whose content is known by another name"
-        raise UnexpectedError(msg)
+        raise LaneMismatchError(msg)
     return mine
 
 
@@ -136,7 +138,7 @@ def _pairs(batch: Batch, before: tuple[SplitResult, ...]) -> list[tuple[Split, S
     return list(zip(batch.splits, before, strict=True))
 
 
-def _committed(split: Split, position: Position | None) -> SplitResult:
+def _committed_result(split: Split, position: Position | None) -> SplitResult:
     """Returns the result as Kafka has it. What is not in Kafka (the end of the file, damage) is found, and counted, by reading on."""
     if position is None or position.offset is None:
         return SplitResult(split, split.offset)
@@ -146,7 +148,7 @@ def _committed(split: Split, position: Position | None) -> SplitResult:
     return SplitResult(split, offset, position.counts, losses=losses)
 
 
-def _undone(result: SplitResult) -> SplitResult:
+def _undone_result(result: SplitResult) -> SplitResult:
     return SplitResult(result.split, result.split.offset, error=result.error or RetriableError(_UNDONE))
 
 
@@ -157,7 +159,7 @@ def _why(results: tuple[SplitResult, ...]) -> str:
 
 
 class OffsetPublisher:
-    """For the connector's thread.
+    """For the connector's steps.
 
     When it fails nobody knows where its lane is: it may have been committed all the same. Nothing is planned there, and nothing else is
     said of its files, before the lane was opened again.
@@ -197,16 +199,16 @@ class OffsetPublisher:
         """Something was sent, or has changed: wait from now."""
         self._at = time.monotonic() + QUIET_SECONDS
 
-    def begin(self) -> None:
+    def begin_if_due(self) -> None:
         """Nothing is in flight: publish what is not published, if it is time for it. Raises FatalError as the store does."""
         if self.is_under_way or time.monotonic() < self._at:
             return
         self._at = math.inf
         try:
-            rows = self._store.unpublished(self._connector, MOST)
+            rows = self._store.unpublished(self._connector, PUBLISHED_MAX)
             self._attempt = self._publish(rows) if rows else None
         except RetriableError:  # the store's: nothing was begun
-            self._at = time.monotonic() + AGAIN_SECONDS
+            self._at = time.monotonic() + PUBLISH_AGAIN_SECONDS
         else:
             self.rows = rows
 
@@ -215,7 +217,7 @@ class OffsetPublisher:
         try:
             return self._end()
         except BehindError as error:
-            raise UnexpectedError(error.message) from None
+            raise LaneMismatchError(error.message) from None
         except RetriableError as error:
             self._error = error.with_traceback(None)  # its frames have what was read
             self._backoff.failed(error)
@@ -235,9 +237,9 @@ class OffsetPublisher:
         with contextlib.suppress(RetriableError):  # then it is told again
             self._store.commit({}, moved=LaneCommit(self._connector, {PUBLISHING_LANE: head}, also=told))
         if self._error is not None:
-            self._error, self._at = None, time.monotonic() + AGAIN_SECONDS
+            self._error, self._at = None, time.monotonic() + PUBLISH_AGAIN_SECONDS
             self._backoff.succeeded()
-        elif len(rows) == MOST:
+        elif len(rows) == PUBLISHED_MAX:
             self._at = time.monotonic()
         return head
 

@@ -21,8 +21,8 @@ _NO_END = 2**63
 class RefusalSearch:
     """Knows where the refused record can be. One per lane, kept between its batches.
 
-    It is among the next `_among` messages of the files in `_ends`, in their order, before these places. `_most`: no attempt takes more
-    than that, 0 for any number; after a find it is twice what stood between this one and the one before, and doubles with each success.
+    It is among the next `_among` messages of the files in `_ends`, in their order, before these places. `_most`: most messages of an
+    attempt, 0 for any. After a find it is twice the distance between the last two finds; each commit doubles it.
     """
 
     def __init__(self) -> None:

@@ -2,9 +2,9 @@
 
 What is settled while it runs is settled in the transaction, and counts with the commit. Before that every message that went out has to be
 accounted for: what was sent of a file that turns out to be another one would be there for good, so the transaction is undone, and the
-others go on without that file (`_Done.aside`). Of a file that is cut while it is read, pieces that were read before the cut still count
-(`Stream.was_still`); the driver begins it anew afterwards. Kafka's refusal of a record undoes all of it, too: `search` says what is tried
-next.
+others go on without that file (`_AttemptResult.aside`). Of a file that is cut while it is read, pieces that were read before the cut still
+count (`Stream.was_still`); the driver begins it anew afterwards. Kafka's refusal of a record undoes all of it, too: `search` says what is
+tried next.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ ATTEMPTS_SECONDS = 40.0
 _BUG = "this is a bug in copycat-agent: please report it"
 
 
-class _Done(NamedTuple):
+class _AttemptResult(NamedTuple):
     """Says what became of an attempt. `results` are those of the splits that it tried; `error` is why it is not committed, None when it is.
 
     `aside` are results of files that must not be tried again now. `refused`: Kafka refused this; it can only be the first record.
@@ -107,7 +107,7 @@ class LaneBatch:
                 return self._told(done)
             refusals = () if done.refused is None else (*refusals, done.refused)
 
-    def _attempt(self, refusals: Sequence[DataError]) -> _Done:
+    def _attempt(self, refusals: Sequence[DataError]) -> _AttemptResult:
         part = self._part()
         try:
             handle = self._perform(self._lane.writer.begin(self._plan))
@@ -120,20 +120,20 @@ class LaneBatch:
         doubt = _too_slow(run, failure, clock) or _doubt(run, handle, failure, clock)
         try:
             results = tuple(progress.result(failure) for progress in run.progresses)
-            positions = [*_also(self._plan), *self._moved(results)]
+            positions = [*_driver_rows(self._plan), *self._moved(results)]
         except Exception as error:  # noqa: BLE001 - as above
             doubt = doubt or self._as_value(error)
         if doubt is not None:
-            return self._undone(part, run, handle, doubt)
+            return self._undo(part, run, handle, doubt)
         if not (handle.has_sent or positions):
-            return _Done(self._lane.writer.keep(self._plan, handle), _sampled(run, results))
-        return self._committed(run, handle, results, positions)
+            return _AttemptResult(self._lane.writer.keep(self._plan, handle), _sampled(run, results))
+        return self._commit(run, handle, results, positions)
 
-    def _not_begun(self, error: Exception) -> _Done:
+    def _not_begun(self, error: Exception) -> _AttemptResult:
         """Nothing is read, and nothing sent. That a stop came first is no trouble of anybody's."""
         state: LaneState = "unknown" if isinstance(error, FencedError) else "undone"
         told = None if self._lane.stopping() and type(error) is RetriableError else self._as_value(error)
-        return _Done(LaneOutcome(state, self._plan.head, str(error)), (), told)
+        return _AttemptResult(LaneOutcome(state, self._plan.head, str(error)), (), told)
 
     def _part(self) -> Batch:
         """Returns the part of the batch to try."""
@@ -169,17 +169,17 @@ class LaneBatch:
             return self._as_value(error)
         return None
 
-    def _committed(self, run: BatchRun, handle: Any, results: Results, positions: list[Position]) -> _Done:  # noqa: ANN401 - as above
+    def _commit(self, run: BatchRun, handle: Any, results: Results, positions: list[Position]) -> _AttemptResult:  # noqa: ANN401 - as above
         """Commit, as far as that works."""
-        outcome, error = self._finished(handle, positions)
+        outcome, error = self._send_positions_and_commit(handle, positions)
         if outcome.state != "committed":
-            return _Done(outcome, results, error)
+            return _AttemptResult(outcome, results, error)
         if self._search.committed(run.progresses, handle.sent, found=run.sender.refused > 0):
             handle.smaller_batches()
             self._lane.next_batch_bytes = handle.next_batch_bytes
-        return _Done(outcome, _sampled(run, results))
+        return _AttemptResult(outcome, _sampled(run, results))
 
-    def _finished(self, handle: Any, positions: list[Position]) -> tuple[LaneOutcome, CopycatError]:  # noqa: ANN401 - as above
+    def _send_positions_and_commit(self, handle: Any, positions: list[Position]) -> tuple[LaneOutcome, CopycatError | None]:  # noqa: ANN401 - as above
         """Positions, head and commit; and what went wrong with them, if something did."""
         steps = _WatchedSteps(self._lane.steps)
         try:
@@ -190,13 +190,15 @@ class LaneBatch:
             self._lane.steps.close(handle)
             told = self._as_value(bug)
             return LaneOutcome("unknown", self._plan.head, str(told)), told
+        if outcome.state == "committed":
+            return outcome, None
         error = steps.error or RetriableError(outcome.why)
         if isinstance(error, RefusedError):
             hint = f"give topic {OFFSETS_TOPIC} the broker's default for max.message.bytes"
             error = BlockedError(f"{OFFSETS_TOPIC} does not take a position: {error.message}", hint)
         return outcome, error
 
-    def _undone(self, part: Batch, run: BatchRun, handle: Any, why: CopycatError) -> _Done:  # noqa: ANN401 - as above
+    def _undo(self, part: Batch, run: BatchRun, handle: Any, why: CopycatError) -> _AttemptResult:  # noqa: ANN401 - as above
         """Give the transaction up; and what that teaches."""
         outcome = self._perform(self._lane.writer.undo(self._plan, handle, why))
         aside = tuple(
@@ -204,11 +206,11 @@ class LaneBatch:
         )
         results = tuple(SplitResult(one.split, one.split.offset, error=one.error) for one in run.progresses)
         if outcome.state != "undone" or not isinstance(why, RefusedError):
-            return _Done(outcome, results, why, aside, is_worthwhile=outcome.state == "undone" and bool(aside))
+            return _AttemptResult(outcome, results, why, aside, is_worthwhile=outcome.state == "undone" and bool(aside))
         if (one := next((one for one in part.splits if one.goes_as_one), None)) is not None:
-            return _Done(outcome, results, _refused_whole(one, why.reason))
+            return _AttemptResult(outcome, results, _refused_whole(one, why.reason))
         is_first = self._search.refused(part, run.progresses, handle.sent)
-        return _Done(outcome, results, why, refused=why.reason if is_first else None, is_worthwhile=True)
+        return _AttemptResult(outcome, results, why, refused=why.reason if is_first else None, is_worthwhile=True)
 
     def _moved(self, results: Results) -> list[Position]:
         """Returns the positions of the partitions that have moved."""
@@ -220,7 +222,7 @@ class LaneBatch:
                 moved.append(Position(result.split.partition, self._plan.lane.number, seq, offset, result.counts, losses))
         return moved
 
-    def _told(self, done: _Done) -> Results:
+    def _told(self, done: _AttemptResult) -> Results:
         """One result per split. What is not committed moves nothing and counts nothing."""
         found = {one.split.partition: one for one in done.results}
         if done.outcome.state not in ("committed", "idle"):
@@ -326,9 +328,9 @@ def _too_slow(run: BatchRun, failure: CopycatError | None, clock: _Clock) -> Blo
     return BlockedError(words, f"{hint}; it is tried again, in case the brokers were slow")
 
 
-def _also(plan: LanePlan) -> list[Position]:
+def _driver_rows(plan: LanePlan) -> list[Position]:
     """Returns the positions that the driver has changed by itself."""
-    return [Position(partition, plan.lane.number, plan.head.seq + 1, offset) for partition, offset in plan.also]
+    return [Position(partition, plan.lane.number, plan.head.seq + 1, offset) for partition, offset in plan.driver_rows]
 
 
 def _sampled(run: BatchRun, results: Results) -> Results:

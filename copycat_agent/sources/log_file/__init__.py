@@ -51,6 +51,6 @@ the original cut, begins its next generation, makes its row a previous generatio
 `AbsentRow` for the copy: it holds the bytes before the offset and the original has them no more, so it goes on there (`rules.claim`), in
 the row of the copy, and is read before the new generation. All of this is saved in one transaction; a crash before it leaves both files as
 they were, and the next start decides anew. A copy that no pattern finds is searched for (`succession.unclaimed`). With exactly_once, rows
-that a look has changed are in the store at once and in Kafka with the next batch (`LanePlan.also`), or by a transaction of their own when
-nothing is sent.
+that a look has changed are in the store at once and in Kafka with the next batch (`LanePlan.driver_rows`), or by a transaction of their own
+when nothing is sent.
 """

@@ -146,13 +146,13 @@ class Order:
 
     def touched(self) -> set[str]:
         """Every partition that may have a position in its transaction."""
-        return {file.key for file, _, _ in self.splits} | {partition.key for partition, _ in self.plan.also}
+        return {file.key for file, _, _ in self.splits} | {partition.key for partition, _ in self.plan.driver_rows}
 
     def positions(self) -> list[Position]:
         """What its transaction says."""
         name, lane, seq = self.plan.lane.key, self.plan.lane.number, self.plan.head.seq + 1
         told = [Position(SourcePartition(name, file.key), lane, seq, SourceOffset(end)) for file, _, end in self.splits]
-        return told + [Position(partition, lane, seq, offset) for partition, offset in self.plan.also]
+        return told + [Position(partition, lane, seq, offset) for partition, offset in self.plan.driver_rows]
 
 
 class Runner:

@@ -126,7 +126,7 @@ class FakeKafka:
         made = {one.split.partition: (one.counts, one.losses) for one in results}
         positions = [
             Position(partition, plan.lane.number, now.seq, offset, *made.get(partition, (Counts(), ())), now.nonce)
-            for partition, offset in (*told, *plan.also)
+            for partition, offset in (*told, *plan.driver_rows)
         ]
         entries = [position_entry(plan.lane.agent, plan.lane.key, one) for one in positions]
         return now._replace(offset=self.append([*entries, head_entry(plan.lane, now)]))

@@ -97,7 +97,7 @@ def test_the_first_batch_tells_what_the_first_look_has_found(run: Run, store: Mo
     run(executor)
     wait_saved(store, path, wait)
     plan = lane_plan(executor.batches[0])
-    assert [partition.key for partition, _ in plan.also] == [STATE_KEY]
+    assert [partition.key for partition, _ in plan.driver_rows] == [STATE_KEY]
     assert store.unpublished("app", 10) == {}
 
 
@@ -233,7 +233,7 @@ def test_positions_that_do_not_belong_here_need_a_person(
 ) -> None:
     after_one_run(run, store, kafka, tmp_path)
     kafka.log.clear()
-    monkeypatch.setattr(opening, "AGAIN_SECONDS", 0.05)
+    monkeypatch.setattr(opening, "DOUBT_SECONDS", 0.05)
     looks = kafka.openings
     again = run(ScriptedExecutor(otherwise=kafka.commits))
     reason = wait_state(again, State.FAILED)
@@ -243,7 +243,7 @@ def test_positions_that_do_not_belong_here_need_a_person(
 
 def cut_off(kafka: FakeKafka, shown: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Only this much of the topic is shown, and nobody asks again before he is told to."""
-    monkeypatch.setattr(opening, "AGAIN_SECONDS", 3600.0)
+    monkeypatch.setattr(opening, "DOUBT_SECONDS", 3600.0)
     kafka.shown = shown
 
 
@@ -358,7 +358,7 @@ def while_a_batch_tells_of(told: Path, run: Run, store: MoodyStore, kafka: FakeK
     write(reading, "one")
     wait_until(lambda: executor.flying, message="a batch")
     plan = lane_plan(executor.batches[0])
-    assert str(told) in {row.path for _, row in plan.also if isinstance(row, SourceOffset)}
+    assert str(told) in {row.path for _, row in plan.driver_rows if isinstance(row, SourceOffset)}
     return worker, executor
 
 
@@ -577,7 +577,7 @@ def test_a_file_that_is_being_told_of_is_read_afterwards(
     write(other, "other")
     wait_until(lambda: other in paths_of(executor), message="the others go on")
     assert path not in paths_of(executor)
-    assert not any(lane_plan(batch).also for batch in executor.batches)  # it is being told already
+    assert not any(lane_plan(batch).driver_rows for batch in executor.batches)  # it is being told already
     go_on.set()
     wait_saved(store, path, size)
     offset = kafka.positions(store.identity.uuid)[str(path)]
@@ -624,7 +624,7 @@ def test_after_a_failed_telling_its_lane_is_opened_again_before_it_is_used(
     wait_state(worker, State.RUNNING)
     assert outcomes(worker) == {"openings": 1, "committed": 1}
     (batch,) = executor.batches
-    assert [partition.key for partition, _ in lane_plan(batch).also] == [STATE_KEY]  # nobody knows whether it was told
+    assert [partition.key for partition, _ in lane_plan(batch).driver_rows] == [STATE_KEY]  # nobody knows whether it was told
     offset = kafka.positions(store.identity.uuid)[str(path)]
     assert offset is not None
     assert offset.position == size

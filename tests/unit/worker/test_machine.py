@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
@@ -13,6 +14,7 @@ from copycat_agent.errors import BlockedError, FatalError, RetriableError
 from copycat_agent.model import SourceOffset, SourcePartition, Split, SplitResult, TaskId
 from copycat_agent.sources import Changes, Lag
 from copycat_agent.sources.base import Plan
+from copycat_agent.worker.connector_io import ConnectorIO
 from copycat_agent.worker.context import ConnectorContext
 from copycat_agent.worker.effects import (
     AnswerQuestions,
@@ -25,7 +27,7 @@ from copycat_agent.worker.effects import (
     LookResult,
     News,
     Performed,
-    Publish,
+    PublishIfDue,
     Save,
     SaveLast,
     Submit,
@@ -46,6 +48,7 @@ if TYPE_CHECKING:
     from copycat_agent.delivery.base import Delivery
     from copycat_agent.offsets import OffsetStore
     from copycat_agent.sources import Source
+    from copycat_agent.worker.poll_loop import Steps
 
 TASK = TaskId("app", 0)
 PARTITION = SourcePartition("app", "one")
@@ -142,6 +145,10 @@ class Stepped:
     def has_state(self, state: State) -> bool:
         return self.context.connector_state.state is state
 
+    def carried_out(self) -> Steps:
+        """The steps as `ConnectorIO` makes them of the effects."""
+        return ConnectorIO.carry_out(cast("ConnectorIO", SimpleNamespace(perform=self._event)), self._steps)
+
     def end(self) -> None:
         """Stop, at once."""
         self.hears(stop_at=self.now)
@@ -184,6 +191,16 @@ def test_nothing_is_planned_while_something_is_unsaved(stepped: Stepped) -> None
     stepped.answers[Save] = lambda _: 0.0
     assert kinds(stepped.until_wait()).count(Save) == 1
     assert stepped.has_state(State.RUNNING)
+
+
+def test_steps_that_nobody_takes_any_more_end_without_another_effect(stepped: Stepped) -> None:
+    asked: list[AskToSettle] = []
+    stepped.answers[AskToSettle] = asked.append
+    steps = stepped.carried_out()
+    next(steps)
+    assert stepped.flying
+    steps.close()  # raises RuntimeError where a generator goes on: as at the end of the process
+    assert not asked
 
 
 def test_a_batch_that_came_back_is_taken_in_and_saved_once(stepped: Stepped) -> None:
@@ -289,9 +306,9 @@ def test_questions_are_answered_when_there_are_any(stepped: Stepped) -> None:
 
 def test_a_delivery_that_has_work_is_tended_and_may_publish_once_nothing_flies(stepped: Stepped) -> None:
     stepped.delivery.has_work = True
-    assert {Tend, Publish} & set(kinds(stepped.until_wait())) == {Tend}
+    assert {Tend, PublishIfDue} & set(kinds(stepped.until_wait())) == {Tend}
     stepped.comes_back()
-    assert kinds(stepped.until_wait()) == [Hear, Tend, TakeIn, Save, Publish, Wait]
+    assert kinds(stepped.until_wait()) == [Hear, Tend, TakeIn, Save, PublishIfDue, Wait]
 
 
 def test_what_is_taken_back_counts_as_given_back_once_it_is_saved(stepped: Stepped) -> None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 from copycat_agent.agent.reloading import find_renames
-from copycat_agent.delivery.exactly_once.attempts import AT_ONCE, Attempt, LaneOpener
+from copycat_agent.delivery.exactly_once.attempts import OPENINGS_AT_ONCE, Attempt, LaneOpener
 from copycat_agent.errors import BehindError, CopiedError, PositionsError, RenamedError, RetriableError
 from copycat_agent.model import OFFSETS_TOPIC, Head, LaneId, Loss, OffsetsPartition, Position, SourceOffset, SourcePartition
 from copycat_agent.offsets import LaneCommit, OffsetStore
@@ -60,7 +60,9 @@ class Host:
         definition = SimpleNamespace(
             name=name, delivery=SimpleNamespace(tasks_max=tasks_max), kafka=SimpleNamespace(bootstrap_servers="broker:9092")
         )
-        return LaneOpener(cast("Definition", definition), self.store, Turns(AT_ONCE), self.kafka.world, lambda: None, earlier).all()
+        return LaneOpener(
+            cast("Definition", definition), self.store, Turns(OPENINGS_AT_ONCE), self.kafka.world, lambda: None, earlier
+        ).all()
 
     def end(self, name: str, attempt: Attempt) -> None:
         """Save what it found."""

@@ -301,7 +301,7 @@ def test_one_that_hangs_holds_up_neither_the_others_nor_questions(
 ) -> None:
     monkeypatch.setattr(worker_module, "STOP_SECONDS", 0.2)
     monkeypatch.setattr(worker_module, "LEAVE_SECONDS", 0.1)
-    monkeypatch.setattr(connector, "ASK_SECONDS", 0.1)
+    monkeypatch.setattr(connector, "ANSWER_SECONDS", 0.1)
     hangs, go_on = threading.Event(), threading.Event()
     scan = LogFiles.scan
 
