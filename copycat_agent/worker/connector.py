@@ -122,7 +122,8 @@ class Connector:
     @property
     def state(self) -> State:
         """The state alone."""
-        return State.BLOCKED if self.hangs else self._connector_state.state
+        is_blocked = self.hangs or (not self.ended and self._tools.loop.mounts.hung_seconds(self.mount_user))
+        return State.BLOCKED if is_blocked else self._connector_state.state
 
     @property
     def offsets_unsaved(self) -> str:

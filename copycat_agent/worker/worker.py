@@ -327,8 +327,9 @@ class Worker:
         if self._tools.until_idle and handle.target == "paused":
             return
         names = {handle.definition.name, *handle.inherit}
-        self._leaving = [one for one in self._leaving if not one.ended]
-        still_running = tuple(one for one in self._leaving if one.definition.name in names)
+        mounts = self._tools.loop.mounts  # while one hangs, `hung` has to know whose batches may be in it
+        self._leaving = [one for one in self._leaving if not one.ended or mounts.hung_seconds(one.mount_user)]
+        still_running = tuple(one for one in self._leaving if not one.ended and one.definition.name in names)
         handle.connector = Connector(
             handle.definition,
             self._tools,

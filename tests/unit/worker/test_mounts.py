@@ -251,7 +251,31 @@ def test_a_connector_whose_files_are_moved_to_a_mount_that_hangs_is_blocked_and_
         wait_until(lambda: worker.hung(("app", "another")) == {"app"}, message="its mount was asked, and does not answer")
         assert worker.status("app").state is State.BLOCKED
         assert worker.status("app").reason == connector.NO_ANSWER.format(mount.path)
+        assert worker.states() == {State.BLOCKED: 1}
     finally:
         mount.go_on()
     wait_until(lambda: not worker.hung(("app",)), message="it answers")
     wait_until(lambda: worker.status("app").state is not State.BLOCKED, message="it goes on")
+
+
+@needs_fuse
+def test_batches_of_a_connector_that_is_gone_are_known_to_be_in_a_mount_that_hangs(
+    run: Callable[..., Worker], mount: HangingMount, tmp_path: Path
+) -> None:
+    """Also once another connector has begun: a runner is not killed for them."""
+    app = definition(tmp_path)
+    remote = app.model_copy(update={"source": app.source.model_copy(update={"include": (f"{mount.path}/*.log",)})})
+    worker = run(ScriptedExecutor())
+    worker.apply([remote])
+    wait_until(worker.started, message="it runs")
+    mount.hang()
+    try:
+        wait_until(lambda: worker.hung(("app",)) == {"app"}, message="its mount was asked, and does not answer")
+        mount.go_on()
+        worker.apply([])
+        mount.hang()
+        wait_until(lambda: worker.hung(("app",)) == {"app"}, message="it is gone, and its batch may be in the mount")
+        worker.apply([definition(tmp_path, "other")])
+        assert worker.hung(("app",)) == {"app"}
+    finally:
+        mount.go_on()
