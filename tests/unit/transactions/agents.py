@@ -76,6 +76,11 @@ class Kept:
     adopt: str = ""
     published: bool = False
 
+    @property
+    def has_something(self) -> bool:
+        """Whether there are positions or lanes for it, here or by what Kafka has answered: a rename takes them along."""
+        return self.published or bool(self.before or self.rows or self.registered)
+
     def copy(self) -> Kept:
         """A copy that shares nothing that changes."""
         return replace(self, rows=dict(self.rows), unpublished=set(self.unpublished), heads=dict(self.heads))
@@ -261,10 +266,10 @@ class Agent:
         """Another name, and the store of an older version, are seen to before anything begins."""
         self.disk.migrate()
         kept = self.disk.kept.get(self.connector)
-        if kept is None or not (kept.published or kept.before or kept.rows):
-            known = [one for one in self.earlier if (old := self.disk.kept.get(one)) and (old.published or old.before or old.rows)]
-            for name in known:
-                self.disk.rename(name, self.connector)
+        if kept is None or not kept.has_something:
+            for name in self.earlier:
+                if (old := self.disk.kept.get(name)) is not None and old.has_something:
+                    self.disk.rename(name, self.connector)
         if not self.disk.of(self.connector).id:
             self.disk.of(self.connector).id = new_id(self.disk)
         self.disk.save()
@@ -363,7 +368,7 @@ class Agent:
         found = yield from names.look_up(map(names.AskedName, [self.connector, *earlier]), nothing, lambda _, key: place_of(key))
         ids = [one.key for one in found if is_connector_id(one.key)]
         if ids and not kept.published:
-            kept.id = ids[0]
+            kept.id, kept.registered = ids[0], self.connector
             for name, other in self.disk.kept.items():
                 if other.id == kept.id and name != self.connector:
                     self.disk.kept[name] = Kept(id=new_id(self.disk), asks=False)
