@@ -69,9 +69,10 @@ class SourceOffset(Compact):
     records before it. `done` means that nothing will ever follow. `skipping` means that `position` lies inside an over-long
     line whose beginning is settled: the rest of that line belongs to it. `path` is the last saved name: for people, and it tells which log
     the file belongs to; it may lag behind a rename until the next save.
-    `size` is how large the file was known to be. `gone_ms` is when it was found to be gone (epoch milliseconds), 0 while it is
-    there. `compression` is how a packed file is packed (a name in `sources.files.packing`), "" for all others: then `position` counts
-    unpacked bytes and `size` is the packed size on disk; `done` means that everything up to that size is read. Of a spooled file:
+    `size` is how large the file was known to be. `gone_ms` is when its file left its patterns, was found deleted, or was begun anew,
+    whichever this row is about (epoch milliseconds), 0 while it is there. `compression` is how a packed file is packed (a name in
+    `sources.files.packing`), "" for all others: then `position` counts unpacked bytes and `size` is the packed size on disk; `done` means
+    that everything up to that size is read. Of a spooled file:
     `mtime_ns` is when what was read of it was last changed, and `trouble` says why it cannot be read to its end: `done` means
     then that it is given up, and has to be set aside. `cut`: `position` lies between two parts of a record that goes in parts, and this
     is what its format has to know of it (`formats.model`); `skipping` then, too. `cursor` is where the source itself says it is, any JSON

@@ -82,9 +82,9 @@ def _keeps_position(original: Any) -> Any:
 def _closes_all(original: Any) -> Any:
     def finish(self: Any, results: Any, changes: Any) -> None:
         original(self, results, changes)
-        for file in list(self._followed.gone)[: len(results)]:
+        for file in list(self._followed.draining)[: len(results)]:
             file.close()
-            self._followed.gone.discard(file)
+            self._followed.draining.discard(file)
 
     return finish
 
@@ -167,9 +167,9 @@ BUGS: dict[str, Plant] = {
     ),
     "no batch is admitted": always(driver.ExactlyOnce, "admit", ()),
     "a file may be in two batches": lambda: patch.object(KnownFile, "may_be_planned", property(lambda _self: True)),
-    "growth is not noticed": always(followed.Followed, "touch", None),
+    "growth is not noticed": always(followed.Followed, "note_readable", None),
     "progress is not noted": always(tracked.TrackedFile, "note_progress", None),
-    "a file that was found to be another one is read on": always(tracked.TrackedFile, "compared", None),
+    "a file that was found to be another one is read on": always(tracked.TrackedFile, "note_compared", None),
     "a file begun anew keeps its position": changed(tracked.TrackedFile, "begun_anew", _keeps_position),
     "a stop does not wait for batches": changed(machine.ConnectorMachine, "_settle_in_flight", lambda _: lambda _self: iter(())),
     "what Kafka holds of a lane is not taken at the start": always(lanes, "apply", []),

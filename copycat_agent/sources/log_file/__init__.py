@@ -37,8 +37,8 @@ A rotation under exactly_once: `mv app.log app.log.1`, and the program opens a n
  - The next look finds a known inode under another name. If `app.log.1` matches, the file is renamed; else it drains. Its row stays what it
    is, and nothing is sent again.
  - The new inode is met at byte 0 and gets a row. The name is that of a live log, so it is no copy: it is read unless it is still empty, or
-   a batch of the old file, which no pattern finds any more, is in flight: then the next look decides. `RotationOrder` lets it wait until
-   the old one is read up to the size it had when the new one got its first bytes.
+   a batch of the old file, which no pattern finds any more, is in flight: then the next look decides. `RotationOrder` lets it wait for
+   the complete records that the old one had when the new one got its first bytes; an unfinished last line does not hold it up.
  - The planner puts both into one batch when one batch reaches so far; `Split.after` makes the task send nothing of the new one while
    something of the old one is left. So the order holds in the topic, too, whatever part of the batch the transaction commits.
  - A crash anywhere leaves rows that were committed with their records. The next start finds both inodes by `Absent.recall`, or the old one

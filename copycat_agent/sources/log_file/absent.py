@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from copycat_agent.sources.planner import Changes
 
 Saved = tuple[SourcePartition, SourceOffset]
+CUT = "the file was cut before they were read"
+"""Why bytes of a file that stands there still are lost, for people."""
 
 
 class Recalled(NamedTuple):
@@ -40,7 +42,8 @@ class _AbsentFile(NamedTuple):
     """What is known of a file that is not followed, beside its offset.
 
     `is_previous`: it is a previous generation, what its file held before it was cut or rewritten: its bytes are in a copy, or nowhere.
-    `begun_ns`: when that generation was met, if its file has stood in its place since; 0 when that is not known.
+    `begun_ns`: the ctime of its file when it was first seen under its last name, if it has stood there since; 0 when that is not known.
+    What was made later was made while that file stood there.
     """
 
     is_previous: bool = False
@@ -91,7 +94,7 @@ class Absent:
             is_previous = generation < newest[identity]
             self._add(partition, offset, _AbsentFile(is_previous=True) if is_previous else _PLAIN)
             if is_previous and not offset.done:
-                self.note_unclaimed(partition, offset, "the file was cut before they were read")
+                self.note_unclaimed(partition, offset, CUT)
 
     def note_unclaimed(self, partition: SourcePartition, offset: SourceOffset, why: str, kept: int = 0) -> None:
         """Have the unread rest of a file looked for that nobody follows any more. `why` it is lost if no file has it.
@@ -118,7 +121,7 @@ class Absent:
     ) -> None:
         """Add a partition whose file begins anew and holds the bytes of this one no more, or only the first `kept`.
 
-        `why` its rest is lost, if no copy has it. `begun_ns`: when it was met, if its file has stood in its place since.
+        `why` its rest is lost, if no copy has it. `begun_ns` as in `_AbsentFile`.
         """
         if not offset.position and not offset.size:
             changes.forget.add(partition)

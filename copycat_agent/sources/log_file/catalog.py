@@ -11,6 +11,7 @@ from copycat_agent.sources.files.identity import Identity
 from copycat_agent.sources.files.packing import packed
 from copycat_agent.sources.files.paths.discovery import Discovery, Found, PassedOver
 from copycat_agent.sources.files.paths.opening import Opener
+from copycat_agent.sources.log_file.absent import CUT
 from copycat_agent.sources.log_file.beginning.start import StartAt
 from copycat_agent.sources.log_file.followed import Followed
 from copycat_agent.sources.log_file.meeting import Meeting
@@ -27,9 +28,10 @@ if TYPE_CHECKING:
     from copycat_agent.sources.log_file.log_options import LogFileOptions
 
 LOOKS = 4
-"""A rotation is over in milliseconds; a directory that never keeps still is taken as it is."""
-CUT = "the file was cut before they were read"
-"""Why bytes of a file that stands there still are lost, for people."""
+"""Most repeats of a look, and of a whole comparison, while a rotation is under way.
+
+A directory that never keeps still is taken as it is.
+"""
 
 
 class Catalog:
@@ -70,7 +72,9 @@ class Catalog:
     def has_pending(self) -> bool:
         """Whether another look may find more though no name and no file has changed: something is searched for, or not decided yet."""
         searches = bool(self._search.why or self.followed.absent.unclaimed) or self.missed.has_pending
-        return searches or self.has_trouble or self.has_unclaimed or self.newcomers.has_pending or self.followed.forgetting.is_due
+        return (
+            searches or self.has_trouble or self.next_scan_decides_ranges or self.newcomers.has_pending or self.followed.forgetting.is_due
+        )
 
     def look_again(self, file: TrackedFile, changes: Changes) -> bool:
         """Look at a file under the name it had. False when only a scan can tell what has become of it."""
@@ -89,11 +93,11 @@ class Catalog:
                 present, complete = self._compare(changes, first=first)
             if complete:
                 break
-        self._miss(present, changes)
-        self._look_after_gone(changes)
+        self._note_missing(present, changes)
+        self._look_after_draining(changes)
         if self._search.why:
             self._search.look(changes)
-            self.followed.descriptors.opened.looked()
+            self.followed.descriptors.open_files.looked()
         self.followed.forgetting.age(changes)
         self._is_scanned = True
         self.followed.descriptors.make_room(0, unread=True)
@@ -101,7 +105,7 @@ class Catalog:
 
     def _compare(self, changes: Changes, *, first: bool) -> tuple[set[TrackedFile], bool]:
         """The files that are there, and whether that is all of them: not when a rename came between a look and an opening."""
-        names, strangers = self._look_twice()
+        names, strangers = self._look_until_two_agree()
         present: set[TrackedFile] = set()
         for file, found in names.items():
             same = self._observe(file, found, changes)
@@ -120,26 +124,27 @@ class Catalog:
 
         `missed.follow` and `decide` may meet more files, which are taken up each time.
         """
+        newcomers, begun = self._meeting.take_newcomers(), self._meeting.take_begun()
         if self._is_scanned:
-            self.missed.met([*self._meeting.newcomers, *self._meeting.begun])
-        self.newcomers.hold(self._meeting.begun, changes)
-        self.newcomers.add(self._meeting.newcomers)
+            self.missed.met([*newcomers, *begun])
+        self.newcomers.hold(begun, changes)
+        self.newcomers.add(newcomers)
         self.newcomers.judge(changes, at_once=at_once)
         if self._is_scanned:
             awaited = self._unclaimed.awaited()
             self.missed.follow(changes)
-            self.newcomers.add(self._meeting.newcomers)
+            self.newcomers.add(self._meeting.take_newcomers())
             self.newcomers.judge(changes, at_once=at_once)
             self._unclaimed.decide(changes, awaited)
             self.missed.end(changes)
-            if self.missed.has_closed:
-                self.missed.has_closed, self._search.why = False, "the file went away before it could be opened"
-            self.newcomers.add(self._meeting.newcomers)
+            if self.missed.has_unopened:
+                self.missed.has_unopened, self._search.why = False, "the file went away before it could be opened"
+            self.newcomers.add(self._meeting.take_newcomers())
         self._is_scanned = False
         self.newcomers.release(at_once=at_once)
 
     @property
-    def has_unclaimed(self) -> bool:
+    def next_scan_decides_ranges(self) -> bool:
         """Whether another scan will say what became of bytes that were cut away."""
         return bool(self.followed.absent.fresh or (self.newcomers.undecided and self.newcomers.is_releasing))
 
@@ -150,10 +155,12 @@ class Catalog:
         """
         self.missed.begun_anew(file)
         self._log.warning("file begun anew, reading from its beginning", path=file.path, why=why, offset=file.offset.position)
-        path = file.path if file.gone_since is None else file.remembered().path
+        path = file.path if file.draining_since is None else file.remembered().path
         seen = file.seen
-        # Seen to shrink: it was that large, and kept so much. Otherwise it is only known how large it was when it was last compared.
-        largest, kept = (not seen.unseen and seen.cut) or (file.proof.size, 0)
+        if seen.cut is not None and not seen.unseen:
+            largest, kept = seen.cut
+        else:  # it was not seen to shrink: only its size when its bytes were last compared is known
+            largest, kept = file.verified.size, 0
         self.truncated_files += 1
         previous = replace(file.offset, size=file.unread_at(largest) if file.is_packed else largest)
         self.followed.absent.add_previous(
@@ -162,7 +169,7 @@ class Catalog:
             CUT,
             changes,
             kept=0 if file.offset.position else kept,
-            begun_ns=0 if file.gone_since is not None else seen.met_ns,
+            begun_ns=0 if file.draining_since is not None else seen.met_ns,
         )
         saved_as, generation = Identity.parse(file.partition.key)[0], file.generation + 1
         if seen.unseen:
@@ -174,7 +181,7 @@ class Catalog:
         fresh = file.begun_anew(partition, path, why, unpacks=self.followed.unpacks)
         changes.offsets[fresh.partition] = fresh.offset
         self.followed.replace(file, fresh)
-        if fresh.gone_since is not None and self.discovery.excludes(path):
+        if fresh.draining_since is not None and self.discovery.excludes(path):
             changes.offsets[fresh.partition] = fresh.remembered(gone=True, done=True)
             self.followed.remove(fresh)
         else:
@@ -183,7 +190,7 @@ class Catalog:
             self._meeting.begun.append(fresh)
         return fresh
 
-    def _look_twice(self) -> tuple[dict[TrackedFile, Found], list[Found]]:
+    def _look_until_two_agree(self) -> tuple[dict[TrackedFile, Found], list[Found]]:
         """Look until two looks agree, when there are unknown files: a rotation under way shows some files twice and others not."""
         names, strangers = self._look()
         for _ in range(LOOKS):
@@ -217,8 +224,8 @@ class Catalog:
             self.rotated_files += is_newest(file.path)
             self.missed.left(file.path)
             file.renamed(found.path, found.stat.st_ctime_ns)
-        file.found(found.stat)
-        self.followed.gone.discard(file)
+        file.note_found(found.stat)
+        self.followed.draining.discard(file)
         if file.in_flight:
             return file
         why = similarity.what_changed(file, self.opener, self.passed_over.warn)
@@ -229,7 +236,7 @@ class Catalog:
         if why:
             return self.begin_anew(file, why, changes)
         self._note_cut(file, changes)
-        self.followed.touch(file)
+        self.followed.note_readable(file)
         return file
 
     def _note_cut(self, file: TrackedFile, changes: Changes) -> None:
@@ -243,31 +250,31 @@ class Catalog:
                 self.followed.lost.add(file.partition, file.path, start, end, why, changes)
             file.cut_entered()
             self.truncated_files += 1
-            changes.offsets[file.partition] = file.remembered(gone=file.gone_since is not None)
+            changes.offsets[file.partition] = file.remembered(gone=file.draining_since is not None)
 
-    def _miss(self, present: set[TrackedFile], changes: Changes) -> None:
+    def _note_missing(self, present: set[TrackedFile], changes: Changes) -> None:
         """Files that no pattern finds any more. What a directory holds that cannot be listed now is not known to be missing."""
         unlisted = tuple(f"{directory.rstrip('/')}/" for directory in self.discovery.unlisted)
         for file in [one for one in self.followed.files.values() if one not in present]:
             if unlisted and file.path.startswith(unlisted):
                 continue
-            if file.gone_since is None:
+            if file.draining_since is None:
                 self.missed.left(file.path)
             if file.fd < 0 and not file.in_flight:
                 self.rotated_files += 1
                 changes.offsets[file.partition] = file.remembered(gone=True)
                 self.followed.remove(file)
                 self._search.why = "the file went away while it was closed (see max_open_files)"
-            elif file.gone_since is None:
+            elif file.draining_since is None:
                 self.rotated_files += 1
                 self.followed.drain(file)
                 if not file.in_flight:  # else its offset is about to move, and is saved with its new name then
                     changes.offsets[file.partition] = file.remembered(gone=True)
                 self._log.info("file gone from its patterns, still followed", path=file.path, unread_bytes=file.backlog)
 
-    def _look_after_gone(self, changes: Changes) -> None:
+    def _look_after_draining(self, changes: Changes) -> None:
         """Begin anew what was written over where no pattern finds it, before it is judged what other files have become of."""
-        for file in [one for one in self.followed.gone if one.fd >= 0 and not one.in_flight]:
+        for file in [one for one in self.followed.draining if one.fd >= 0 and not one.in_flight]:
             file.refresh()
             if why := similarity.what_changed(file, self.opener, self.passed_over.warn):
                 self.begin_anew(file, why, changes)

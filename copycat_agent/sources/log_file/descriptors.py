@@ -67,7 +67,7 @@ class OpenFiles(set["TrackedFile"]):
 
 
 class Descriptors:
-    """The open files of one connector. A `TrackedFile` enters and leaves `opened` by itself.
+    """The open files of one connector. A `TrackedFile` enters and leaves `open_files` by itself.
 
     Never closed for room: files in flight (a task opens them through the driver's descriptor) and files that could not be
     opened again, because they have lost their name. So `max_open_files` bounds what matches; followed leftovers come on top,
@@ -76,7 +76,7 @@ class Descriptors:
 
     def __init__(self, connector: str, wanted: int) -> None:
         """`wanted` is `max_open_files`; the process's own limit may allow fewer."""
-        self.opened = OpenFiles(connector)
+        self.open_files = OpenFiles(connector)
         self._wanted = wanted
         self._shrunk = (0, 0)
         self._process_limit, self._known_until = 0, -math.inf
@@ -92,27 +92,27 @@ class Descriptors:
 
     def shrink(self) -> bool:
         """Hold half as many files until the limit of the process changes: it may open no more. Returns whether any was closed."""
-        before = len(self.opened)
+        before = len(self.open_files)
         self._known_until = -math.inf  # it may have been lowered
         self._shrunk = _process_limit(), before // 2
         self.make_room(0, unread=True)
-        return len(self.opened) < before
+        return len(self.open_files) < before
 
     def make_room(self, wanted: int, keep: Collection[TrackedFile] = (), *, unread: bool) -> int:
         """Close what is not needed so that `wanted` more may be opened; returns how many may.
 
         Files that are read go first, the longest unused first; files with something unread only when `unread`.
         """
-        count = len(self.opened) + wanted
+        count = len(self.open_files) + wanted
         surplus = count - self.limit if count > 1 else 0  # one may always be open
         if surplus > 0:
-            self.opened.are_many = True
-            closable = [file for file in self.opened if not file.in_flight and file.gone_since is None and file not in keep]
-            for file in heapq.nsmallest(surplus, closable, key=lambda file: (file.unread, file.schedule.turn)):
+            self.open_files.are_many = True
+            closable = [file for file in self.open_files if not file.in_flight and file.draining_since is None and file not in keep]
+            for file in heapq.nsmallest(surplus, closable, key=lambda file: (file.unread, file.reading.turn)):
                 file.refresh()  # it may have grown
                 if file.has_its_name() and (unread or not file.unread):
                     file.close()
-        return max(0, min(wanted, self.limit - len(self.opened))) if wanted else 0
+        return max(0, min(wanted, self.limit - len(self.open_files))) if wanted else 0
 
 
 def _process_limit() -> int:

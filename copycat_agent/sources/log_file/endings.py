@@ -1,4 +1,4 @@
-"""When a file is over that left its patterns, was deleted, or is an archive: it is read to its end, and let go."""
+"""Ends files that left their patterns or were deleted, and archives: each is read to its end and let go."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ BeginAnew = Callable[["TrackedFile", str, "Changes"], "TrackedFile"]
 
 
 def give_up(file: TrackedFile, limit: float | Literal["forever"], lose: Lose, changes: Changes) -> bool:
-    """Whether a file that no pattern finds was deleted, and had bytes that stayed unread for `limit` seconds since.
+    """Gives up a deleted file whose unread bytes did not shrink for `limit` seconds: they are entered as lost. Returns whether it did.
 
-    Then what is left of it is counted as lost, and nothing will follow. It is not in flight.
+    No pattern finds it, and it is not in flight.
     """
     if limit == "forever" or not file.is_deleted():
         return False
@@ -71,12 +71,12 @@ def remember_sizes(unread: Iterable[TrackedFile], changes: Changes) -> None:
     """
     grown = (file for file in unread if not file.in_flight and file.known_size > file.offset.size)
     for file in itertools.islice(grown, _SIZES):
-        file.size_saved()
+        file.take_size_over()
         changes.offsets[file.partition] = file.offset
 
 
 def enter_damage(result: SplitResult, changes: Changes, log: Log) -> None:
-    """Enter and log that a packed file cannot be unpacked to its end. Called once for each size and time of change it has."""
+    """Enter and log that a packed file cannot be unpacked to its end. Called once for each size and time of last write it has."""
     offset, path = result.offset, result.split.path
     changes.losses.append(packed.damage_loss(result))
     hint = "repair or replace it: it is read on when its size or time changes, and never deleted"
@@ -174,8 +174,8 @@ class Endings:
 
     def follow(self, changes: Changes) -> None:
         """A scan is over: go on with the files that left their patterns, and look after those that were let go."""
-        for file in list(self._followed.gone):
-            self._followed.descriptors.opened.keep_first(file)
+        for file in list(self._followed.draining):
+            self._followed.descriptors.open_files.keep_first(file)
             self._follow_to_its_end(file, changes)
         self._released.look(self._followed.files, changes)
 
@@ -208,8 +208,8 @@ class Endings:
     def _finish(self, file: TrackedFile) -> None:
         """What is left of it without a delimiter is its last record."""
         if file.backlog and not file.in_flight and file.ending.stalled_size == file.size:
-            file.finish()
-            self._followed.touch(file)
+            file.end_last_record()
+            self._followed.note_readable(file)
 
     def _follow_to_its_end(self, file: TrackedFile, changes: Changes) -> None:
         """A file that is renamed away or deleted: read it, wait for late writes, then let it go."""
@@ -220,15 +220,15 @@ class Endings:
             file = self._begin_anew(file, "it was cut after it was renamed or deleted", changes)
         if file.removed:
             return
-        self._followed.touch(file)
+        self._followed.note_readable(file)
         if give_up(file, self._options.hold_deleted, self._followed.lost.add, changes):
             self._followed.remove(file)
             return
-        assert file.gone_since is not None
-        quiet = time.monotonic() - max(file.grown_at, file.gone_since)
+        assert file.draining_since is not None
+        quiet = time.monotonic() - max(file.grown_at, file.draining_since)
         over = quiet >= self._options.rotate_wait or (file.is_deleted() and has_no_writer(file.fd))
         file.refresh()  # the last writer may have written once more before it was found to be gone
-        self._followed.touch(file)
+        self._followed.note_readable(file)
         is_being_packed = file.packing.rest > 0 and not file.packing.is_whole and not is_over(file, self._options.rotate_wait)
         if file.unread or is_being_packed or not over:
             return

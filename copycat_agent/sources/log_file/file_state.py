@@ -24,10 +24,10 @@ class FileStat:
 
     size: int = 0
     mtime_ns: int = 0
-    changed_ns: int = 0
-    """Its last change (ctime)."""
+    ctime_ns: int = 0
+    """Time of its last change (ctime)."""
     met_ns: int = 0
-    """The last change before this generation got its present name."""
+    """Its ctime when it was first seen under its present name: what was made later was made while this file stood there."""
     grown_at: float = field(default_factory=time.monotonic)
     """When it was last found to be written to, `time.monotonic()`."""
     cut: tuple[int, int] | None = None
@@ -40,15 +40,18 @@ class FileStat:
     """Its inode is another file's now."""
 
     def has_other_content(self, info: os.stat_result) -> bool:
-        """Whether size or time of change are others than in the last look."""
+        """Whether size or time of last write (mtime) are others than in the last look."""
         return info.st_size != self.size or info.st_mtime_ns != self.mtime_ns
 
 
 def observe(seen: FileStat, info: os.stat_result, now: float, *, is_packed: bool) -> FileStat:
-    """What is known after a look at `now` (`time.monotonic()`). Of a smaller archive a task sees what it is, so it was not cut."""
+    """What is known after a look at `now` (`time.monotonic()`).
+
+    An archive that became smaller is not marked as cut: a task finds out what it is.
+    """
     met_ns = seen.met_ns or info.st_ctime_ns
     if not seen.has_other_content(info):
-        return replace(seen, changed_ns=info.st_ctime_ns, met_ns=met_ns)
+        return replace(seen, ctime_ns=info.st_ctime_ns, met_ns=met_ns)
     cut, unseen = seen.cut, seen.unseen
     if info.st_size < seen.size and (not is_packed or not info.st_size):
         if seen.rewritten and cut is None:
@@ -59,11 +62,11 @@ def observe(seen: FileStat, info: os.stat_result, now: float, *, is_packed: bool
 
 
 @dataclass(frozen=True, slots=True)
-class HeadProof:
+class LastVerified:
     """When the file was what had been read, for certain.
 
-    `mtime_ns`: its time of change when its bytes were last compared, 0 when the next look has to compare them. `size`: so large was it.
-    `at_ns`: a time by the clock of its file system.
+    `mtime_ns`: its time of last write (mtime) when its bytes were last compared, 0 when the next look has to compare them. `size`: so large
+    was it. `at_ns`: a time by the clock of its file system.
     """
 
     mtime_ns: int = 0
@@ -71,11 +74,11 @@ class HeadProof:
     at_ns: int = 0
 
 
-UNPROVEN = HeadProof()
+NEVER_VERIFIED = LastVerified()
 
 
 @dataclass(frozen=True, slots=True)
-class Schedule:
+class FileReading:
     """When it was read, and what waits.
 
     `turn` is the number of its last turn. `size`, `at_ms` and `at_ns` are how large it was when its last split was planned, and when: epoch
@@ -92,7 +95,7 @@ class Schedule:
     in_flight: bool = False
 
 
-NEVER_READ = Schedule()
+NEVER_READ = FileReading()
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,6 @@ from copycat_agent.sources.log_file.absent import Absent
 from copycat_agent.sources.log_file.descriptors import Descriptors
 from copycat_agent.sources.log_file.forgetting import Forgetting
 from copycat_agent.sources.log_file.rotation import RotationOrder, log_of, rotation_family
-from copycat_agent.sources.log_file.tracked import TrackedFile
 from copycat_agent.sources.losses import Lost
 from copycat_agent.sources.planner import Changes, TurnQueue
 
@@ -45,7 +44,7 @@ def unread_of(files: Iterable[TrackedFile]) -> Unread:
         unread += file.backlog
         troubled += file.backoff.errors > 0
         blocked += file.backoff.blocked > 0
-        since_ms = file.schedule.unread_since_ms
+        since_ms = file.reading.unread_since_ms
         if since_ms and not 0 < oldest <= since_ms:
             oldest = since_ms
     return Unread(unread, troubled, blocked, oldest)
@@ -58,13 +57,13 @@ def view_of(file: TrackedFile) -> FileView:
         state = "blocked"
     elif file.backoff.errors:
         state = "failing"
-    elif file.unread and (file.unjudged or file.after is not None):
+    elif file.unread and (file.unjudged or file.waits_for is not None):
         state = "waiting"
-    elif file.gone_since is not None:
+    elif file.draining_since is not None:
         state = "gone"
     offset = file.offset
-    after = file.after.path if state == "waiting" and file.after is not None else ""
-    now = (file.path, file.partition.key, offset.position, file.size, offset.records, state, file.fd >= 0, file.schedule.read_at)
+    after = file.waits_for.path if state == "waiting" and file.waits_for is not None else ""
+    now = (file.path, file.partition.key, offset.position, file.size, offset.records, state, file.fd >= 0, file.reading.read_at)
     why = f"{UNJUDGED} ({file.provenance.unjudged})" if file.unjudged and file.unread else file.provenance.why
     return FileView(*now, file.backlog, why, after, offset.compression)
 
@@ -72,8 +71,8 @@ def view_of(file: TrackedFile) -> FileView:
 class Followed:
     """The files of one connector. `offsets` are what is saved or about to be.
 
-    `files` by device and inode; `paths` says what the last look found under each name; `dirty` those that may have something
-    to read, the longest unserved first; `gone` those that no pattern finds any more; `absent` what is saved of files that nobody follows.
+    `files` by device and inode; `paths` says what the last look found under each name; `dirty` those that may have something to read, the
+    longest unserved first; `draining` those that no pattern finds any more; `absent` what is saved of files that nobody follows.
     """
 
     def __init__(self, connector: str, options: LogFileOptions, offsets: Offsets, log: Log) -> None:
@@ -82,7 +81,7 @@ class Followed:
         self.files: dict[tuple[int, int], TrackedFile] = {}
         self.paths: dict[str, tuple[int, int]] = {}
         self.dirty: TurnQueue[TrackedFile] = TurnQueue()
-        self.gone: set[TrackedFile] = set()
+        self.draining: set[TrackedFile] = set()
         self.descriptors = Descriptors(connector, options.max_open_files)
         self.rotation_order = RotationOrder()
         self.lost = Lost(log)
@@ -90,7 +89,8 @@ class Followed:
         self.absent = Absent(self.offsets, self.lost.add, log)
         self.forgetting = Forgetting(self.absent, options.forget_after, log)
         self._log = log
-        self._names: dict[TrackedFile, str] = {}  # as they were met; newest names are looked up, and are those of files met anew
+        # Names at the time of meeting; `relatives` looks only newest names up, and a file gets such a name only by being met.
+        self._names: dict[TrackedFile, str] = {}
         self._by_name: dict[str, dict[TrackedFile, None]] = {}
         self._take_in()
 
@@ -112,7 +112,7 @@ class Followed:
         self.files[file.inode_key] = file
         self._name(file)
         self.rotation_order.add(file)
-        self.touch(file)
+        self.note_readable(file)
 
     def at(self, path: str) -> TrackedFile | None:
         """Returns the file that the last scan found under this name, None when there is none."""
@@ -133,19 +133,19 @@ class Followed:
             return False
         seen = file.seen
         is_same = info.st_ino == file.identity.inode and info.st_dev == file.identity.device
-        is_same = is_same and info.st_ctime_ns == seen.changed_ns and not seen.has_other_content(info)
+        is_same = is_same and info.st_ctime_ns == seen.ctime_ns and not seen.has_other_content(info)
         return is_same and not ((file.unread or file.needs_scan) and file not in self.dirty)  # a look that made room may have seen more
 
-    def gone_at(self, path: str) -> list[TrackedFile]:
+    def draining_at(self, path: str) -> list[TrackedFile]:
         """Returns files that no pattern finds any more and that had this name last."""
-        return [file for file in self.gone if file.path == path]
+        return [file for file in self.draining if file.path == path]
 
     def relatives(self, path: str) -> list[TrackedFile]:
         """Returns files that may have been copied, packed or moved to `path`, by their names; of other directories only newest ones."""
         directory, base = log_of(path)
         others = self._by_name.get(rotation_family(path), {})
         near = self.at(f"{directory}/{rotation_family(path)}")
-        found = dict.fromkeys([*self.rotation_order.line((directory, base)), *([near] if near else []), *self.gone_at(path)])
+        found = dict.fromkeys([*self.rotation_order.files_of((directory, base)), *([near] if near else []), *self.draining_at(path)])
         return [
             *found,
             *(one for one in others if one not in found and len(others) <= _PLACES and one.path.rpartition("/")[0] != directory),
@@ -172,17 +172,17 @@ class Followed:
         self.drop(file)
         if fd >= 0:
             fresh.adopt(fd)
-        if fresh.gone_since is not None:
-            self.gone.add(fresh)
+        if fresh.draining_since is not None:
+            self.draining.add(fresh)
         self.files[fresh.inode_key] = fresh
         self._name(fresh)
-        self.touch(fresh)
+        self.note_readable(fresh)
 
     def _name(self, file: TrackedFile) -> None:
         name = self._names[file] = file.path.rpartition("/")[2]
         self._by_name.setdefault(name, {})[file] = None
 
-    def touch(self, file: TrackedFile) -> None:
+    def note_readable(self, file: TrackedFile) -> None:
         """Note whether there is something to read in `file`."""
         if file.note_unread() and not file.removed:
             self.dirty.add(file)
@@ -192,7 +192,7 @@ class Followed:
     def drain(self, file: TrackedFile) -> None:
         """Follow a file to its end: no pattern finds it any more."""
         file.left_patterns()
-        self.gone.add(file)
+        self.draining.add(file)
 
     def remove(self, file: TrackedFile) -> None:
         """Stop following a file; its offset stays saved until it is forgotten."""
@@ -204,7 +204,7 @@ class Followed:
         file.close()
         file.dropped()
         self.dirty.discard(file)
-        self.gone.discard(file)
+        self.draining.discard(file)
         if self.files.get(file.inode_key) is file:
             del self.files[file.inode_key]
         self.rotation_order.remove(file)

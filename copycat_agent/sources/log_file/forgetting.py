@@ -65,13 +65,13 @@ class Forgetting:
     def bound_previous(self, inode: int, changes: Changes) -> None:
         """Forget the oldest generations of files that are begun anew again and again, but for those whose rest is looked for."""
         partitions = self._absent.at_inode(inode)
-        lines: dict[Identity, list[tuple[int, SourcePartition]]] = {}
+        generations: dict[Identity, list[tuple[int, SourcePartition]]] = {}
         for partition in partitions if len(partitions) > KEPT_GENERATIONS else ():
             if self._absent.is_previous(partition):
                 identity, generation = Identity.parse(partition.key)
-                lines.setdefault(identity, []).append((generation, partition))
-        for line in lines.values():
-            for partition in (one for _, one in sorted(line)[:-KEPT_GENERATIONS] if one not in self._absent.unclaimed):
+                generations.setdefault(identity, []).append((generation, partition))
+        for previous in generations.values():
+            for partition in (one for _, one in sorted(previous)[:-KEPT_GENERATIONS] if one not in self._absent.unclaimed):
                 self._absent.forget(partition, changes)
                 why = f"a file was begun anew more than {KEPT_GENERATIONS} times within forget_after"
                 self._tell_bound(why, "let its writer append to it, or rotate it under names that the patterns match")

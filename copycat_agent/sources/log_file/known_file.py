@@ -15,17 +15,17 @@ from copycat_agent.sources.log_file.file_state import (
     KNOWN_PACKING,
     MATCHED,
     NEVER_READ,
+    NEVER_VERIFIED,
     OPEN_ENDED,
     UNKNOWN_PACKING,
-    UNPROVEN,
     Draining,
     Dropped,
     Ending,
+    FileReading,
     FileStat,
-    HeadProof,
+    LastVerified,
     Packing,
     Provenance,
-    Schedule,
     Standing,
 )
 
@@ -43,8 +43,8 @@ class KnownFile:
     offset: SourceOffset
     _: KW_ONLY
     seen: FileStat = field(default_factory=FileStat)
-    proof: HeadProof = UNPROVEN
-    schedule: Schedule = NEVER_READ
+    verified: LastVerified = NEVER_VERIFIED
+    reading: FileReading = NEVER_READ
     ending: Ending = OPEN_ENDED
     packing: Packing = UNKNOWN_PACKING
     backoff: FileBackoff = READY
@@ -55,7 +55,10 @@ class KnownFile:
     # -- what it is -----------------------------------------------------------------------------------------------------------------
 
     def __post_init__(self, unpacks: bool) -> None:
-        """An archive that was read to its end needs no reading while it has the size it had then."""
+        """Packing counts as known where nothing is unpacked or something was read.
+
+        An archive that was read to its end is not read again while it keeps that size.
+        """
         if not unpacks or self.offset.position > 0 or self.is_packed:
             self.packing = KNOWN_PACKING
         if self.is_packed and self.offset.done:
@@ -93,14 +96,14 @@ class KnownFile:
         return self.standing.is_dropped
 
     @property
-    def gone_since(self) -> float | None:
+    def draining_since(self) -> float | None:
         """Returns since when no pattern finds it, as `time.monotonic()`; None when one does."""
         return self.standing.since
 
     @property
     def in_flight(self) -> bool:
         """Whether a task reads it."""
-        return self.schedule.in_flight
+        return self.reading.in_flight
 
     @property
     def unjudged(self) -> bool:
@@ -170,16 +173,16 @@ class KnownFile:
 
     def note_unread(self) -> bool:
         """Returns `unread`, and remembers since when that is so."""
-        unread, since_ms = self.unread, self.schedule.unread_since_ms
+        unread, since_ms = self.unread, self.reading.unread_since_ms
         if unread != bool(since_ms):
-            self.schedule = replace(self.schedule, unread_since_ms=int(time.time() * 1000) if unread else 0)
+            self.reading = replace(self.reading, unread_since_ms=int(time.time() * 1000) if unread else 0)
         return unread
 
     # -- what a scan found ----------------------------------------------------------------------------------------------------------
 
-    def renamed(self, path: str, changed_ns: int) -> None:
-        """Record the name that it has since `changed_ns`, epoch nanoseconds by the clock of its file system."""
-        self.path, self.seen = path, replace(self.seen, met_ns=changed_ns)
+    def renamed(self, path: str, ctime_ns: int) -> None:
+        """Record the name that it has since `ctime_ns`, epoch nanoseconds by the clock of its file system."""
+        self.path, self.seen = path, replace(self.seen, met_ns=ctime_ns)
 
     def seen_deleted(self, since: float, size: int) -> None:
         """Record since when it has no name, as `time.monotonic()`, and its size then. No pattern finds it."""
@@ -190,18 +193,18 @@ class KnownFile:
         """Mark it as a file that nobody follows any more."""
         self.standing = Dropped(self.standing.since)
 
-    def proven(self) -> None:
-        """Record that its bytes are compared with what was read. They are compared again when its time of change differs."""
-        self.proof = replace(self.proof, mtime_ns=self.seen.mtime_ns)
+    def note_verified(self) -> None:
+        """Record that its bytes are compared with what was read. They are compared again when its time of last write (mtime) differs."""
+        self.verified = replace(self.verified, mtime_ns=self.seen.mtime_ns)
 
-    def unproven(self) -> None:
+    def note_unverified(self) -> None:
         """Record that its bytes could not be compared, so that the next look tries again."""
-        self.proof = replace(self.proof, mtime_ns=0)
+        self.verified = replace(self.verified, mtime_ns=0)
 
     def cut_entered(self) -> None:
         """Record that what it lost when it was cut is in the ledger."""
         self.seen = replace(self.seen, cut=None)
-        self.proof = replace(self.proof, size=min(self.proof.size, self.size))
+        self.verified = replace(self.verified, size=min(self.verified.size, self.size))
 
     # -- whether it is read now -----------------------------------------------------------------------------------------------------
 
@@ -228,22 +231,22 @@ class KnownFile:
 
     def planned(self, turn: int) -> None:
         """Record that a task reads it from now on. `turn` is the number of its turn."""
-        self.schedule = replace(self.schedule, turn=turn, in_flight=True)
+        self.reading = replace(self.reading, turn=turn, in_flight=True)
 
     def landed(self) -> None:
         """Record that no task reads it any more."""
-        self.schedule = replace(self.schedule, in_flight=False)
+        self.reading = replace(self.reading, in_flight=False)
 
     # -- what a task did ------------------------------------------------------------------------------------------------------------
 
     def note_progress(self, offset: SourceOffset) -> None:
         """Record that a split is settled up to `offset`. What is unread then was written after the split was planned."""
         if offset.position > self.offset.position:
-            planned = self.schedule
+            planned = self.reading
             is_read = offset.done if self.is_packed else offset.position >= planned.size
             since_ms = planned.at_ms if is_read else planned.unread_since_ms
-            self.schedule = replace(planned, read_at=time.time(), unread_since_ms=since_ms)
-            self.proof = replace(self.proof, at_ns=planned.at_ns)
+            self.reading = replace(planned, read_at=time.time(), unread_since_ms=since_ms)
+            self.verified = replace(self.verified, at_ns=planned.at_ns)
             self.provenance = self.provenance.once_read()
         self.offset = offset
 
@@ -255,7 +258,7 @@ class KnownFile:
             size = result.offset.size
             self.packing = self.packing.after_end(result)
         else:
-            self.proof = replace(self.proof, size=max(self.proof.size, size))
+            self.verified = replace(self.verified, size=max(self.verified.size, size))
         if is_end:
             self.ending = self.ending.after_end(result, size)
 
@@ -267,33 +270,33 @@ class KnownFile:
         """Let what stands at its end be a record: the last one of the file (`final`), or the end of a group of lines."""
         self.ending = replace(self.ending, final=final, flush=not final)
 
-    def finish(self) -> None:
+    def end_last_record(self) -> None:
         """Let what is left of it without a delimiter be its last record."""
         self.ending = replace(self.ending, final=True)
 
-    def size_saved(self) -> None:
+    def take_size_over(self) -> None:
         """Take its present size over into its offset, which is about to be saved, though nothing of it could be sent."""
         self.offset = replace(self.offset, size=self.known_size, done=False)
 
     # -- where it comes from --------------------------------------------------------------------------------------------------------
 
-    def copies(self, other: SourcePartition) -> None:
+    def note_copy_of(self, other: SourcePartition) -> None:
         """Record that all that it holds now is what `other` holds too."""
         self.provenance = replace(self.provenance, copy_of=other, copied=self.size)
 
-    def explained(self, why: str) -> None:
+    def set_why(self, why: str) -> None:
         """Record what put it at its position, for people."""
         self.provenance = replace(self.provenance, why=why)
 
-    def continued(self, offset: SourceOffset, why: str) -> None:
+    def continue_from(self, offset: SourceOffset, why: str) -> None:
         """Let it go on where another file ended. `why`, for people."""
         self.offset = offset
-        self.explained(why)
+        self.set_why(why)
 
-    def expected(self, offset: SourceOffset) -> None:
+    def read_only_as_rest(self, offset: SourceOffset) -> None:
         """Let it be read only if a task finds that it is the rest of another file. `offset` is done: no search looks for it."""
         self.offset, self.ending = offset, replace(self.ending, stalled_size=-1)
 
-    def may_continue(self, origins: tuple[SourceOffset, ...]) -> None:
+    def set_origins(self, origins: tuple[SourceOffset, ...]) -> None:
         """Record what a packed file may be the rest of. Its task finds out."""
         self.packing = replace(self.packing, origins=origins)

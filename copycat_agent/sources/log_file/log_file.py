@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from enum import Enum, auto
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,11 +22,7 @@ from copycat_agent.sources.files.paths.partial_scan import ACTIVE_SECONDS, Parti
 from copycat_agent.sources.files.reading.stream import Stream
 from copycat_agent.sources.log_file.catalog import Catalog
 from copycat_agent.sources.log_file.descriptors import close_if_stale
-from copycat_agent.sources.log_file.endings import (
-    Endings,
-    enter_damage,
-    remember_sizes,
-)
+from copycat_agent.sources.log_file.endings import Endings, enter_damage, remember_sizes
 from copycat_agent.sources.log_file.followed import unread_of, view_of
 from copycat_agent.sources.log_file.log_options import LogFileOptions
 from copycat_agent.sources.log_file.planning import FilePlanner, Timers
@@ -43,6 +40,14 @@ HOPELESS_ERRORS = 3
 """A file that failed this often in a row is not waited for when everything else is read."""
 
 
+class _Heard(Enum):
+    """What an event at a path comes to: it is taken in, only a scan can tell, or no file of this connector has or may have that name."""
+
+    NOTED = auto()
+    NEEDS_SCAN = auto()
+    NOT_OURS = auto()
+
+
 class LogFiles:
     """The log files of one connector, as `sources.base.Source` has it. One thread calls it at a time."""
 
@@ -56,17 +61,17 @@ class LogFiles:
         self._log = log
         self._unsaved = UnsavedChanges()
         self._sizes_at = time.monotonic()
-        self._finalise = False
+        self._is_final = False
         self._is_bounded = False  # this is a run to the end
         self._needs_scan = False
-        self._is_settled = False  # no event and no task has said anything of a file since the last scan, which judges what they say
+        self._is_settled = False  # nothing has been heard of any file, by an event or a task, since the last scan
         self.partial_scan = PartialScan[TrackedFile]()
         self._unread = CrowdSum(lambda: len(self._followed.dirty), lambda: unread_of(self._followed.dirty))
-        self._timers = Timers(options, self._followed.touch)
+        self._timers = Timers(options, self._followed.note_readable)
 
     def keep_with(self, keeper: Keeper) -> None:
         """Have `keeper` keep open files for the next process of the agent."""
-        self._followed.descriptors.opened.keeper = keeper
+        self._followed.descriptors.open_files.keeper = keeper
 
     def recall(self, state: SourceState) -> None:
         self._catalog.missed.recall(state)
@@ -88,16 +93,15 @@ class LogFiles:
         if self._needs_scan or is_last or not self._scan_partly(changes):
             self._scan(changes)
         self._needs_scan = False
-        self._catalog.judge(changes, at_once=self._finalise)
+        self._catalog.judge(changes, at_once=self._is_final)
         self._needs_scan |= self._catalog.newcomers.needs_scan
-        recent = time.monotonic() - ACTIVE_SECONDS
-        self._planner.forget_quiet(recent)
+        self._planner.forget_quiet(time.monotonic() - ACTIVE_SECONDS)
         self._endings.follow(changes)
         if time.monotonic() - self._sizes_at > SIZES_SECONDS and not self._unsaved:  # else they would heap up on a full disk
             self._sizes_at = time.monotonic()
             remember_sizes(self._followed.dirty, changes)
         self._endings.finish_archives()
-        if self._finalise:
+        if self._is_final:
             self._endings.finish_all()
         self._followed.note(changes)
         self._is_settled = not self._planner.in_flight
@@ -115,20 +119,20 @@ class LogFiles:
         if catalog.has_trouble or not self.partial_scan.suffices():
             return False
         chosen = self.partial_scan.choose(self._followed.files.values(), self._planner.active())
-        return all(catalog.look_again(file, changes) for file in chosen if file.gone_since is None)
+        return all(catalog.look_again(file, changes) for file in chosen if file.draining_since is None)
 
     def unchanged(self) -> bool:
         """Whether every file is as the last scan saw it, and nothing is pending, so that another scan would find nothing."""
         followed = self._followed
         pending = (
             followed.dirty
-            or followed.gone
+            or followed.draining
             or self._planner.in_flight
             or self._unsaved
             or self._endings.has_pending
             or self._catalog.has_pending
         )
-        if pending or self._needs_scan or not self._is_settled or self._is_bounded or self._finalise or not self.partial_scan.covers_all():
+        if pending or self._needs_scan or not self._is_settled or self._is_bounded or self._is_final or not self.partial_scan.covers_all():
             return False
         follow_symlinks = self._options.follow_symlinks
         return all(followed.is_as_seen(path, follow_symlinks=follow_symlinks) for path in followed.paths) and self._endings.are_quiet()
@@ -136,29 +140,32 @@ class LogFiles:
     def wake(self, paths: Collection[str]) -> bool:
         """Take in that something happened at `paths`. False when only a scan can tell what: a write may be to a file that was renamed."""
         self._is_settled = False
-        known = [self._look_at(path) for path in paths]
-        if None in known:
-            known += [self._planner.take_note(file) for file in self._followed.gone]
-        self._needs_scan |= False in known or not self._catalog.discovery.directories.isdisjoint(paths)
+        heard = [self._look_at(path) for path in paths]
+        if _Heard.NOT_OURS in heard:
+            heard += [self._take_note(file) for file in self._followed.draining]
+        self._needs_scan |= _Heard.NEEDS_SCAN in heard or not self._catalog.discovery.directories.isdisjoint(paths)
         return not self._needs_scan
 
-    def _look_at(self, path: str) -> bool | None:
-        """A file was written to. False when only a scan can tell what happened, None when it is no business of ours."""
+    def _look_at(self, path: str) -> _Heard:
+        """Look at what has this name now, and note whether there is something to read."""
         file = self._followed.at(path)
         if file is None:
-            return False if self._catalog.may_find(path) else None
+            return _Heard.NEEDS_SCAN if self._catalog.may_find(path) else _Heard.NOT_OURS
         if file.unjudged and not file.size:
-            return False  # a scan says what its first bytes are: with logrotate's `create`, each new log begins empty
+            return _Heard.NEEDS_SCAN  # a scan says what its first bytes are: with logrotate's `create`, each new log begins empty
         if file.fd >= 0 and not file.in_flight:
-            return self._planner.take_note(file)  # by its descriptor; another file under this name comes with an event of its own
+            return self._take_note(file)  # by its descriptor; another file under this name comes with an event of its own
         try:
             info = Path(path).stat(follow_symlinks=self._options.follow_symlinks)
         except OSError:
-            return False
+            return _Heard.NEEDS_SCAN
         if (info.st_dev, info.st_ino) != file.inode_key:
-            return False
+            return _Heard.NEEDS_SCAN
         file.observe(info)
-        return self._planner.take_note(file)
+        return self._take_note(file)
+
+    def _take_note(self, file: TrackedFile) -> _Heard:
+        return _Heard.NOTED if self._planner.take_note(file) else _Heard.NEEDS_SCAN
 
     def _want_scan(self) -> None:
         self._needs_scan = True
@@ -166,9 +173,7 @@ class LogFiles:
     @property
     def needs_scan(self) -> bool:
         """Whether a scan will say what has become of a file, or of bytes that were cut away."""
-        followed, newcomers = self._followed, self._catalog.newcomers
-        may_be_unclaimed = followed.absent.fresh or newcomers.undecided
-        return self._needs_scan or bool(may_be_unclaimed and self._catalog.has_unclaimed)
+        return self._needs_scan or self._catalog.next_scan_decides_ranges
 
     def plan(self, shares: int) -> Plan:
         """Returns splits for the next batch of one of as many tasks as there are `shares`."""
@@ -184,10 +189,10 @@ class LogFiles:
             if result.damage:
                 enter_damage(result, changes, self._log)
                 result = replace(result, offset=replace(result.offset, done=True))  # noqa: PLW2901
-            gone = file.gone_since is not None
-            if gone or result.offset != result.split.offset:
+            is_draining = file.draining_since is not None
+            if is_draining or result.offset != result.split.offset:
                 assert result.offset.position >= result.split.offset.position, "an offset never moves back"
-                now = file.remembered(gone=True) if gone else replace(result.offset, size=file.known_size)
+                now = file.remembered(gone=True) if is_draining else replace(result.offset, size=file.known_size)
                 size = result.offset.size if result.offset.done else now.size  # an archive is read up to the size it had then
                 changes.offsets[result.split.partition] = replace(result.offset, path=now.path, size=size, gone_ms=now.gone_ms)
             changes.losses.extend(result.losses)
@@ -204,12 +209,12 @@ class LogFiles:
 
     def _leave_behind(self, file: TrackedFile, changes: Changes) -> None:
         """Nobody will hold `file` any more: the next start finds it by its name, unless it has none."""
-        now = file.remembered(gone=file.gone_since is not None)
+        now = file.remembered(gone=file.draining_since is not None)
         known = changes.offsets.get(file.partition, file.offset)
         is_read = known.done and known.size == now.size
         changes.offsets[file.partition] = known = replace(known, path=now.path, size=now.size, gone_ms=now.gone_ms, done=is_read)
         start, end, words = packed.rest(known)
-        if self._followed.descriptors.opened.survives(file):
+        if self._followed.descriptors.open_files.survives(file):
             return
         if end > start and file.is_deleted() and rotation_family(file.path) not in self._catalog.newcomers.awaited():
             why = f"the file was deleted and the agent stops before it is read{words}"
@@ -228,7 +233,7 @@ class LogFiles:
                 file.note_progress(changes.offsets.get(result.split.partition, result.offset))
             if isinstance(result.error, FileError):
                 delay = file.back_off()
-                self._needs_scan |= close_if_stale(file) and file.gone_since is not None
+                self._needs_scan |= close_if_stale(file) and file.draining_since is not None
                 self._log.warning("file cannot be read, the others go on", path=file.path, why=result.error.message, retry_s=delay)
             elif isinstance(result.error, BlockedError):
                 file.block()
@@ -240,10 +245,10 @@ class LogFiles:
                         self._timers.add(file)
                 if file.packing.rest:
                     self._endings.came_to_an_end(file)
-            file.compared(is_other=result.changed)
+            file.note_compared(is_other=result.changed)
             newcomers = self._catalog.newcomers
             self._needs_scan |= file.needs_scan or bool(newcomers.undecided and newcomers.waits_for_batch(file))
-            self._followed.touch(file)
+            self._followed.note_readable(file)
 
     def ripen(self, *, at_once: bool) -> float:
         """End records whose time is over, or all with `at_once`. Returns when the next one is due (`time.monotonic()`), inf for never."""
@@ -252,12 +257,12 @@ class LogFiles:
 
     def drained(self) -> bool:
         """Whether everything that can be read is read."""
-        waiting = [file for file in self._followed.dirty if file.backoff.errors < HOPELESS_ERRORS and (self._finalise or not file.unjudged)]
-        return not (waiting or self._planner.in_flight or self._catalog.has_unclaimed)
+        waiting = [file for file in self._followed.dirty if file.backoff.errors < HOPELESS_ERRORS and (self._is_final or not file.unjudged)]
+        return not (waiting or self._planner.in_flight or self._catalog.next_scan_decides_ranges)
 
     def finalise(self) -> None:
         """Take what stands at the ends of files for their last records: nothing will be added to any of them."""
-        self._finalise = self._needs_scan = True
+        self._is_final = self._needs_scan = True
         self._endings.finish_all()
 
     def files(self) -> tuple[FileView, ...]:
@@ -273,7 +278,7 @@ class LogFiles:
     def look_closely(self, path: str, most_bytes: int) -> Closeup | None:
         """Returns the file at `path` with its next split of at most `most_bytes`; None when nobody follows it."""
         followed = self._followed
-        file = followed.at(path) or next(iter(followed.gone_at(path)), None)
+        file = followed.at(path) or next(iter(followed.draining_at(path)), None)
         if file is None:
             return None
         return Closeup(view_of(file), followed.names_of(file), file.offset, self._planner.next_split(file, most_bytes))
@@ -285,7 +290,7 @@ class LogFiles:
             bytes=unread.bytes,
             files=len(followed.dirty),
             known_files=len(followed.files),
-            open_files=len(followed.descriptors.opened),
+            open_files=len(followed.descriptors.open_files),
             lost_bytes=followed.lost.bytes,
             troubled_files=catalog.passed_over.unreadable + unread.troubled_files,
             blocked_files=unread.blocked_files,

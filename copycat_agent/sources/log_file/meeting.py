@@ -46,8 +46,18 @@ class Meeting:
         self._opener = opener
         self._passed_over = passed_over
         self._log = log
-        self.newcomers: list[TrackedFile] = []
+        self._newcomers: list[TrackedFile] = []
         self.begun: list[TrackedFile] = []
+
+    def take_newcomers(self) -> list[TrackedFile]:
+        """Returns the files that were met since the last call and of which nothing is read, but for those that begin anew."""
+        taken, self._newcomers = self._newcomers, []
+        return taken
+
+    def take_begun(self) -> list[TrackedFile]:
+        """Returns the files that began anew since the last call."""
+        taken, self.begun = self.begun, []
+        return taken
 
     def meet_all(self, strangers: Iterable[Found], changes: Changes, *, first: bool) -> set[TrackedFile]:
         """Files that are not being followed, oldest first; as many stay open as there is room for.
@@ -64,7 +74,7 @@ class Meeting:
             if file is None:
                 continue
             met.add(file)
-            if not known and len(descriptors.opened) > descriptors.limit:
+            if not known and len(descriptors.open_files) > descriptors.limit:
                 file.close()
         self._tell_old()
         return met
@@ -85,7 +95,7 @@ class Meeting:
 
         False when there is none, or it cannot be read.
         """
-        kept = self._followed.descriptors.opened.left(identity)
+        kept = self._followed.descriptors.open_files.left(identity)
         if kept is None or identity[:2] in self._followed.files:
             return False
         try:
@@ -117,7 +127,7 @@ class Meeting:
                 identity,
                 path,
                 SourceOffset(0, path=path, size=size),
-                self._followed.descriptors.opened,
+                self._followed.descriptors.open_files,
                 unpacks=self._followed.unpacks,
             ),
             opened,
@@ -132,7 +142,7 @@ class Meeting:
             return None
         file = self.follow_rest(path, opened, changes)
         if file is not None and file.is_packed:  # it may be the rest of a known file
-            self.newcomers.append(file)
+            self._newcomers.append(file)
         return file
 
     def shrink(self) -> bool:
@@ -206,14 +216,14 @@ class Meeting:
             changes.offsets[partition] = offset  # known from now on, also when it is renamed before anything of it is read
         elif offset != (offset := self._start.settle(fd, offset)):
             changes.offsets[partition], why = offset, UNOPENED
-        files, provenance = followed.descriptors.opened, Provenance(why)
+        files, provenance = followed.descriptors.open_files, Provenance(why)
         file = self._follow(TrackedFile(partition, identity, path, offset, files, provenance=provenance, unpacks=followed.unpacks), opened)
         if not offset.position:
-            (self.begun if generation else self.newcomers).append(file)
+            (self.begun if generation else self._newcomers).append(file)
         return file
 
     def _follow(self, file: TrackedFile, opened: OpenedFile) -> TrackedFile:
-        file.met(opened.info)
+        file.note_met(opened.info)
         file.adopt(opened.take())
         self._followed.add(file)
         return file

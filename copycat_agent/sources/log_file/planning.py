@@ -64,7 +64,7 @@ class FilePlanner:
 
     def active(self) -> set[TrackedFile]:
         """Files that are open, or had something to read lately."""
-        return {*self._followed.descriptors.opened, *self._served}
+        return {*self._followed.descriptors.open_files, *self._served}
 
     def landed(self, partition: SourcePartition) -> TrackedFile:
         """The task that read the file of `partition` is over."""
@@ -75,17 +75,17 @@ class FilePlanner:
     def take_note(self, file: TrackedFile) -> bool:
         """Look at an open file, and note whether there is something to read. False when a scan has to say what it is now."""
         file.refresh()
-        self._followed.touch(file)
+        self._followed.note_readable(file)
         return file.in_flight or not file.needs_scan
 
     def plan(self, shares: int) -> Plan:
         """Returns splits for the next batch of one of as many tasks as there are `shares`."""
-        followers = self._followers()
+        successors = self._successors()
         ready = self._planner.ready(self._unserved(), shares)
         chosen = self._have_open(ready if all(file.fd >= 0 for file in ready) else ready[: self._most()])
         chosen.sort(key=self._precedence)
-        if followers and not self._keeps_groups:  # else a group may stand open at the end of the file that goes first
-            chosen = self._with_followers(chosen, followers, min(PER_BATCH, self._most()))
+        if successors and not self._keeps_groups:  # else a group may stand open at the end of the file that goes first
+            chosen = self._with_successors(chosen, successors, min(PER_BATCH, self._most()))
         limit = self._delivery.max_batch_bytes
         if len(chosen) > 1:
             limit = max(self._least_bytes, limit // len(chosen))
@@ -117,35 +117,35 @@ class FilePlanner:
         most = self._followed.descriptors.limit - len(self.in_flight)
         return max(0, most) if self.in_flight else max(1, most)
 
-    def _followers(self) -> dict[TrackedFile, TrackedFile]:
-        """Files that wait for another one, by that one."""
-        followers: dict[TrackedFile, TrackedFile] = {}
+    def _successors(self) -> dict[TrackedFile, TrackedFile]:
+        """By the file that goes first, one of those that wait for it; others come with a later batch."""
+        successors: dict[TrackedFile, TrackedFile] = {}
         dirty, order = self._followed.dirty, self._followed.rotation_order
         if not order.waiting:
-            return followers
+            return successors
         order.stop_waiting(dirty)
         for file in [one for one in order.waiting if one in dirty]:
-            assert file.after is not None
-            self._followed.touch(file.after)  # what was just seen of it is read now, not when an event says so
+            assert file.waits_for is not None
+            self._followed.note_readable(file.waits_for)  # what was just seen of it is read now, not when an event says so
             if not (file.unjudged or file.in_flight):
-                followers[file.after] = file
-        return followers
+                successors[file.waits_for] = file
+        return successors
 
     def _unserved(self) -> Iterator[TrackedFile]:
         """Files that wait for no other one, the longest unserved first."""
-        return (file for file in self._followed.dirty if file.after is None and file.may_be_planned)
+        return (file for file in self._followed.dirty if file.waits_for is None and file.may_be_planned)
 
     def _precedence(self, file: TrackedFile) -> tuple[bool, float]:
         """Little before much. Much of one file may be all that a batch gets to: first whoever has not got on for longest."""
         is_much = file.backlog > self._least_bytes
-        return is_much, file.schedule.read_at if is_much else file.backlog
+        return is_much, file.reading.read_at if is_much else file.backlog
 
-    def _with_followers(self, chosen: list[TrackedFile], followers: dict[TrackedFile, TrackedFile], most: int) -> list[TrackedFile]:
+    def _with_successors(self, chosen: list[TrackedFile], successors: dict[TrackedFile, TrackedFile], most: int) -> list[TrackedFile]:
         """Behind each file those that wait for it, while one batch reaches that far."""
         kept = list(chosen)
 
-        def follower(file: TrackedFile) -> TrackedFile | None:
-            next_one = followers.get(file)
+        def successor(file: TrackedFile) -> TrackedFile | None:
+            next_one = successors.get(file)
             if next_one is None or not (self._reaches(file, next_one.rotation.barrier) and self._planner.may_follow(next_one)):
                 return None
             if not self._have_open([next_one], keep=kept):
@@ -153,7 +153,7 @@ class FilePlanner:
             kept.append(next_one)
             return next_one
 
-        return self._planner.fill(chosen, lambda _: 0, follower, most - len(chosen))
+        return self._planner.fill(chosen, lambda _: 0, successor, most - len(chosen))
 
     def _reaches(self, file: TrackedFile, position: int) -> bool:
         return file.offset.position + self._least_bytes >= position
@@ -207,12 +207,12 @@ class Timers:
     Only the driver knows the time: once a file was quiet for long enough, it plans a split that ends the record (`Split.flush`).
     """
 
-    def __init__(self, options: LogFileOptions, touch: Callable[[TrackedFile], None]) -> None:
-        """`touch` is called for each file that has something to read now."""
+    def __init__(self, options: LogFileOptions, note_readable: Callable[[TrackedFile], None]) -> None:
+        """`note_readable` is called for each file that has something to read now."""
         after = options.line.flush_partial_after
         self._group_seconds = math.inf if options.multiline is None else options.multiline.timeout
         self._line_seconds = math.inf if after == "never" else after
-        self._touch = touch
+        self._note_readable = note_readable
         self._queue: list[tuple[float, int, TrackedFile]] = []
         self._queued: set[TrackedFile] = set()
         self._numbers = itertools.count()
@@ -242,7 +242,7 @@ class Timers:
             self.add(file)
         else:
             file.end_record(final=at_once or self._quiet_at(file, self._line_seconds) <= now)
-            self._touch(file)
+            self._note_readable(file)
 
     def _due(self, file: TrackedFile) -> float:
         """When the time of what waits in `file` is over. What was tried once at this size is not tried again."""

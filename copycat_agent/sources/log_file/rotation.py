@@ -1,9 +1,10 @@
 """Which files belong to one log, by the names that rotation gives them, and in what order they are read.
 
 Names relate files (`app.log`, `app.log.1`, `app.log-20261121`, `app.log.2026-11-21.gz`), and the hashes of their first bytes say
-which saved offset a newly met file may go on with. The files of a log are read one after the other, the oldest first: each
-waits for what was unread of the older one when it was met, never longer, so a chain cannot stall. One batch may read several, and sends
-nothing of a newer one where something of the older one is left, whoever held that back (`Split.after`).
+which saved offset a newly met file may go on with. The files of a log are read one after the other, the oldest first. A file
+waits for the complete records that the next older one had when it was met, and no longer, so a chain cannot stall. An unfinished last line
+does not hold it up. One batch may read several, and sends nothing of a newer one where something of the older one is left, whoever held
+that back (`Split.after`).
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from copycat_agent.model import SourceOffset, SourcePartition
 
 
-_PACKED = (".gz", ".zst", ".bz2", ".xz", ".lz4", ".sz")
+PACKED_SUFFIXES = (".gz", ".zst", ".bz2", ".xz", ".lz4", ".sz")
 _STAMP = r"""
     (?: \d{1,5}                                             # logrotate, log4j: app.log.1
       | \d{4}-?\d{2}-?\d{2} (?: [T_.\-]? [\d:.\-]{1,12} )?  # dateext: app.log-20261121, app.log-20261121-1795302180, 0.log.20261121-050000
@@ -35,7 +36,7 @@ _INSIDE = re.compile(rf"(?P<base>.*?[^.\-_])(?:[.\-_]{_STAMP})+(?P<extension>\.[
 
 def unpacked_name(path: str) -> str:
     """The path without the suffix of a packed file: `/d/app.log.1.gz` -> `/d/app.log.1`."""
-    for suffix in _PACKED:
+    for suffix in PACKED_SUFFIXES:
         if path.endswith(suffix):
             return path[: -len(suffix)]
     return path
@@ -70,7 +71,7 @@ def is_rotated(path: str) -> bool:
 
 
 _ALIKE = 64
-"""So many with one head are looked at, the latest: files that are all alike are no reason to compare for ever."""
+"""At most so many rows with the same head are compared, the latest: files that are all alike must not cost without bound."""
 
 _Place = tuple[str, int, str]
 
@@ -135,10 +136,13 @@ class RotationOrder:
     well as for copies of a file that was cut. The one that has the name the log is written under is the newest, however old: all
     that it held before it was cut is in the others. Where a scan falls into a rotation, an old file may be met after a
     newer one.
+
+    Over a restart the order is not kept across directories: `old/app.log.1` and `log/app.log` are two logs then. A running agent remembers
+    that they are one.
     """
 
     def __init__(self) -> None:
-        self._lines: dict[tuple[str, str], list[TrackedFile]] = {}
+        self._logs: dict[tuple[str, str], list[TrackedFile]] = {}
         self.waiting: set[TrackedFile] = set()
         """Files that wait for an older one, and perhaps some that do so no more."""
 
@@ -147,54 +151,57 @@ class RotationOrder:
         directory, base = log_of(file.path)
         name = sys.intern(directory), base  # one string for all files of a directory, not one for each
         age = file.seen.mtime_ns, file.identity.birth_ns
-        file.joined(name, age)
-        line = self._lines.setdefault(name, [])
-        first_live = _first_live(line)
-        bounds = (first_live, len(line)) if is_newest(file.path) else (0, first_live)
-        place = bisect.bisect_right(line, age, *bounds, key=lambda one: one.rotation.age)
-        line.insert(place, file)
-        self._link(line, place)
+        file.set_place(name, age)
+        files = self._logs.setdefault(name, [])
+        first_live = _first_live(files)
+        bounds = (first_live, len(files)) if is_newest(file.path) else (0, first_live)
+        place = bisect.bisect_right(files, age, *bounds, key=lambda one: one.rotation.age)
+        files.insert(place, file)
+        self._link(files, place)
 
     def link(self, file: TrackedFile) -> None:
         """Let `file` wait for what is unread of older ones, and newer ones for what is unread of `file`. No effect on one it has not."""
-        line = self._lines.get(file.rotation.log, [])
-        if file in line:
-            self._link(line, line.index(file))
+        files = self._logs.get(file.rotation.log, [])
+        if file in files:
+            self._link(files, files.index(file))
 
-    def _link(self, line: list[TrackedFile], place: int) -> None:
-        file = line[place]
-        before = next((one for one in reversed(line[:place]) if _has_more(one)), None)
-        if before is None and place and not file.offset.position and line[place - 1].fd >= 0:
-            before = line[place - 1]  # its writer may not know yet that it was renamed
+    def _link(self, files: list[TrackedFile], place: int) -> None:
+        file = files[place]
+        before = next((one for one in reversed(files[:place]) if _has_more(one)), None)
+        if before is None and place and not file.offset.position and files[place - 1].fd >= 0:
+            before = files[place - 1]  # its writer may not know yet that it was renamed
         if before is not None:
             self._make_wait(file, before)
         if _has_more(file):
-            self._hold_back(line[place + 1 :], file)
+            self._hold_back(files[place + 1 :], file)
 
-    def line(self, name: tuple[str, str]) -> list[TrackedFile]:
+    def files_of(self, log: tuple[str, str]) -> list[TrackedFile]:
         """The files of one log, oldest first."""
-        return self._lines.get(name, [])
+        return self._logs.get(log, [])
 
     def put_before(self, file: TrackedFile, newer: TrackedFile) -> None:
         """`file` holds what `newer` held before it was begun anew: it goes first, and `newer` waits for it."""
-        line = self._lines.get(newer.rotation.log, [])
-        if newer not in line:
+        files = self._logs.get(newer.rotation.log, [])
+        if newer not in files:
             return
-        if file not in line or line.index(file) > line.index(newer):
+        if file not in files or files.index(file) > files.index(newer):
             self.remove(file)
-            file.joined(newer.rotation.log, newer.rotation.age)
+            file.set_place(newer.rotation.log, newer.rotation.age)
             file.wait_for(None)
-            line.insert(line.index(newer), file)
-            if newer.after is not file:
+            files.insert(files.index(newer), file)
+            if newer.waits_for is not file:
                 newer.wait_for(None)
         self.link(file)
 
     def _hold_back(self, newer: list[TrackedFile], file: TrackedFile) -> None:
-        """`file` was met after newer ones: they wait for it, but for those that wait for one between. An empty one will be written to."""
+        """`file` was met after newer ones. Each waits for it now, except those that already wait for a file between them.
+
+        An empty one waits, too: it will be written to.
+        """
         behind = next((one for one in newer if _has_more(one)), None)
         between: set[TrackedFile | None] = {file}
         for one in newer:
-            if one is behind or one.after not in between:
+            if one is behind or one.waits_for not in between:
                 self._make_wait(one, file)
             between.add(one)
 
@@ -204,16 +211,19 @@ class RotationOrder:
         while one is not None:
             if one is file:
                 return
-            one = one.after
+            one = one.waits_for
         file.wait_for(before, before.size if file.size else -1)
         self.waiting.add(file)
 
     def stop_waiting(self, unread: Container[TrackedFile]) -> None:
-        """Let those of the `unread` files that wait be read if the older ones are. The others' turn to wait or not comes when they are."""
+        """Release every waiting file among `unread` whose older file is read.
+
+        Files outside `unread` are judged once they have something to read.
+        """
         for file in [one for one in self.waiting if one.removed or one in unread]:
             if not file.removed:
                 file.stop_waiting()
-            if file.removed or file.after is None:
+            if file.removed or file.waits_for is None:
                 self.waiting.discard(file)
 
     def replace(self, file: TrackedFile, fresh: TrackedFile) -> None:
@@ -222,25 +232,25 @@ class RotationOrder:
             self.remove(file)
             self.add(fresh)
             return
-        fresh.joined(file.rotation.log, file.rotation.age)
-        line = self._lines.get(file.rotation.log, [])
-        if file in line:
-            line[line.index(file)] = fresh
+        fresh.set_place(file.rotation.log, file.rotation.age)
+        files = self._logs.get(file.rotation.log, [])
+        if file in files:
+            files[files.index(file)] = fresh
             self.link(fresh)
 
     def remove(self, file: TrackedFile) -> None:
         """`file` is not followed any more."""
-        line = self._lines.get(file.rotation.log, [])
-        if file in line:
-            line.remove(file)
-            if not line:
-                del self._lines[file.rotation.log]
+        files = self._logs.get(file.rotation.log, [])
+        if file in files:
+            files.remove(file)
+            if not files:
+                del self._logs[file.rotation.log]
 
 
-def _first_live(line: list[TrackedFile]) -> int:
+def _first_live(files: list[TrackedFile]) -> int:
     """Where the one begins that has the name the log is written under. One that had it at the last look may have been rotated since."""
-    place = len(line)
-    while place and is_newest(line[place - 1].path) and line[place - 1].gone_since is None and line[place - 1].has_its_name():
+    place = len(files)
+    while place and is_newest(files[place - 1].path) and files[place - 1].draining_since is None and files[place - 1].has_its_name():
         place -= 1
     return place
 

@@ -21,7 +21,7 @@ from copycat_agent.sources.log_file.file_state import (
     Draining,
     Dropped,
     FileStat,
-    HeadProof,
+    LastVerified,
     Provenance,
     observe,
 )
@@ -51,13 +51,13 @@ class OpenedFile:
 class Rotation:
     """The place of a file among those of its log: `log` (directory and base name) and `age`, by which `RotationOrder` orders it.
 
-    `after` and `barrier`: the file it was rotated from, and how much of that one is read before it (-1: as much as that one has when this
-    one gets its first bytes).
+    `waits_for`: the next older file of the log, which is read first up to byte `barrier` (-1: up to the size that it has when this one gets
+    its first bytes).
     """
 
     log: tuple[str, str] = ("", "")
     age: tuple[int, int] = (0, 0)
-    after: TrackedFile | None = None
+    waits_for: TrackedFile | None = None
     barrier: int = 0
 
 
@@ -66,9 +66,9 @@ _ALONE = Rotation()
 
 @dataclass(eq=False, slots=True)
 class TrackedFile(KnownFile):
-    """A followed file. `opened` are all open files of the connector; `fd` is -1 while this one is closed."""
+    """A followed file. `open_files` are all open files of the connector; `fd` is -1 while this one is closed."""
 
-    opened: set[TrackedFile] = field(repr=False)
+    open_files: set[TrackedFile] = field(repr=False)
     fd: int = -1
     rotation: Rotation = _ALONE
 
@@ -80,11 +80,11 @@ class TrackedFile(KnownFile):
         if before.has_other_content(info):
             if before.met_ns:  # else what is saved of it is said of this size
                 self.ending = self.ending.after_change(info.st_size)
-        elif info.st_ctime_ns == before.changed_ns and before.met_ns:
+        elif info.st_ctime_ns == before.ctime_ns and before.met_ns:
             return
         self.seen = observe(before, info, time.monotonic(), is_packed=self.is_packed)
         if not before.met_ns:
-            self.proof = replace(self.proof, at_ns=clock.seen_ns(info.st_dev, info.st_ctime_ns))
+            self.verified = replace(self.verified, at_ns=clock.seen_ns(info.st_dev, info.st_ctime_ns))
 
     def refresh(self) -> None:
         """Look at the open file. No effect when it is closed, or cannot be looked at: the task that reads it reports that."""
@@ -92,12 +92,12 @@ class TrackedFile(KnownFile):
             with contextlib.suppress(OSError):
                 self.observe(os.fstat(self.fd))
 
-    def met(self, info: os.stat_result) -> None:
+    def note_met(self, info: os.stat_result) -> None:
         """Take over the first look. What it holds is what was read of it, or nobody has read anything."""
         self.observe(info)
-        self.proof = replace(self.proof, mtime_ns=self.seen.mtime_ns, size=self.size)
+        self.verified = replace(self.verified, mtime_ns=self.seen.mtime_ns, size=self.size)
 
-    def found(self, info: os.stat_result) -> None:
+    def note_found(self, info: os.stat_result) -> None:
         """Take over a look under a name that a pattern finds."""
         if self.standing is not MATCHED:
             self.standing = Dropped(None) if self.removed else MATCHED
@@ -115,7 +115,7 @@ class TrackedFile(KnownFile):
         self.refresh()
         self.seen = replace(self.seen, rewritten=True)
 
-    def compared(self, *, is_other: bool) -> None:
+    def note_compared(self, *, is_other: bool) -> None:
         """Record what a task found when it compared the file with what was read of it."""
         if self.seen.rewritten:
             self.seen = replace(self.seen, rewritten=False)
@@ -130,38 +130,38 @@ class TrackedFile(KnownFile):
             self.identity,
             path,
             SourceOffset(0, path=path, size=seen.size),
-            self.opened,
-            seen=FileStat(seen.size, seen.mtime_ns, seen.changed_ns, seen.changed_ns),
-            proof=HeadProof(0, seen.size, clock.seen_ns(self.identity.device, seen.changed_ns)),
+            self.open_files,
+            seen=FileStat(seen.size, seen.mtime_ns, seen.ctime_ns, seen.ctime_ns),
+            verified=LastVerified(0, seen.size, clock.seen_ns(self.identity.device, seen.ctime_ns)),
             provenance=Provenance(f"it begins anew: {why}"),
-            standing=MATCHED if self.gone_since is None else Draining(self.gone_since),
+            standing=MATCHED if self.draining_since is None else Draining(self.draining_since),
             unpacks=unpacks,
         )
 
     # -- waiting --------------------------------------------------------------------------------------------------------------------
 
     @property
-    def after(self) -> TrackedFile | None:
+    def waits_for(self) -> TrackedFile | None:
         """Returns the file that is read before it, None when none is."""
-        return self.rotation.after
+        return self.rotation.waits_for
 
-    def joined(self, log: tuple[str, str], age: tuple[int, int]) -> None:
+    def set_place(self, log: tuple[str, str], age: tuple[int, int]) -> None:
         """Record its place among the files of its log."""
         self.rotation = replace(self.rotation, log=log, age=age)
 
     def wait_for(self, before: TrackedFile | None, barrier: int = 0) -> None:
         """Keep it from being read until `before` is, up to `barrier`. None: it waits for nobody."""
-        self.rotation = replace(self.rotation, after=before, barrier=barrier)
+        self.rotation = replace(self.rotation, waits_for=before, barrier=barrier)
 
     def stop_waiting(self) -> None:
-        """Let it wait for nobody (`after` is None then) if the file it was rotated from has no more lines that go first. Looks at that one.
+        """Let it wait for nobody (`waits_for` is None then) if the older file has no more lines that go first. Looks at that one.
 
         It does not wait for one that cannot be read, nor for one that nobody reads until it is known what it is, which may itself wait
         for this one. Then it waits for what that one waits for.
         """
-        while self.after is not None and self.after.unjudged and not self.after.removed:
-            self.wait_for(self.after.after, -1)
-        before = self.after
+        while self.waits_for is not None and self.waits_for.unjudged and not self.waits_for.removed:
+            self.wait_for(self.waits_for.waits_for, -1)
+        before = self.waits_for
         if before is None:
             return
         barrier = self.rotation.barrier
@@ -179,14 +179,14 @@ class TrackedFile(KnownFile):
     def adopt(self, fd: int) -> None:
         """Take `fd` over, which is open on this file."""
         self.fd = fd
-        self.opened.add(self)
+        self.open_files.add(self)
         with contextlib.suppress(OSError):  # the planner, which opens it for its turn, tries again
             self.detect_packing()
 
     def hand_over(self) -> int:
         """Give its descriptor to the caller, -1 when it is closed."""
         fd, self.fd = self.fd, -1
-        self.opened.discard(self)
+        self.open_files.discard(self)
         return fd
 
     def open(self, opener: Opener) -> bool:
@@ -269,8 +269,8 @@ class TrackedFile(KnownFile):
         end = self.offset.position + limit
         if not self.is_packed:
             end = min(self.size, end)
-        at_ns = clock.seen_ns(self.identity.device, self.seen.changed_ns)
-        self.schedule = replace(self.schedule, size=self.size, at_ms=int(time.time() * 1000), at_ns=at_ns)
+        at_ns = clock.seen_ns(self.identity.device, self.seen.ctime_ns)
+        self.reading = replace(self.reading, size=self.size, at_ms=int(time.time() * 1000), at_ns=at_ns)
         offset = replace(self.offset, done=False) if self.offset.done and not self.packing.origins else self.offset
         if self.provenance.first_fingerprint.head_bytes and not (offset.position or self.is_packed):
             offset = replace(offset, fingerprint=self.provenance.first_fingerprint)  # a task that begins late finds out that it was cut
@@ -285,7 +285,7 @@ class TrackedFile(KnownFile):
             inode=self.identity.inode,
             mtime_ms=self.seen.mtime_ns // 1_000_000,
             origins=self.packing.origins if self.is_packed and not self.offset.position else (),
-            after=None if self.after is None else self.after.partition,
+            after=None if self.waits_for is None else self.waits_for.partition,
         )
 
     def remembered(self, *, gone: bool = False, done: bool = False) -> SourceOffset:

@@ -20,7 +20,7 @@ def look(seen: FileStat, size: int, time_ns: int, **how: Any) -> FileStat:
 
 def test_the_first_look_says_when_it_was_met() -> None:
     seen = look(look(FileStat(), 10, 5), 10, 7)
-    assert (seen.size, seen.met_ns, seen.changed_ns) == (10, 5, 7)
+    assert (seen.size, seen.met_ns, seen.ctime_ns) == (10, 5, 7)
 
 
 def test_a_look_that_finds_the_same_keeps_when_it_grew() -> None:

@@ -312,7 +312,7 @@ def test_files_that_take_turns_are_kept_when_they_have_left_their_patterns(servi
     agent = service.agent(f"{tmp_path}/*.log", max_open_files=3)
     agent.scan()
     assert service.is_kept(0)
-    held = [file.path for file in agent.source._catalog.followed.descriptors.opened]
+    held = [file.path for file in agent.source._catalog.followed.descriptors.open_files]
     Path(held[0]).unlink()
     agent.scan()
     assert service.is_kept(1)

@@ -259,7 +259,7 @@ def test_lag_tells_since_when_something_waits(tmp_path: Path) -> None:
     assert agent.source.lag().oldest_unread_ms > 0
     (tracked,) = agent.source._catalog.followed.files.values()
     first = 5  # it has been there for long
-    tracked.schedule = replace(tracked.schedule, unread_since_ms=first)
+    tracked.reading = replace(tracked.reading, unread_since_ms=first)
     agent.work(lambda: "stop")
     assert agent.source.lag().oldest_unread_ms == first, "the rest was there then, too"
     splits = agent.source.plan(1).splits
@@ -268,7 +268,7 @@ def test_lag_tells_since_when_something_waits(tmp_path: Path) -> None:
     agent.source.wake({str(log)})
     result = agent._read(splits[0], "read")
     agent._save((result,), agent.source.settle((result,)))
-    assert agent.source.lag().oldest_unread_ms == tracked.schedule.at_ms > first, "what is left came after the batch was planned"
+    assert agent.source.lag().oldest_unread_ms == tracked.reading.at_ms > first, "what is left came after the batch was planned"
     assert agent.source.lag().bytes == 5
     agent.drain()
     assert agent.source.lag().oldest_unread_ms == 0

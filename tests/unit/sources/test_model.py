@@ -318,8 +318,8 @@ class History(RuleBasedStateMachine):
     def descriptors_are_bounded(self) -> None:
         if hasattr(self, "agent"):
             catalog = self.agent.source._catalog
-            assert len(catalog.followed.descriptors.opened) <= max(1, self.keep_open) + len(catalog.followed.gone) + 1
-            assert all(file.fd >= 0 for file in catalog.followed.descriptors.opened)
+            assert len(catalog.followed.descriptors.open_files) <= max(1, self.keep_open) + len(catalog.followed.draining) + 1
+            assert all(file.fd >= 0 for file in catalog.followed.descriptors.open_files)
 
     def teardown(self) -> None:
         if hasattr(self, "agent"):

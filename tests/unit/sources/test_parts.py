@@ -141,7 +141,7 @@ def test_a_closed_file_is_not_opened_again_when_its_name_leads_elsewhere(tmp_pat
     _touch(path, b"another\n")
     assert not file.open(Opener((str(path),)))
     assert file.fd < 0
-    assert not file.opened
+    assert not file.open_files
     assert not file.seen.replaced
 
 

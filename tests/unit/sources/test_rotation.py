@@ -28,7 +28,7 @@ def followers(files: list[TrackedFile]) -> dict[str, str | None]:
     """File name -> the one it waits for."""
     for file in files:
         file.stop_waiting()
-    return {file.partition.key: file.after.partition.key if file.after else None for file in files}
+    return {file.partition.key: file.waits_for.partition.key if file.waits_for else None for file in files}
 
 
 @pytest.mark.parametrize("met", list(itertools.permutations(range(3))))
@@ -61,7 +61,7 @@ def test_a_file_without_lines_does_not_stop_waiting(tmp_path: Path) -> None:
     os.utime(older.path)
     older.observe(Path(older.path).stat())  # it was written to in place
     order.stop_waiting({older, live})
-    assert live.after is older
+    assert live.waits_for is older
     assert order.waiting == {live}
 
 

@@ -58,7 +58,7 @@ def judge(*evidence: Evidence, **facts: Any) -> Verdict:
 
 def unseen(**facts: Any) -> Unseen:
     """A file that was there when the connector last looked."""
-    there = {"birth_ns": 50, "changed_ns": 150, "looked_ns": 100, "doubt_ns": 100, "may_be_cut": False, "is_known": False, "newest_ns": 0}
+    there = {"birth_ns": 50, "mtime_ns": 150, "looked_ns": 100, "doubt_ns": 100, "may_be_cut": False, "is_known": False, "newest_ns": 0}
     return Unseen(**{**there, **facts})
 
 

@@ -17,6 +17,7 @@ from copycat_agent.sources.files.packing import compressions
 from copycat_agent.sources.files.paths.opening import PassedOverError
 from copycat_agent.sources.log_file.beginning import since
 from copycat_agent.sources.log_file.beginning.since import LineStarts
+from copycat_agent.sources.log_file.rotation import PACKED_SUFFIXES
 
 if TYPE_CHECKING:
     from copycat_agent.formats import Reader
@@ -166,10 +167,6 @@ class _Here(NamedTuple):
         return self.at(end or 0)
 
 
-_PACKED = (".gz", ".zst", ".bz2", ".xz", ".lz4", ".sz")
-"""Whoever cannot open these does not know what bytes are in them."""
-
-
 class Unopened:
     """Remembers them: by an offset that is saved where it can be known without opening them, else as long as the agent runs."""
 
@@ -185,7 +182,7 @@ class Unopened:
         if isinstance(error, PassedOverError) or inode_key in self._there:
             return
         self._there.add(inode_key)
-        if found.path.endswith(_PACKED):
+        if found.path.endswith(PACKED_SUFFIXES):  # who cannot open one does not know what bytes are in it
             return
         offset = self._start.unopened(found.stat, found.path)
         identity = identify_by_name(found.path, found.stat, follow_symlinks=self._follow_symlinks)

@@ -60,9 +60,9 @@ class Archives:
     def expect(self, file: TrackedFile, changes: Changes) -> None:
         """Follow a packed file that no pattern matches. It is read only if it is the rest of a known one, which a task finds out."""
         self._expected.add(file)
-        file.expected(replace(file.offset, done=True, gone_ms=int(time.time() * 1000)))
+        file.read_only_as_rest(replace(file.offset, done=True, gone_ms=int(time.time() * 1000)))
         changes.offsets[file.partition] = file.offset
-        self._followed.touch(file)
+        self._followed.note_readable(file)
 
     def let_go(self, *, at_once: bool) -> None:
         """Stop following those that are read only as the rest of another file, and are not, as a task has found."""
@@ -74,9 +74,9 @@ class Archives:
         """Let the task of its next split find out what a packed file is the rest of. No effect on other files."""
         if file.is_packed and not file.offset.position:
             try:
-                file.may_continue(self._of(file))
+                file.set_origins(self._of(file))
             except OSError:
-                file.may_continue(())  # the task reports why it cannot be read
+                file.set_origins(())  # the task reports why it cannot be read
 
     def _of(self, file: TrackedFile) -> tuple[SourceOffset, ...]:
         """Returns what it may be the rest of, as of now. Raises OSError."""
@@ -101,7 +101,7 @@ class Archives:
         if result.error is None and not result.changed and (result.origin >= 0 or result.offset.position):
             self._asked.pop(file.partition, None)
             self._expected.discard(file)
-            file.may_continue(())
+            file.set_origins(())
 
     def _takes_unread(self, file: TrackedFile, kept: int, changes: Changes) -> None:
         """Take over what a file held of which nothing was read, if this archive was made of it. It holds `kept` bytes, or more."""
@@ -123,7 +123,7 @@ class Archives:
         is_short = len(head) < one.offset.fingerprint.head_bytes
         if one.offset.position and not is_short and not _has_head(one.offset, head):
             return None
-        with similarity.opened(one, self._opener) as is_open:
+        with similarity.kept_open(one, self._opener) as is_open:
             if not is_open:
                 return None
             one.refresh()

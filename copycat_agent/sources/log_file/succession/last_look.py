@@ -25,10 +25,10 @@ _SAVE_SECONDS = 60.0
 """How often the time is saved, at most, when a scan saves nothing else."""
 
 
-class Since(NamedTuple):
-    """A file that was made at `at_ns` or later was made after the look, one that was made before `doubt_ns` before it.
+class LookTime(NamedTuple):
+    """When a directory was last looked at. A file born at `at_ns` or later came after the look, one born before `doubt_ns` came before it.
 
-    Between the two nobody can tell, since the clock was set back. Epoch nanoseconds as the file's own file system has them, 0 when
+    Between the two nobody can tell, because the clock was set back. Epoch nanoseconds as the file's own file system has them, 0 when
     nobody knows.
     """
 
@@ -51,9 +51,9 @@ class LastLook:
         self._open_before = 0
         self._has_looked = False
         self._first_ms = self._ahead_ns = 0
-        self._usual = Since(0, 0)
-        self._others: dict[str, Since] = {}
-        self._blind: dict[str, Since] = {}
+        self._usual = LookTime(0, 0)
+        self._others: dict[str, LookTime] = {}
+        self._blind: dict[str, LookTime] = {}
         self._begun_ns = 0
         self._saved_at = -_SAVE_SECONDS
         self._saved_marks: Mapping[str, Mark] = {}
@@ -65,7 +65,7 @@ class LastLook:
         self._first_ms = _number(told, "first_ms")
         self._ahead_ns = _number(told, "ahead_ns") if told.get("boot") == clock.boot() else 0
         saved_ns = _number(told, "seen_ms") * 1_000_000
-        self._usual = Since(saved_ns, saved_ns)
+        self._usual = LookTime(saved_ns, saved_ns)
 
     @property
     def was_open(self) -> bool:
@@ -97,9 +97,9 @@ class LastLook:
         now_ns = max([clock.now_ns(), *(mark[3] for mark in marks.values() if mark)]) + SLACK_NS
         first_ns = self._first_ms * 1_000_000
         if self._usual.doubt_ns > now_ns:
-            self._usual = Since(self._usual.at_ns, first_ns if first_ns < now_ns else 1)
+            self._usual = LookTime(self._usual.at_ns, first_ns if first_ns < now_ns else 1)
 
-    def before(self, directory: str) -> Since:
+    def before(self, directory: str) -> LookTime:
         """Returns when this directory was last listed before the look that has begun."""
         return self._others.get(directory, self._usual)
 
@@ -108,12 +108,12 @@ class LastLook:
         self._has_looked = True
         self._blind = {directory: self.before(directory) for directory in unlisted}
         seen = {directory: self._seen(directory, mark) for directory, mark in marks.items() if mark}
-        clocks: dict[int, Since] = {}
+        clocks: dict[int, LookTime] = {}
         for directory, since in seen.items():
             mark = marks[directory]
             which = mark[0] if mark and not clock.is_local(mark[0]) else 0
             clocks[which] = max(since, clocks.get(which, since))
-        self._usual = min(clocks.values(), default=Since(self._begun_ns, self._begun_ns))
+        self._usual = min(clocks.values(), default=LookTime(self._begun_ns, self._begun_ns))
         self._others = {directory: since for directory, since in seen.items() if since != self._usual} | self._blind
         is_due = bool(changes.offsets or changes.state) or time.monotonic() - self._saved_at > _SAVE_SECONDS
         if is_due and marks != self._saved_marks:  # where nothing came or went, the time of an earlier look says as much
@@ -130,16 +130,16 @@ class LastLook:
         told = {"first_ms": self._first_ms, "seen_ms": seen_ms, "rotations": rotations}
         return SourceState({**told, "ahead_ns": self._ahead_ns, "boot": clock.boot()})
 
-    def _seen(self, directory: str, mark: tuple[int, int, int, int]) -> Since:
+    def _seen(self, directory: str, mark: tuple[int, int, int, int]) -> LookTime:
         """Returns when the look that is over saw a directory."""
-        device, *_, changed_ns = mark
+        device, *_, ctime_ns = mark
         if clock.is_local(device):
-            is_ahead = changed_ns > self._begun_ns + 2 * SLACK_NS  # the clock was set back since: files there may be as young as that
-            return Since(changed_ns if is_ahead else self._begun_ns, self._begun_ns)
+            is_ahead = ctime_ns > self._begun_ns + 2 * SLACK_NS  # the clock was set back since: files there may be as young as that
+            return LookTime(ctime_ns if is_ahead else self._begun_ns, self._begun_ns)
         known = self.before(directory)
-        if known.at_ns - changed_ns not in (0, 1):
-            return Since(changed_ns, changed_ns)  # what is made just now may get the same time
-        return Since(changed_ns + 1, changed_ns + 1 - (known.at_ns - known.doubt_ns))
+        if known.at_ns - ctime_ns not in (0, 1):
+            return LookTime(ctime_ns, ctime_ns)  # what is made just now may get the same time
+        return LookTime(ctime_ns + 1, ctime_ns + 1 - (known.at_ns - known.doubt_ns))
 
 
 def _number(told: Mapping[str, Any], name: str) -> int:
@@ -148,8 +148,8 @@ def _number(told: Mapping[str, Any], name: str) -> int:
     return value if isinstance(value, int) else 0
 
 
-def _set_back(since: Since, by_ns: int) -> Since:
-    return Since(since.at_ns, max(1, since.doubt_ns - by_ns)) if since.at_ns else since
+def _set_back(since: LookTime, by_ns: int) -> LookTime:
+    return LookTime(since.at_ns, max(1, since.doubt_ns - by_ns)) if since.at_ns else since
 
 
 class Known(NamedTuple):
@@ -170,12 +170,12 @@ def known_of(paths: Collection[str], followed: Followed, opener: Opener, changes
             there.append((_note_written_over(path, followed, opener, changes), path))
     claimed: set[SourcePartition] = set()
     known: dict[tuple[int, int], int] = {}
-    for changed_ns, path in sorted(there):
+    for mtime_ns, path in sorted(there):
         with contextlib.suppress(OSError), OpenedFile(*opener.open(path)) as opened:
             fd, info = opened.fd, opened.info
             inode = info.st_dev, info.st_ino
             if inode in followed.files or _claims(path, fd, info.st_size, followed, claimed, changes):
-                known[inode] = changed_ns
+                known[inode] = mtime_ns
     return Known(frozenset(known), max(known.values(), default=0))
 
 

@@ -5,7 +5,7 @@ directory listed for names of the same log that no pattern matches. What is ther
 to, after the look before; older archives were sent, or never wanted. (To be younger than the live file would not do: with `copytruncate`
 that is older than every archive.) Times cannot tell this of an archive that was written over by a copy and so kept its inode, nor where
 a clock was set back: such a file is owed when nothing is known of what it holds (`last_look`).
-Where it is the rest of a known file, `unclaimed` and `origins` say so, and what they take is not looked at here.
+Where it is the rest of a known file, `unclaimed` and `archives` decide, and what they take is not looked at here.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from copycat_agent.sources.log_file.followed import Followed
 from copycat_agent.sources.log_file.meeting import Meeting
 from copycat_agent.sources.log_file.rotation import is_newest, log_of, rotation_family, unpacked_name
 from copycat_agent.sources.log_file.succession import last_look, similarity
-from copycat_agent.sources.log_file.succession.last_look import SLACK_NS, LastLook, Since
+from copycat_agent.sources.log_file.succession.last_look import SLACK_NS, LastLook, LookTime
 from copycat_agent.sources.log_file.succession.rules import OutsideContent, Unseen, is_owed, why_owed
 from copycat_agent.sources.log_file.succession.unclaimed import NOBODY_LOOKED, members
 from copycat_agent.sources.log_file.tracked import OpenedFile, TrackedFile
@@ -50,7 +50,7 @@ class _Rotation:
     is none of those that nobody saw. `known`: what those of them held, and nobody follows, where their times do not tell.
     """
 
-    since: Since
+    since: LookTime
     cut: set[SourcePartition] = field(default_factory=set)
     copied: set[SourcePartition] = field(default_factory=set)
     may_be_cut: bool = False
@@ -79,7 +79,7 @@ class Missed:
         self._rotations: dict[tuple[str, str], _Rotation] = {}
         self._before: list[tuple[SourcePartition, SourceOffset]] | None = None
         self._has_looked = False
-        self.has_closed = False
+        self.has_unopened = False
         """Whether one that is owed could not be opened: it has a row, and has to be searched for."""
 
     @property
@@ -106,7 +106,7 @@ class Missed:
 
     def begun_anew(self, file: TrackedFile) -> None:
         """Record that a file was cut in its place: since the last look or, when a task found that, some looks ago."""
-        self.left(file.path, file.partition, file.proof.at_ns if file.seen.rewritten else 0)
+        self.left(file.path, file.partition, file.verified.at_ns if file.seen.rewritten else 0)
 
     def left(self, path: str, cut: SourcePartition | None = None, since_ns: int = 0, *, may_be_cut: bool = False) -> None:
         """Record that the file at `path` has left its name, or was cut there. Then `cut` is the partition of what it held.
@@ -117,8 +117,8 @@ class Missed:
         if not since.at_ns:
             return  # nothing outside the patterns is wanted of what was there before the first look
         rotation = self._rotations.setdefault(log_of(path), _Rotation(since))
-        earlier = Since(since_ns - SLACK_NS, since_ns - SLACK_NS) if since_ns else since
-        rotation.since = Since(*map(min, rotation.since, since, earlier))
+        earlier = LookTime(since_ns - SLACK_NS, since_ns - SLACK_NS) if since_ns else since
+        rotation.since = LookTime(*map(min, rotation.since, since, earlier))
         rotation.there = rotation.known = None
         rotation.may_be_cut |= may_be_cut
         if cut is not None:
@@ -160,7 +160,7 @@ class Missed:
     def _has_left(self, partition: SourcePartition, offset: SourceOffset, file: TrackedFile | None) -> bool:
         """Whether a file that was there when the agent last ran is not as it was, or may not be: nothing proves one that was not read."""
         if file is not None:
-            is_as_it_was = file.path == offset.path and file.gone_since is None and file.size >= offset.size
+            is_as_it_was = file.path == offset.path and file.draining_since is None and file.size >= offset.size
             return not is_as_it_was or offset.size > offset.position == 0
         if self._followed.absent.is_previous(partition):
             return True
@@ -239,7 +239,7 @@ class Missed:
         if is_new and partition not in changes.offsets and not self._followed.absent.has_row(identity, changes):
             changes.offsets[partition] = offset = SourceOffset(0, path=path, size=info.st_size, gone_ms=time.time_ns() // 1_000_000)
             self._followed.absent.add(partition, offset)
-            self.has_closed = True
+            self.has_unopened = True
             return True
         return partition in changes.offsets or not rotation.is_in_doubt
 
@@ -251,7 +251,7 @@ class Missed:
         known, since = rotation.known, rotation.since
         found = Unseen(
             birth_ns=identity.birth_ns,
-            changed_ns=info.st_mtime_ns,
+            mtime_ns=info.st_mtime_ns,
             looked_ns=since.at_ns,
             doubt_ns=since.doubt_ns,
             may_be_cut=bool(rotation.cut) or rotation.may_be_cut,
@@ -279,7 +279,7 @@ class Missed:
 
     def _begin(self, file: TrackedFile, rotation: _Rotation, why: str, changes: Changes) -> None:
         """Its row keeps a second start from reading it again; where its log was cut, it is older than what stands there now."""
-        file.explained(f"{WHY} ({why})")
+        file.set_why(f"{WHY} ({why})")
         changes.offsets[file.partition] = file.remembered(gone=True)
         for partition in rotation.cut:
             self._followed.put_before_successor(file, Identity.parse(partition.key)[0])
@@ -297,7 +297,7 @@ class Missed:
         newest = self._followed.at("/".join(log_of(path)))
         if newest is None or rotation.cut or newest.is_packed or newest.identity.birth_ns > identify(opened.fd, opened.info).birth_ns:
             return False
-        with similarity.opened(newest, self._opener) as is_open:
+        with similarity.kept_open(newest, self._opener) as is_open:
             size = opened.info.st_size
             return is_open and 0 < size <= newest.size and similarity.agree(fingerprint.reader(opened.fd), newest.read, size)
 

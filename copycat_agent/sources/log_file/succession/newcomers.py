@@ -64,15 +64,14 @@ class Newcomers:
         self._copies: dict[SourcePartition, TrackedFile] = {}
 
     def add(self, newcomers: list[TrackedFile]) -> None:
-        """Take up files that were just met and of which nothing is read. Empties the list. `judge` is called before they are planned."""
+        """Take up files that were just met and of which nothing is read. `judge` is called before they are planned."""
         for file in newcomers:
             if file.is_packed or not file.packing.is_known or self._may_be_rest(file):
                 file.held_back(NOT_COMPARED)
                 self.undecided.setdefault(file, _Undecided()).is_unjudged = True
-        newcomers.clear()
 
     def hold(self, begun: list[TrackedFile], changes: Changes) -> None:
-        """Take up files that were cut or written over and begin anew. Empties the list.
+        """Take up files that were cut or written over and begin anew.
 
         None is read before it is known whether a copy has what was not read of it, which comes first. One with a rotated name may
         hold what another file held before that was cut, whatever it held itself: it is judged like one that was just made.
@@ -82,14 +81,13 @@ class Newcomers:
             saved_as, generation = Identity.parse(fresh.partition.key)
             previous = SourcePartition(fresh.partition.connector, saved_as.key(generation - 1))
             offset = absent.known(previous, changes) if previous in absent.unclaimed else None
-            if offset is not None and _has_rest(offset) and fresh.gone_since is None:
+            if offset is not None and _has_unread_text(offset) and fresh.draining_since is None:
                 past = max(0.0, time.time() - offset.gone_ms / 1000)
                 fresh.held_back(PREVIOUS)
                 self.undecided[fresh] = _Undecided(previous=previous, held_until=time.monotonic() + rules.QUIET_SECONDS - past)
         self.add([fresh for fresh in begun if is_rotated(fresh.path)])
         for fresh in begun:
             self._free(fresh)
-        begun.clear()
 
     def judge(self, changes: Changes, *, at_once: bool) -> None:
         """Decide what can be decided now. `at_once`: a copy is not waited for. `needs_scan`: another scan will decide more."""
@@ -129,7 +127,7 @@ class Newcomers:
     def _has_enough(self, file: TrackedFile, *, at_once: bool) -> bool:
         """Whether there is enough of it to look at."""
         if file.size and not file.packing.is_known:
-            with similarity.opened(file, self._opener), contextlib.suppress(OSError):
+            with similarity.kept_open(file, self._opener), contextlib.suppress(OSError):
                 file.detect_packing()
         return file.size > 0 and (file.packing.is_known or at_once or similarity.is_quiet(file))
 
@@ -148,10 +146,10 @@ class Newcomers:
         self._take_over(partition, offset, file.size, changes)
         packing = file.offset.compression
         here = replace(offset, done=False, gone_ms=0, path=file.path, size=file.size, compression=packing)
-        file.continued(here, f"it goes on where {offset.path} ended: {why}")
+        file.continue_from(here, f"it goes on where {offset.path} ended: {why}")
         changes.offsets[file.partition] = file.offset
         self._followed.put_before_successor(file, Identity.parse(partition.key)[0])
-        self._followed.touch(file)
+        self._followed.note_readable(file)
 
     def _take_over(self, partition: SourcePartition, offset: SourceOffset, kept: int, changes: Changes) -> None:
         end = offset.size if not (offset.done or offset.compression) else 0
@@ -163,7 +161,7 @@ class Newcomers:
 
     def _may_be_rest(self, file: TrackedFile) -> bool:
         """Whether it may be the rest of a known file, by names alone, so that thousands of new files cost nothing."""
-        if self._followed.gone_at(file.path):
+        if self._followed.draining_at(file.path):
             return True
         if is_newest(file.offset.path):  # under this name it is known: it was written to, and is no copy
             return False
@@ -176,7 +174,7 @@ class Newcomers:
                 return
             del self.undecided[file]
         file.freed()
-        self._followed.touch(file)
+        self._followed.note_readable(file)
         if not file.removed:
             self._followed.rotation_order.link(file)
 
@@ -184,7 +182,7 @@ class Newcomers:
         """Do what `match` says of `file`. Returns whether it is known now what it is."""
         if not self._has_enough(file, at_once=at_once):
             return self._apply(file, rules.match(rules.Newcomer(file.size, has_enough=False), ()), changes)
-        with similarity.opened(file, self._opener) as is_open:
+        with similarity.kept_open(file, self._opener) as is_open:
             if not is_open:
                 return True
             try:
@@ -218,8 +216,8 @@ class Newcomers:
         head, relatives = similarity.head_of(file), self._relatives(file)
         state = self.undecided[file]
         if state.batches is None:
-            state.batches = {one: one.schedule.turn for one in relatives if one.in_flight}
-        yield from (rules.BeingRead(one.path) for one, turn in state.batches.items() if one.in_flight and one.schedule.turn == turn)
+            state.batches = {one: one.reading.turn for one in relatives if one.in_flight}
+        yield from (rules.BeingRead(one.path) for one, turn in state.batches.items() if one.in_flight and one.reading.turn == turn)
         if newcomer.unchanged_seconds <= rules.YOUNG_SECONDS:
             yield from (rules.JustCut(one.path, one.in_flight) for one in relatives if _is_cut(one))
         if file.is_packed:
@@ -254,7 +252,7 @@ class Newcomers:
 
     def _compare(self, file: TrackedFile, newcomer: rules.Newcomer, one: TrackedFile) -> rules.Evidence | None:
         """Compare an open file, which is not packed, with one that it may be a copy of, or have replaced. Raises OSError."""
-        with similarity.opened(one, self._opener) as is_open:
+        with similarity.kept_open(one, self._opener) as is_open:
             if not is_open:
                 return None
             one.refresh()
@@ -274,7 +272,7 @@ class Newcomers:
             return rules.JustCut(one.path, one.in_flight) if _is_cut(one) else None
 
     def _copy(self, file: TrackedFile, one: TrackedFile) -> rules.StandingFile:
-        file.copies(one.partition)
+        file.note_copy_of(one.partition)
         self._copies[one.partition] = file
         state = self.undecided[file]
         if state.original_size < 0:
@@ -290,7 +288,7 @@ class Newcomers:
         """Returns followed files that `file` may have been copied from, packed from, or moved over."""
         others = [one for one in self._followed.relatives(file.path) if one is not file]
         found = [one for one in others if is_newest(one.path) or not self._is_unjudged(one)]
-        return found if file.is_packed else [one for one in found if is_newest(one.path) or one.gone_since is not None]
+        return found if file.is_packed else [one for one in found if is_newest(one.path) or one.draining_since is not None]
 
 
 def _is_cut(one: TrackedFile) -> bool:
@@ -308,7 +306,7 @@ def _shorter(file: TrackedFile, offset: SourceOffset) -> SourceOffset:
     return replace(offset, position=file.size, fingerprint=proof, size=0, skipping=offset.skipping and not offset.cut, cut="")
 
 
-def _has_rest(offset: SourceOffset) -> bool:
+def _has_unread_text(offset: SourceOffset) -> bool:
     return offset.size > offset.position and not (offset.done or offset.compression)
 
 

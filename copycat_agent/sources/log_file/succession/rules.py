@@ -248,13 +248,13 @@ HOLDS_REST = "no pattern matches it, and it holds the bytes before that offset"
 class Unseen(NamedTuple):
     """What was found of a file outside the patterns, whose log was rotated. Times are epoch nanoseconds, 0 when not known.
 
-    `birth_ns` and `changed_ns` are its own. What was made at `looked_ns` or later nobody has seen, what was made before `doubt_ns` was
+    `birth_ns` and `mtime_ns` are its own. What was made at `looked_ns` or later nobody has seen, what was made before `doubt_ns` was
     there when the connector last looked. `may_be_cut`: a file of the log was cut in its place, or may have been. `is_known`: what it holds
     is known, None when nobody has compared that. `newest_ns`: when the newest archive of known content was last changed.
     """
 
     birth_ns: int
-    changed_ns: int
+    mtime_ns: int
     looked_ns: int
     doubt_ns: int
     may_be_cut: bool
@@ -270,7 +270,7 @@ def why_owed(found: Unseen) -> str:
         return ""
     if found.birth_ns >= found.doubt_ns:
         return "it may have been made since the connector last looked, and nothing is known of what it holds"
-    is_newer = found.changed_ns >= found.newest_ns or found.doubt_ns < found.looked_ns  # else nothing was written in the order of times
+    is_newer = found.mtime_ns >= found.newest_ns or found.doubt_ns < found.looked_ns  # else nothing was written in the order of times
     return "it was written over since, and nothing is known of what it holds" if found.may_be_cut and is_newer else ""
 
 

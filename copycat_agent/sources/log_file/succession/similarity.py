@@ -40,7 +40,7 @@ def unchanged_seconds(file: TrackedFile) -> float:
 
 
 @contextlib.contextmanager
-def opened(file: TrackedFile, opener: Opener) -> Iterator[bool]:
+def kept_open(file: TrackedFile, opener: Opener) -> Iterator[bool]:
     """Have `file` open meanwhile. False when it is not there, or another file is; then a scan will tell."""
     was_open = file.fd >= 0
     is_open = False
@@ -124,19 +124,19 @@ def _why_other_bytes(file: TrackedFile, opener: Opener, warn: Warn) -> str:
     """Compares the bytes of a file that is not packed, if they may have changed."""
     seen, position = file.seen, file.offset.position
     is_grown = 0 < position < seen.size and seen.cut is None
-    is_live = is_grown and file.gone_since is None and is_newest(file.path)  # its task will see; an archive may be written over
-    if is_live or (seen.mtime_ns == file.proof.mtime_ns and seen.size >= position and not (position and seen.cut)):
+    is_live = is_grown and file.draining_since is None and is_newest(file.path)  # its task will see; an archive may be written over
+    if is_live or (seen.mtime_ns == file.verified.mtime_ns and seen.size >= position and not (position and seen.cut)):
         return ""
     was_open = file.fd >= 0
     try:
         if not file.open(opener):
             return ""
-        file.proven()
+        file.note_verified()
         found = rules.Content(file.size, file.offset.position, file.begins_otherwise(), file.holds())
         return rules.why_anew(found)
     except OSError as error:
         warn(file.path, f"cannot be read: {error.strerror}")
-        file.unproven()
+        file.note_unverified()
         close_if_stale(file)
         return ""
     finally:
