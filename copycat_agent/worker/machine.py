@@ -130,6 +130,7 @@ class ConnectorMachine:
         if may_check and (yield from self._do(effects.CheckUnchanged())):
             schedule.found_unchanged(self._now, source.scan_seconds)
             return schedule.wait_for_a_look()
+        yield from self._take_in_results()
         other = news.other or (bool(news.grown) and not source.wake(news.grown))
         if other or source.needs_scan:
             schedule.look_soon()
@@ -137,7 +138,6 @@ class ConnectorMachine:
             yield from self._look()
         if news.asked:
             yield from self._do(effects.AnswerQuestions())
-        yield from self._take_in_results()
         schedule.ripe_at = source.ripen(at_once=self._until_idle)
         if news.paused or self._pausing:
             yield from self._obey_pause()

@@ -149,12 +149,6 @@ class Whole(History):
         super().rotate_by_rename(name)
         file = self.names.get(self.directory / f"{name}.1")
         self.excused.add(file.unfinished if file else b"")
-        if file is not None and any(map(self._is_open, self.nameless)):
-            self._let_pass(name, file)
-
-    def _let_pass(self, name: str, file: File) -> None:
-        """It may be a copy of a deleted file that is open still. Until that is known newer files wait for the deleted one only."""
-        self.logs[name].append([line for line in self.logs[name][-1] if line not in file.lines])
 
     def copytruncate(self, name: str) -> None:
         path, copy = self.directory / name, self.directory / f"{name}.1"

@@ -176,8 +176,11 @@ class LogFiles:
         return self._needs_scan or self._catalog.next_scan_decides_ranges
 
     def plan(self, shares: int) -> Plan:
-        """Returns splits for the next batch of one of as many tasks as there are `shares`."""
-        return self._planner.plan(shares)
+        """Returns splits for the next batch of one of as many tasks as there are `shares`.
+
+        None after a batch that a new file was waiting for: the next scan says what that file is, and files behind it wait for it then.
+        """
+        return Plan((), 0.0) if self._catalog.newcomers.is_due else self._planner.plan(shares)
 
     def settle(self, results: Sequence[SplitResult]) -> Changes:
         """Returns what the results change: offsets that moved, damage and losses. Nothing is taken over before `finish`."""
@@ -247,7 +250,8 @@ class LogFiles:
                     self._endings.came_to_an_end(file)
             file.note_compared(is_other=result.changed)
             newcomers = self._catalog.newcomers
-            self._needs_scan |= file.needs_scan or bool(newcomers.undecided and newcomers.waits_for_batch(file))
+            newcomers.is_due |= bool(newcomers.undecided and newcomers.waits_for_batch(file))
+            self._needs_scan |= file.needs_scan or newcomers.is_due
             self._followed.note_readable(file)
 
     def ripen(self, *, at_once: bool) -> float:

@@ -97,7 +97,7 @@ class Agent:
         for split in splits:
             cut_short = how != "read"
             how = how if cut_short else behaviour()
-            results += (SplitResult(split, split.offset) if cut_short else self._read(split, how),)
+            results += (SplitResult(split, split.offset) if cut_short else self.read(split, how),)
         if results:
             self.come_back(results)
         return len(splits)
@@ -141,7 +141,8 @@ class Agent:
             self.store.pop(partition, None)
         self.losses += changes.losses
 
-    def _read(self, split: Split, how: str) -> SplitResult:
+    def read(self, split: Split, how: str = "read") -> SplitResult:
+        """What a task makes of a split."""
         if how == "fail":
             return SplitResult(split, split.offset, error=RetriableError("no broker"))
         try:

@@ -222,6 +222,6 @@ def test_an_archive_that_is_being_read_while_it_is_written_over(tmp_path: Path, 
     scene.write()
     for _ in range(scans):
         scene.agent.scan()
-    results = tuple(scene.agent._read(split, "read") for split in splits)
+    results = tuple(scene.agent.read(split, "read") for split in splits)
     scene.agent._save(results, scene.agent.source.settle(results))
     scene.check()

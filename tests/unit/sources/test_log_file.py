@@ -260,7 +260,7 @@ def test_what_a_task_finds_under_a_reused_descriptor_is_not_sent(tmp_path: Path)
     stranger = os.open(tmp_path / "other", os.O_RDONLY)
     os.dup2(stranger, file.fd)
     os.close(stranger)
-    result = agent._read(splits[0], "read")
+    result = agent.read(splits[0], "read")
     assert result.error is not None
     assert agent.lines == []
 

@@ -195,7 +195,7 @@ def test_an_archive_of_a_log_that_is_being_read_waits_for_what_comes_of_that(tmp
     agent = agent_for(tmp_path)
     agent.scan()
     (split,) = agent.source.plan(1).splits
-    result = agent._read(split, how)
+    result = agent.read(split, how)
     (tmp_path / "app.log.1.gz").write_bytes(gzip.compress(log.read_bytes()))
     os.truncate(log, 0)
     append(log, b"new\n")
@@ -263,7 +263,7 @@ def test_a_log_that_was_copied_and_cut_before_the_task_began_to_read_it(tmp_path
     shutil.copy(log, tmp_path / "app.log.1")
     os.truncate(log, 0)
     append(log, b"3\n4\n5\n")
-    result = agent._read(split, "read")
+    result = agent.read(split, "read")
     agent._save((result,), agent.source.settle((result,)))
     agent.drain()
     assert agent.lines == [b"1", b"2", b"3", b"4", b"5"]
@@ -300,3 +300,20 @@ def test_a_log_that_was_rotated_twice_between_two_looks_and_kept_one_generation(
     agent.drain()
     assert agent.lines == [b"1", b"2", b"3", b"4"]
     assert agent.losses == []
+
+
+def test_a_new_log_waits_for_the_one_that_was_renamed_over_a_file_in_flight(tmp_path: Path) -> None:
+    """What that one is can be told once the batch is back, and the new log waits for it from then on."""
+    log, old = tmp_path / "app.log", tmp_path / "app.log.1"
+    agent = agent_for(tmp_path)
+    append(old, b"1\n")
+    agent.scan()
+    splits = agent.source.plan(1).splits
+    append(log, b"2\n")
+    log.rename(old)
+    append(log, b"3\n")
+    agent.scan()
+    agent.come_back(tuple(agent.read(split) for split in splits))
+    agent.work()
+    agent.drain()
+    assert agent.lines == [b"1", b"2", b"3"]

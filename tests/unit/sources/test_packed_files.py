@@ -444,7 +444,7 @@ def test_an_archive_that_grows_at_the_last_moment_is_not_damaged(tmp_path: Path)
     (split,) = agent.source.plan(1).splits
     assert split.final
     append(path, data[-20:-10])
-    result = agent._read(split, "read")
+    result = agent.read(split, "read")
     assert (result.at_end, result.damage) == (True, "")
     agent._save((result,), agent.source.settle([result]))
     append(path, data[-10:])

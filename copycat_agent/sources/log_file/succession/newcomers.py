@@ -59,6 +59,8 @@ class Newcomers:
         self._log = log
         self.archives = Archives(followed, opener, self._relatives, self._take_over, log)
         self.needs_scan = False
+        self.is_due = False
+        """Whether a batch has come back that a file was waiting for, and nobody has judged since."""
         self.undecided: dict[TrackedFile, _Undecided] = {}
         """The files that nobody may read yet."""
         self._copies: dict[SourcePartition, TrackedFile] = {}
@@ -91,6 +93,7 @@ class Newcomers:
 
     def judge(self, changes: Changes, *, at_once: bool) -> None:
         """Decide what can be decided now. `at_once`: a copy is not waited for. `needs_scan`: another scan will decide more."""
+        self.is_due = False
         self.archives.let_go(at_once=at_once)
         for file, state in list(self.undecided.items()):
             if not state.is_unjudged:
