@@ -211,18 +211,18 @@ class LaneCommit:
     """What the transaction of a batch, or of the driver, has made of a connector's lanes in Kafka.
 
     `heads` are those of the lanes that it moved. `told` are partitions of which it told what is saved with it; others that are saved are
-    `unpublished` from then on. `also` is a `LanePlan`'s: rows that it told besides, which stay unpublished where something else is saved
-    by now.
+    `unpublished` from then on. `driver_rows` are a `LanePlan`'s: rows that it told besides, which stay unpublished where something else is
+    saved by now.
     """
 
     connector: str
     heads: Mapping[int, Head] = field(default_factory=dict)
     told: Collection[SourcePartition] = ()
-    also: Mapping[SourcePartition, SavedRow | None] = field(default_factory=dict)
+    driver_rows: Mapping[SourcePartition, SavedRow | None] = field(default_factory=dict)
 
     def __bool__(self) -> bool:
         """Whether there is anything to save of it."""
-        return bool(self.heads or self.told or self.also)
+        return bool(self.heads or self.told or self.driver_rows)
 
     def refusal(self, connection: sqlite3.Connection) -> FatalError | None:
         """The refusal when a lane would go back."""
@@ -232,7 +232,7 @@ class LaneCommit:
         """Save it, beside the rows of `saved`."""
         lane_rows.changed(connection, [one for one in saved if one not in self.told], wish=False)
         lane_rows.unmark(connection, self.told)
-        lane_rows.told(connection, self.also)
+        lane_rows.told(connection, self.driver_rows)
         if self.heads:
             save_heads(connection, self.connector, self.heads)
 

@@ -94,11 +94,7 @@ class Connector:
     @property
     def status(self) -> Status:
         """How it is now."""
-        now, metrics, machine = self._connector_state.now, self._metrics, self._machine
-        if not self.ended and (seconds := self._tools.loop.mounts.hung_seconds(self.mount_user)):
-            now = Now(State.BLOCKED, NO_ANSWER.format(self.mount_user.mount), time.time() - seconds)
-        elif self.hangs:
-            now = Now(State.BLOCKED, HANGS, time.time() - self.busy_seconds)
+        now, metrics, machine = self._now, self._metrics, self._machine
         return Status(
             self.definition.name,
             state=now.state,
@@ -122,8 +118,16 @@ class Connector:
     @property
     def state(self) -> State:
         """The state alone."""
-        is_blocked = self.hangs or (not self.ended and self._tools.loop.mounts.hung_seconds(self.mount_user))
-        return State.BLOCKED if is_blocked else self._connector_state.state
+        return self._now.state
+
+    @property
+    def _now(self) -> Now:
+        """What it says of itself, or BLOCKED while it hangs and can say nothing."""
+        if not self.ended and (seconds := self._tools.loop.mounts.hung_seconds(self.mount_user)):
+            return Now(State.BLOCKED, NO_ANSWER.format(self.mount_user.mount), time.time() - seconds)
+        if self.hangs:
+            return Now(State.BLOCKED, HANGS, time.time() - self.busy_seconds)
+        return self._connector_state.now
 
     @property
     def offsets_unsaved(self) -> str:

@@ -28,9 +28,9 @@ from copycat_agent.worker.schedule import Flight, Grant, RoundSchedule
 from copycat_agent.worker.status import State
 
 if TYPE_CHECKING:
-    from copycat_agent.delivery.base import Delivery, DeliveryView
+    from copycat_agent.delivery.base import Delivery, DeliveryView, Results
     from copycat_agent.options import Definition
-    from copycat_agent.sources import Source
+    from copycat_agent.sources import Changes, Source
     from copycat_agent.worker.context import ConnectorContext
 
 PROBE_BYTES = 2**20
@@ -160,22 +160,22 @@ class ConnectorMachine:
             return
         if self._schedule.blind:
             self._retry_policy.backoff.succeeded()
-        if is_empty(looked.changes):  # nothing to save: queued, these would only pile up while the store cannot be written
-            self._source.finish((), looked.changes)
-        else:
-            self._unsaved.append(Unsaved(looked.changes))
-            self._delivery.source_changed()
+        self._take_over(looked.changes)
         yield from self._save()
         self._schedule.looked(self._now, looked.seconds, self._source.scan_seconds)
+
+    def _take_over(self, changes: Changes, taken_back: Results = ()) -> None:
+        """What the source has changed by itself is to be saved. Without anything to save it would only pile up while nothing can be."""
+        if is_empty(changes):
+            self._source.finish(taken_back, changes)
+        else:
+            self._unsaved.append(Unsaved(changes, taken_back=taken_back))
+            self._delivery.source_changed()
 
     def _take_in_results(self) -> Effects:
         """Take in the results of batches that are done, and save what they settled."""
         if self._delivery.has_work and (back := (yield from self._do(effects.Tend()))):
-            changes = self._source.settle(back)  # a file may have got another name since it was planned
-            if is_empty(changes):
-                self._source.finish(back, changes)
-            else:
-                self._unsaved.append(Unsaved(changes, taken_back=back))
+            self._take_over(self._source.settle(back), back)  # a file may have got another name since it was planned
         for task in self._news.ended:
             flight = self._flying.pop(task)
             self.has_results = True

@@ -139,7 +139,7 @@ def test_what_changed_while_it_was_told_is_told_again(store: OffsetStore) -> Non
     store.commit({part("a"): at(100, "/logs/new"), part("c"): at(0)}, forget=[part("b")])
     also = store.unpublished("app", 10)
     store.commit({part("a"): at(100, "/logs/newer")})
-    store.commit({}, moved=LaneCommit("app", {0: Head(7, "now")}, also=also))
+    store.commit({}, moved=LaneCommit("app", {0: Head(7, "now")}, driver_rows=also))
     assert marks(store) == {"a": 100}
 
 

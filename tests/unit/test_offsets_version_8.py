@@ -53,7 +53,7 @@ def tell(host: Host, name: str) -> None:
     now, key = Head(head.seq + 1, agent.nonce, head.offset), store.lanes(name).id
     told = [Position(one, 0, now.seq, row, nonce=agent.nonce) for one, row in rows.items()]
     host.kafka.append([*position_entries(agent.uuid, key, told), head_entry(LaneId(agent.uuid, key, 0), now)])
-    store.commit({}, moved=LaneCommit(name, {0: now}, also=rows))
+    store.commit({}, moved=LaneCommit(name, {0: now}, driver_rows=rows))
 
 
 @pytest.mark.parametrize("order", [EXACT, EXACT[::-1]])

@@ -235,7 +235,7 @@ class OffsetPublisher:
         rows, self.rows = self.rows, {}
         told = {} if self._error else rows
         with contextlib.suppress(RetriableError):  # then it is told again
-            self._store.commit({}, moved=LaneCommit(self._connector, {PUBLISHING_LANE: head}, also=told))
+            self._store.commit({}, moved=LaneCommit(self._connector, {PUBLISHING_LANE: head}, driver_rows=told))
         if self._error is not None:
             self._error, self._at = None, time.monotonic() + PUBLISH_AGAIN_SECONDS
             self._backoff.succeeded()

@@ -230,29 +230,33 @@ class LogFiles:
         self._is_settled &= not results
         if results:  # a scan has noted its own
             self._followed.note(changes)
+        newcomers = self._catalog.newcomers
         for result in results:
             file = self._planner.landed(result.split.partition)
             if not result.changed or result.split.partition in changes.offsets:  # else what was read of it, to its end or not, stands
                 file.note_progress(changes.offsets.get(result.split.partition, result.offset))
-            if isinstance(result.error, FileError):
-                delay = file.back_off()
-                self._needs_scan |= close_if_stale(file) and file.draining_since is not None
-                self._log.warning("file cannot be read, the others go on", path=file.path, why=result.error.message, retry_s=delay)
-            elif isinstance(result.error, BlockedError):
-                file.block()
-            elif result.error is None:
-                file.recover()
-                if not result.changed:
-                    file.note_end(result)
-                    if file.is_stalled:
-                        self._timers.add(file)
-                if file.packing.rest:
-                    self._endings.came_to_an_end(file)
+            self._note_outcome(file, result)
             file.note_compared(is_other=result.changed)
-            newcomers = self._catalog.newcomers
-            newcomers.is_due |= bool(newcomers.undecided and newcomers.waits_for_batch(file))
+            if newcomers.undecided:
+                newcomers.note_landed(file)
             self._needs_scan |= file.needs_scan or newcomers.is_due
             self._followed.note_readable(file)
+
+    def _note_outcome(self, file: TrackedFile, result: SplitResult) -> None:
+        if isinstance(result.error, FileError):
+            delay = file.back_off()
+            self._needs_scan |= close_if_stale(file) and file.draining_since is not None
+            self._log.warning("file cannot be read, the others go on", path=file.path, why=result.error.message, retry_s=delay)
+        elif isinstance(result.error, BlockedError):
+            file.block()
+        elif result.error is None:
+            file.recover()
+            if not result.changed:
+                file.note_end(result)
+                if file.is_stalled:
+                    self._timers.add(file)
+            if file.packing.rest:
+                self._endings.came_to_an_end(file)
 
     def ripen(self, *, at_once: bool) -> float:
         """End records whose time is over, or all with `at_once`. Returns when the next one is due (`time.monotonic()`), inf for never."""

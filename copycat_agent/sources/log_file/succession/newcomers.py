@@ -117,9 +117,9 @@ class Newcomers:
         """Whether something is not decided yet, and may be as time goes by."""
         return self.needs_scan or bool(self.undecided) or self.archives.has_pending
 
-    def waits_for_batch(self, file: TrackedFile) -> bool:
-        """Whether a file is not decided because `file`, whose batch came back, was being read."""
-        return any(file in (state.batches or ()) for state in self.undecided.values())
+    def note_landed(self, file: TrackedFile) -> None:
+        """Take note that the batch that read `file` came back: what is not decided because of it is due now."""
+        self.is_due |= any(file in (state.batches or ()) for state in self.undecided.values())
 
     @property
     def is_releasing(self) -> bool:
