@@ -41,10 +41,10 @@ _log = logs.get("spark")
 class Pending:
     """A batch that has no answer yet. `deadline` is monotonic: of its place in the queue first, of its answer once it is sent."""
 
-    __slots__ = ("batch", "data", "deadline", "future", "is_hung", "is_sent", "late", "number", "party", "sent_at")
+    __slots__ = ("batch", "data", "deadline", "future", "is_hung", "late", "number", "party", "sent_at")
 
     def __init__(self, batch: Batch, number: int, deadline: float) -> None:
-        """`data` is what goes to the runner; `is_sent`: it may have it, since `sent_at`; `late`: the deadline has passed once.
+        """`data` is what goes to the runner, which may have it since `sent_at`, 0 before; `late`: the deadline has passed once.
 
         `is_hung`: it reads from a mount that does not answer, so its place is another one's.
         """
@@ -54,30 +54,34 @@ class Pending:
         self.deadline = deadline
         self.data = b""
         self.sent_at = 0.0
-        self.late = self.is_sent = self.is_hung = False
+        self.late = self.is_hung = False
         self.future: Future[Results] = Future()
         self.future.set_running_or_notify_cancel()  # a batch on its way cannot be taken back
 
     def fail(self, error: CopycatError) -> None:
         """Resolve it as if nothing had been read."""
-        self.future.set_result(failed(self.batch, error, begun=self.is_sent))
+        self.future.set_result(failed(self.batch, error, begun=self.sent_at > 0))
 
 
 class Link:
-    """One connected runner. `pending`, and how many of it are `hung`, belong to the executor's lock; methods are for any thread."""
+    """One connected runner. `pending` belongs to the executor's lock, and so do `hung` and `places`; methods are for any thread."""
 
     def __init__(self, connection: Connection, pid: int) -> None:
         """`pid` is who connected, as the kernel says, and a descendant of this process."""
         self.pid = pid
         self.index = -1
         self.pending: dict[int, Pending] = {}
-        self.hung = 0
         self.reason = ""
         self.stopped_looks = 0
         self._connection = connection
         self._sending = threading.Lock()
         self._open = threading.Lock()
         self._process = -1
+
+    @property
+    def hung(self) -> int:
+        """Batches whose mount hangs."""
+        return sum(one.is_hung for one in self.pending.values())
 
     @property
     def places(self) -> int:
@@ -136,7 +140,6 @@ def leave_hung(links: Collection[Link], hung: Collection[str], now: float, answe
             one.is_hung = one.batch.task.connector in hung
             if one.is_hung:
                 one.late, one.deadline = False, now + one.batch.max_seconds + answer_seconds
-        link.hung = sum(one.is_hung for one in link.pending.values())
 
 
 def late(links: Collection[Link], now: float) -> list[tuple[Link, str]]:

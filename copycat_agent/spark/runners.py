@@ -151,7 +151,7 @@ class RunnerExecutor:
                     return
                 _, pending = taken
                 link = self._assignments.link(pending.batch.task, self._links, THREADS)
-                pending.is_sent, pending.sent_at = True, time.monotonic()
+                pending.sent_at = time.monotonic()
                 pending.deadline = pending.sent_at + pending.batch.max_seconds + self._answer_seconds
                 link.pending[pending.number] = pending  # before it is sent: when the link breaks meanwhile, it is resolved all the same
                 self._look_by(min(pending.deadline, time.monotonic() + self._look_seconds))
@@ -204,7 +204,6 @@ class RunnerExecutor:
     def _answered(self, link: Link, answer: Answer) -> None:
         with self._changed:
             pending = link.pending.pop(answer.number)
-            link.hung -= pending.is_hung
         results = unpacked(pending.batch, answer.results)
         with self._changed:
             self._queue.done(pending.party, well=went_well(results))
@@ -218,7 +217,7 @@ class RunnerExecutor:
             if self._links.get(link.index) is link:
                 del self._links[link.index]
             self._assignments.spread()
-            pending, link.pending, link.hung = list(link.pending.values()), {}, 0
+            pending, link.pending = list(link.pending.values()), {}
             for one in pending:
                 self._queue.done(one.party, well=None)
             reason = link.reason or "its process ended"

@@ -136,7 +136,9 @@ class Newcomers:
 
     def awaited(self) -> set[str]:
         """Returns the rotation families of files that are not judged yet. Nothing of these families is entered as lost so far."""
-        return self.archives.awaited() | {rotation_family(file.path) for file in self.undecided if file.size and self._is_unjudged(file)}
+        return self.archives.awaited() | {
+            rotation_family(file.path) for file, state in self.undecided.items() if file.size and state.is_unjudged
+        }
 
     def copied(self, partition: SourcePartition) -> int:
         """Returns how much of a previous generation is in a copy of it that is read as a file of its own."""
