@@ -13,11 +13,11 @@ from copycat_agent.model import Account, Batch, SourcePartition, TaskId
 from copycat_agent.sources import SOURCES, KeepsFiles, KnowsUnchanged, create_source
 from copycat_agent.transforms.sql import sql_at
 from copycat_agent.worker import effects
-from copycat_agent.worker.effects import LookResult, News, Performed, Save, SaveLast
+from copycat_agent.worker.effects import LookResult, News, Performed, Save, SaveLast, WaitForChange
 from copycat_agent.worker.poll_loop import Wait
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Generator, Iterable
 
     from copycat_agent.delivery.base import Delivery, Pending, Results, Unsaved
     from copycat_agent.options import Definition
@@ -47,11 +47,10 @@ class ConnectorIO:
         self.source = create_source(make, definition, tools.store.saved(definition.name), context.log)
         if tools.keeper is not None and isinstance(self.source, KeepsFiles):
             self.source.keep_with(tools.keeper)
-        is_unchanged = self.source.unchanged if isinstance(self.source, KnowsUnchanged) else lambda: False
+        self._is_unchanged = self.source.unchanged if isinstance(self.source, KnowsUnchanged) else lambda: False
         self._performers: dict[type[Effect], Callable[[Any], object]] = {
             effects.Hear: self._hear,
             effects.Look: self._look,
-            effects.CheckUnchanged: lambda _: is_unchanged(),
             effects.AnswerQuestions: lambda _: self._orders.answer(self.source),
             effects.Tend: lambda _: self._delivery.tend(),
             effects.TakeIn: self._take_in,
@@ -72,6 +71,9 @@ class ConnectorIO:
                     if isinstance(effect, Wait):
                         yield effect
                         event = Performed(time.monotonic())
+                    elif isinstance(effect, WaitForChange):
+                        next_look = yield from self._wait_for_change(effect)
+                        event = Performed(time.monotonic(), next_look)
                     else:
                         event = self.perform(effect)
                 except BaseException as error:  # noqa: BLE001 - an interrupt: the machine still has to settle and close; GeneratorExit passes it
@@ -81,8 +83,19 @@ class ConnectorIO:
         except StopIteration:
             return
 
+    def _wait_for_change(self, wanted: WaitForChange) -> Generator[Wait, None, float]:
+        """Looks that find nothing do not go through the machine: with a thousand idle connectors they are most of what the agent does."""
+        until = wanted.until
+        while True:
+            yield Wait(min(until, wanted.latest), deaf=False)
+            now = time.monotonic()
+            has_news = self._orders.wake.has_news or self._delivery.has_work
+            if has_news or not until <= now < wanted.latest or not self._is_unchanged():
+                return until
+            until = now + wanted.seconds
+
     def perform(self, effect: Effect) -> Performed:
-        """Perform one effect, which is no `Wait`. Returns what came of it."""
+        """Perform one effect, which is no wait. Returns what came of it."""
         try:
             value = self._performers[type(effect)](effect)
         except Exception as error:  # noqa: BLE001 - what it means is the connector's to say
@@ -95,13 +108,12 @@ class ConnectorIO:
             if error is not None:  # also while there is nothing to read
                 raise error
         orders = self._orders
-        nudged = orders.wake.has_news
-        grown, other = orders.wake.take() if nudged else ((), False)
+        grown, other = orders.wake.take() if orders.wake.has_news else ((), False)
         ended = tuple(task for task, (_, results) in self._flying.items() if results.done())
         if at_once := orders.at_once:
             orders.at_once = False
         examining = self._examined is not None
-        return News(grown, other, nudged, orders.is_asked, ended, orders.paused, at_once, orders.stop_at, examining)
+        return News(grown, other, orders.is_asked, ended, orders.paused, at_once, orders.stop_at, examining)
 
     def _look(self, _: effects.Look) -> LookResult:
         begin = time.monotonic()

@@ -28,8 +28,6 @@ class News(NamedTuple):
     """Paths of files that were written to."""
     other: bool = False
     """Whether something else happened in the source's directories, that only a look can sort out."""
-    nudged: bool = False
-    """Whether anything at all happened: an event, a result, an order."""
     asked: bool = False
     """Whether others wait for `AnswerQuestions`."""
     ended: tuple[TaskId, ...] = ()
@@ -55,8 +53,16 @@ class LookResult(NamedTuple):
     seconds: float
 
 
-class CheckUnchanged(NamedTuple):
-    """Find out at little cost whether everything is as it was. Answer: whether it is, False in doubt."""
+class WaitForChange(NamedTuple):
+    """Wait while nothing is to be done, until something happens or something has changed.
+
+    At `until`, and every `seconds` from then on, the source is asked whether everything is as it was, which costs little; the wait ends
+    when it is not, when anything happens, and at `latest`. Answer: when the next look is due. All times are of `time.monotonic()`.
+    """
+
+    until: float
+    seconds: float
+    latest: float
 
 
 class AnswerQuestions(NamedTuple):
@@ -120,7 +126,7 @@ class Close(NamedTuple):
 
 
 Effect = (
-    Hear | Look | CheckUnchanged | AnswerQuestions | Tend | TakeIn | Save | SaveLast | PublishIfDue | Submit | AskToSettle | Close | Wait
+    Hear | Look | AnswerQuestions | Tend | TakeIn | Save | SaveLast | PublishIfDue | Submit | AskToSettle | Close | Wait | WaitForChange
 )
 
 

@@ -95,7 +95,9 @@ class ConnectorMachine:
             yield from self._hear()
             while self._news.stop_at is None and not (self._until_idle and (yield from self._finished())):
                 wait = yield from self._round()
-                yield from self._do(wait)
+                next_look = yield from self._do(wait)
+                if next_look is not None:
+                    self._schedule.next_look = next_look
                 yield from self._hear()
         finally:
             try:
@@ -123,13 +125,9 @@ class ConnectorMachine:
     def _hear(self) -> Effects:
         self._news = yield from self._do(effects.Hear())
 
-    def _round(self) -> Generator[Effect, Performed, Wait]:
+    def _round(self) -> Generator[Effect, Performed, Wait | effects.WaitForChange]:
         """What is to be done now. Returns what it waits for then."""
         schedule, news, source = self._schedule, self._news, self._source
-        may_check = schedule.is_time_to_check(self._now) and not (news.nudged or self._delivery.has_work)
-        if may_check and (yield from self._do(effects.CheckUnchanged())):
-            schedule.found_unchanged(self._now, source.scan_seconds)
-            return schedule.wait_for_a_look()
         yield from self._take_in_results()
         other = news.other or (bool(news.grown) and not source.wake(news.grown))
         if other or source.needs_scan:
@@ -246,7 +244,7 @@ class ConnectorMachine:
             self._flying[task] = Flight(self._now, grant)
             self._schedule.plan_at = self._now + self._schedule.linger
 
-    def _next_wait(self, *, has_work: bool) -> Wait:
+    def _next_wait(self, *, has_work: bool) -> Wait | effects.WaitForChange:
         """Until there is a reason for another round."""
         if self._until_idle and self._may_be_over():
             return Wait(0.0)

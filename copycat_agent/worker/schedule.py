@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from copycat_agent.model import Counts
 from copycat_agent.transforms.sql import sql_at
+from copycat_agent.worker.effects import WaitForChange
 from copycat_agent.worker.poll_loop import Wait
 
 if TYPE_CHECKING:
@@ -45,8 +46,8 @@ class RoundSchedule:
     has_looked: bool = False
     blind: bool = False
     """Whether the last look could tell nothing of what is there."""
-    is_idle: bool = False
-    """Whether nothing was to be done, and all was well, when the present wait began."""
+    scan_seconds: float = 0.0
+    """Between two looks that nothing asks for."""
 
     @classmethod
     def of(cls, definition: Definition, pace_seconds: float, clock: Callable[[], float]) -> RoundSchedule:
@@ -62,33 +63,19 @@ class RoundSchedule:
         """A look that took `seconds` is over, the next one is due after `interval`."""
         self.blind, self.has_looked = False, True
         self.look_allowed_at = now + max(LOOK_GAP_SECONDS, 5 * seconds)
-        self.next_look = now + interval
-
-    def found_unchanged(self, now: float, interval: float) -> None:
-        """Nothing has changed: the next look is due after `interval`."""
-        self.next_look = now + interval
+        self.scan_seconds, self.next_look = interval, now + interval
 
     def cannot_look(self) -> None:
         """A look could tell nothing: the next one is due when the source says that it knows more."""
         self.blind, self.next_look = True, math.inf
 
-    def is_time_to_check(self, now: float) -> bool:
-        """Whether a look is due and was waited for by a connector that had nothing else to do.
-
-        If it finds all as it was, a whole round would do nothing: of a thousand idle connectors it would take a tenth of a core.
-        """
-        return self.is_idle and self.next_look <= now < self.ripe_at
-
-    def wait_for_a_look(self) -> Wait:
-        """Nothing is to be done until then, unless something happens."""
-        return Wait(min(self.next_look, self.ripe_at), deaf=False)
-
-    def wait(self, now: float, retry_at: float, *, is_idle: bool, is_well: bool, pausing: bool) -> Wait:
+    def wait(self, now: float, retry_at: float, *, is_idle: bool, is_well: bool, pausing: bool) -> Wait | WaitForChange:
         """Until there is a reason for another round. Nothing can be planned before `retry_at`; `is_idle`: nothing is to be done."""
         begin = now + PAUSED_SECONDS if pausing else max(self.plan_at, retry_at)
         if self.limits is not None and not pausing:
             begin = max(begin, now + self.limits.seconds_left())
-        self.is_idle = is_idle and is_well and begin <= now and not self.blind
+        if is_idle and is_well and begin <= now and not self.blind:
+            return WaitForChange(self.next_look, self.scan_seconds, self.ripe_at)
         latest = min(self.next_look, math.inf if is_idle else now + BUSY_SECONDS)
         return Wait(min(begin, latest)) if begin > now else Wait(min(latest, self.ripe_at), deaf=False)
 

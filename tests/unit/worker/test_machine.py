@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
@@ -19,7 +20,6 @@ from copycat_agent.worker.context import ConnectorContext
 from copycat_agent.worker.effects import (
     AnswerQuestions,
     AskToSettle,
-    CheckUnchanged,
     Close,
     Effect,
     Hear,
@@ -33,6 +33,7 @@ from copycat_agent.worker.effects import (
     Submit,
     TakeIn,
     Tend,
+    WaitForChange,
 )
 from copycat_agent.worker.machine import FAILED_SETTLE_SECONDS, PROBE_BYTES, ConnectorMachine
 from copycat_agent.worker.orders import Orders
@@ -113,23 +114,26 @@ class Stepped:
         source, delivery = cast("Source", self.source), cast("Delivery", self.delivery)
         self._machine = ConnectorMachine(definition(root), source, delivery, self.context, BEGIN, until_idle=until_idle, careful=False)
         self._steps = self._machine.run()
+        self._wait: Wait | WaitForChange | None = None
         self.now = BEGIN
         self.flying: list[Split] = []
         self.answers: dict[type, Callable[[Any], object]] = {
             Look: lambda _: LookResult(FOUND, 0.0),
             Hear: lambda _: News(),
             Save: lambda _: 0.0,
+            WaitForChange: lambda wait: wait.until,
         }
 
     def until_wait(self) -> list[Effect]:
-        """The effects of one round, its `Wait` included; up to the end if it ends."""
+        """The effects of one round, its wait included; up to the end if it ends."""
         effects: list[Effect] = []
         try:
-            effect = next(self._steps) if self.now == BEGIN else self._steps.send(Performed(self.now))
+            effect = next(self._steps) if self._wait is None else self._steps.send(self._event(self._wait))
             while True:
                 effects.append(effect)
-                if isinstance(effect, Wait):
-                    self.now = max(self.now + 0.001, min(effect.until, self.now + 60))
+                if isinstance(effect, Wait | WaitForChange):
+                    self._wait = effect
+                    self.now = max(self.now, min(effect.until, self.now + 60))
                     return effects
                 effect = self._steps.send(self._event(effect))
         except StopIteration:
@@ -156,7 +160,7 @@ class Stepped:
             pass
 
     def hears(self, **news: Any) -> None:
-        self.answers[Hear] = lambda _: News(nudged=True, **news)
+        self.answers[Hear] = lambda _: News(**news)
 
     def comes_back(self, error: Any = None, position: int | None = None) -> None:
         """The batch under way has come to its end."""
@@ -288,14 +292,15 @@ def test_a_look_that_tells_nothing_is_tried_when_the_source_knows_more(stepped: 
     assert Look in kinds(stepped.until_wait())
 
 
-def test_a_connector_that_has_nothing_to_do_only_glances(stepped: Stepped) -> None:
+def test_a_connector_that_has_nothing_to_do_waits_for_a_change(stepped: Stepped) -> None:
     stepped.source.unread = 0
-    stepped.until_wait()
-    stepped.answers[CheckUnchanged] = lambda _: True
-    for _ in range(3):
-        assert kinds(stepped.until_wait()) == [Hear, CheckUnchanged, Wait]
-    stepped.answers[CheckUnchanged] = lambda _: False
-    assert kinds(stepped.until_wait()) == [Hear, CheckUnchanged, Look, Save, Wait]
+    assert kinds(stepped.until_wait()) == [Hear, Look, Save, WaitForChange]
+    stepped.hears()
+    assert kinds(stepped.until_wait()) == [Hear, Look, Save, WaitForChange], "something has changed"
+    next_look = stepped.now + 60
+    stepped.answers[WaitForChange] = lambda _: next_look  # the source has said meanwhile that all is as it was
+    _, wait = stepped.until_wait()
+    assert wait == WaitForChange(next_look, stepped.source.scan_seconds, math.inf)
 
 
 def test_questions_are_answered_when_there_are_any(stepped: Stepped) -> None:
