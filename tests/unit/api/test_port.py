@@ -25,6 +25,7 @@ from copycat_agent.dev_broker.broker import free_port
 from copycat_agent.errors import FatalError
 from copycat_agent.metrics import PATHS
 from copycat_agent.options import ApiOptions
+from tests.rig.threads import NewThreads
 from tests.rig.waiting import wait_until
 from tests.unit.api.conftest import Answer
 from tests.unit.api.doubles import MemoryControl
@@ -365,7 +366,8 @@ def test_a_crowd_that_does_not_read_takes_no_place_from_a_probe(control: MemoryC
 
 def test_who_sends_slowly_is_thrown_out_and_its_thread_ends(listen: Open, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connections, "CONNECTION_SECONDS", 0.5)
+    threads = NewThreads()
     with listen("127.0.0.1").connect() as one:
         one.sendall(b"GET /livez HTTP/1.1\r\n")
         assert one.recv(10) == b""
-    wait_until(lambda: not [thread for thread in threading.enumerate() if thread.name == "api-request"])
+    wait_until(lambda: not threads.named("api-request"))

@@ -18,6 +18,7 @@ from copycat_agent.oauth import Tokens, token_requests, tokens_of
 from copycat_agent.options import OauthOptions
 from tests.rig.oauth import CLIENT_ID, JWT_BEARER, SECRET, TokenServer
 from tests.rig.secured import make_authority, sign
+from tests.rig.threads import NewThreads
 from tests.rig.waiting import wait_until
 
 if TYPE_CHECKING:
@@ -159,7 +160,7 @@ def test_an_endpoint_that_hangs_is_waited_for_once_by_all(server: TokenServer, m
 def test_a_trickling_answer_leaves_no_thread_behind(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(token_requests, "ANSWER_SECONDS", 0.3)
     monkeypatch.setattr(token_cache, "ANSWER_SECONDS", 0.3)
-    is_over, before = threading.Event(), {*threading.enumerate()}
+    is_over, threads = threading.Event(), NewThreads()
     with socket.create_server(("127.0.0.1", 0)) as listening:
 
         def trickle() -> None:
@@ -178,7 +179,7 @@ def test_a_trickling_answer_leaves_no_thread_behind(monkeypatch: pytest.MonkeyPa
         asker = Tokens(OauthOptions.model_validate({"token_url": url, "client_id": "a", "client_secret": SECRET}), None, SECTION)
         refused(asker)
         try:
-            wait_until(lambda: {*threading.enumerate()} <= {*before, trickling})
+            wait_until(lambda: not threads.named("oauth"))
         finally:
             is_over.set()
             trickling.join()

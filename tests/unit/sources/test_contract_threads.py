@@ -9,6 +9,7 @@ import pytest
 
 from copycat_agent.errors import RetriableError
 from copycat_agent.sources.contract_threads import GIVEN_UP_MOST, ReadThreads
+from tests.rig.threads import NewThreads
 from tests.rig.waiting import wait_until
 
 if TYPE_CHECKING:
@@ -39,14 +40,14 @@ def test_records_come_in_order_and_some_at_a_time(whole: bool) -> None:
     ],
 )
 def test_a_read_that_hangs_is_given_up_with_words_and_others_are_made(whole: bool, words: str) -> None:
-    threads, release = ReadThreads(0.1, 0.1), threading.Event()
+    threads, release, new = ReadThreads(0.1, 0.1), threading.Event(), NewThreads()
     for _ in range(GIVEN_UP_MOST):
         with pytest.raises(RetriableError, match=words):
             list(threads.runs(hanging(release, 5), "x", whole=whole))
     with pytest.raises(RetriableError, match=rf"{GIVEN_UP_MOST} calls of read\(\) have never returned in process \d+"):
         list(threads.runs(numbers(3), "x", whole=whole))
     release.set()
-    wait_until(lambda: not any(one.name == "read" for one in threading.enumerate()), 10)
+    wait_until(lambda: not new.named("read"))
     assert len(list(threads.runs(numbers(3), "x", whole=whole))) == 1
 
 

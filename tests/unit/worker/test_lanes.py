@@ -21,6 +21,7 @@ from copycat_agent.transactions.entries import head_entry, position_entry
 from copycat_agent.worker import State, Worker, retry_policy
 from copycat_agent.worker.connector_io import ConnectorIO
 from copycat_agent.worker.effects import Effect, Hear, Performed, SaveLast
+from tests.rig.threads import NewThreads
 from tests.rig.waiting import wait_until
 from tests.unit.worker.doubles import NO_ROOM, MoodyStore, ScriptedExecutor, definition, read_all, settled, write
 from tests.unit.worker.fake_kafka import FakeKafka, gone, lane_plan, undone
@@ -485,7 +486,7 @@ def test_a_connector_paces_its_transactions(run: Run, kafka: FakeKafka) -> None:
 
 
 def test_a_stop_ends_an_opening(run: Run, kafka: FakeKafka) -> None:
-    reached, go_on = threading.Event(), threading.Event()
+    reached, go_on, threads = threading.Event(), threading.Event(), NewThreads()
 
     def hang(step: str) -> None:
         if step == "replay":
@@ -499,7 +500,7 @@ def test_a_stop_ends_an_opening(run: Run, kafka: FakeKafka) -> None:
     assert worker.statuses()[0].state is State.STOPPED
     log = len(kafka.log)
     go_on.set()
-    wait_until(lambda: not [one for one in threading.enumerate() if one.name == "lanes"], message="its thread ends")
+    wait_until(lambda: not threads.named("turns"), message="its thread ends")
     assert len(kafka.log) == log  # nothing was claimed by then
 
 

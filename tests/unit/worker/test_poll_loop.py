@@ -13,6 +13,7 @@ import pytest
 from copycat_agent.wake import Wake
 from copycat_agent.worker import poll_loop
 from copycat_agent.worker.poll_loop import THREADS, PollLoop, Wait
+from tests.rig.threads import NewThreads
 from tests.rig.waiting import wait_until
 
 if TYPE_CHECKING:
@@ -29,12 +30,8 @@ def loop() -> Iterator[PollLoop]:
     loop.close()
 
 
-def threads_of_connectors() -> set[threading.Thread]:
-    return {thread for thread in threading.enumerate() if thread.name.startswith("connectors-")}
-
-
 def test_a_thousand_connectors_that_wait_share_a_few_threads(loop: PollLoop) -> None:
-    before, turns, wakes = threads_of_connectors(), [0] * 1000, [Wake() for _ in range(1000)]
+    threads, turns, wakes = NewThreads(), [0] * 1000, [Wake() for _ in range(1000)]
 
     def steps(number: int) -> Steps:
         while True:
@@ -47,7 +44,7 @@ def test_a_thousand_connectors_that_wait_share_a_few_threads(loop: PollLoop) -> 
     for wake in wakes:
         wake.nudge()
     wait_until(lambda: min(turns) == 2, message="each has had its second turn")
-    assert len(threads_of_connectors() - before) <= THREADS
+    assert len(threads.named("connectors-")) <= THREADS
 
 
 def test_a_connector_goes_on_when_its_time_has_come(loop: PollLoop) -> None:
@@ -249,7 +246,7 @@ def test_an_exception_ends_its_connector_alone(loop: PollLoop, caplog: pytest.Lo
 
 
 def test_nothing_runs_after_close(loop: PollLoop) -> None:
-    before, wake, turns = threads_of_connectors(), Wake(), 0
+    threads, wake, turns = NewThreads(), Wake(), 0
 
     def steps() -> Steps:
         nonlocal turns
@@ -266,6 +263,6 @@ def test_nothing_runs_after_close(loop: PollLoop) -> None:
     loop.start(busy(), Wake())
     wait_until(lambda: turns == 1)
     loop.close()
-    wait_until(lambda: not threads_of_connectors() - before, message="its threads have ended")
+    wait_until(lambda: not threads.named("connectors-"), message="its threads have ended")
     wake.nudge()
     assert turns == 1

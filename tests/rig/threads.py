@@ -1,0 +1,16 @@
+"""The threads that have begun in this process since a moment: other tests' threads are in it too, and end when they like."""
+
+from __future__ import annotations
+
+import threading
+
+
+class NewThreads:
+    """The threads that have begun since it was made. Those that were there before count neither while they live nor when they end."""
+
+    def __init__(self) -> None:
+        self._before = {*threading.enumerate()}
+
+    def named(self, *prefixes: str) -> list[threading.Thread]:
+        """Returns those that live now and whose name begins with one of `prefixes`."""
+        return [one for one in threading.enumerate() if one not in self._before and one.name.startswith(prefixes)]
