@@ -72,9 +72,7 @@ class Catalog:
     def has_pending(self) -> bool:
         """Whether another look may find more though no name and no file has changed: something is searched for, or not decided yet."""
         searches = bool(self._search.why or self.followed.absent.unclaimed) or self.missed.has_pending
-        return (
-            searches or self.has_trouble or self.next_scan_decides_ranges or self.newcomers.has_pending or self.followed.forgetting.is_due
-        )
+        return searches or self.has_trouble or self.newcomers.has_pending or self.followed.forgetting.is_due
 
     def look_again(self, file: TrackedFile, changes: Changes) -> bool:
         """Look at a file under the name it had. False when only a scan can tell what has become of it."""
@@ -142,11 +140,6 @@ class Catalog:
             self.newcomers.add(self._meeting.take_newcomers())
         self._is_scanned = False
         self.newcomers.release(at_once=at_once)
-
-    @property
-    def next_scan_decides_ranges(self) -> bool:
-        """Whether another scan will say what became of bytes that were cut away."""
-        return bool(self.followed.absent.fresh or (self.newcomers.undecided and self.newcomers.is_releasing))
 
     def begin_anew(self, file: TrackedFile, why: str, changes: Changes) -> TrackedFile:
         """The file no longer holds what was read from it: its next generation begins at byte 0. It is not in flight.

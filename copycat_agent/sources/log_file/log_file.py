@@ -132,7 +132,7 @@ class LogFiles:
             or self._endings.has_pending
             or self._catalog.has_pending
         )
-        if pending or self._needs_scan or not self._is_settled or self._is_bounded or self._is_final or not self.partial_scan.covers_all():
+        if pending or self.needs_scan or not self._is_settled or self._is_bounded or self._is_final or not self.partial_scan.covers_all():
             return False
         follow_symlinks = self._options.follow_symlinks
         return all(followed.is_as_seen(path, follow_symlinks=follow_symlinks) for path in followed.paths) and self._endings.are_quiet()
@@ -173,7 +173,12 @@ class LogFiles:
     @property
     def needs_scan(self) -> bool:
         """Whether a scan will say what has become of a file, or of bytes that were cut away."""
-        return self._needs_scan or self._catalog.next_scan_decides_ranges
+        return self._needs_scan or self._next_scan_decides_ranges
+
+    @property
+    def _next_scan_decides_ranges(self) -> bool:
+        newcomers = self._catalog.newcomers
+        return bool(self._followed.absent.fresh or (newcomers.undecided and newcomers.is_releasing))
 
     def plan(self, shares: int) -> Plan:
         """Returns splits for the next batch of one of as many tasks as there are `shares`.
@@ -266,7 +271,7 @@ class LogFiles:
     def drained(self) -> bool:
         """Whether everything that can be read is read."""
         waiting = [file for file in self._followed.dirty if file.backoff.errors < HOPELESS_ERRORS and (self._is_final or not file.unjudged)]
-        return not (waiting or self._planner.in_flight or self._catalog.next_scan_decides_ranges)
+        return not (waiting or self._planner.in_flight or self._next_scan_decides_ranges)
 
     def finalise(self) -> None:
         """Take what stands at the ends of files for their last records: nothing will be added to any of them."""
