@@ -147,7 +147,7 @@ def _weigh(value: Any) -> int:  # noqa: ANN401 - whatever fields hold
 
 
 class Looker:
-    """Used from the connector's thread. The source is called from one other thread, one call at a time."""
+    """Used by one caller at a time. The source is called from a thread of its own, one call at a time."""
 
     def __init__(self, source: AuthorSource, name: str) -> None:
         self._source = source
@@ -240,5 +240,5 @@ class Looker:
             if saved:
                 self._source.committed(saved)
             return None if wanted is None else list(self._source.look(wanted[0], to_the_end=wanted[1]))
-        except Exception as error:  # noqa: BLE001 - for the connector's thread
+        except Exception as error:  # noqa: BLE001 - for whoever takes the answer
             return error

@@ -118,7 +118,7 @@ class CrowdSum(Generic[S]):
 
 
 class Planner(Generic[C]):
-    """Plans for one source, in its connector's thread. `in_flight` are the candidates that a task reads."""
+    """Plans for one source, one call at a time. `in_flight` are the candidates that a task reads."""
 
     def __init__(self, most_bytes: int | None = None, most: int | None = PER_BATCH, clock: Callable[[], float] = time.monotonic) -> None:
         """Limits of a batch: it ends with the candidate that brings it to `most_bytes`, and holds up to `most` of them; None: no limit."""

@@ -14,7 +14,7 @@ from copycat_agent.errors import RetriableError
 from copycat_agent.model import Head, SourceOffset
 from copycat_agent.offsets import lanes
 from copycat_agent.sources.files.reading.stream import Stream
-from copycat_agent.sources.log_file import absent, followed, log_file, planning, rotation, tracked
+from copycat_agent.sources.log_file import followed, log_file, planning, rotation, tracked, unfollowed
 from copycat_agent.sources.log_file.beginning import start
 from copycat_agent.sources.log_file.known_file import KnownFile
 from copycat_agent.sources.log_file.succession import rules, similarity
@@ -152,7 +152,7 @@ BUGS: dict[str, Plant] = {
         lambda original: lambda self, fd, info, path, *, first: _at_the_end(original(self, fd, info, path, first=first), info),
     ),
     "a file that left its patterns is closed at once": changed(tracked.TrackedFile, "left_patterns", _closes_what_left),
-    "saved positions are not known again": changed(absent.Absent, "recall", _forgets_where),
+    "saved positions are not known again": changed(unfollowed.Unfollowed, "recall", _forgets_where),
     "newer files of a log wait for ever": always(rotation.RotationOrder, "stop_waiting", None),
     "newer files of a log do not wait for older ones": always(rotation.RotationOrder, "_make_wait", None),
     "a newer file goes first where one batch has both": changed(planning.FilePlanner, "plan", _newest_first),
@@ -173,8 +173,8 @@ BUGS: dict[str, Plant] = {
     "a file begun anew keeps its position": changed(tracked.TrackedFile, "begun_anew", _keeps_position),
     "a stop does not wait for batches": changed(machine.ConnectorMachine, "_settle_in_flight", lambda _: lambda _self: iter(())),
     "what Kafka holds of a lane is not taken at the start": always(lanes, "apply", []),
-    "what a previous generation was is forgotten": always(absent.Absent, "add_previous", None),
-    "nobody with the same head is found": always(absent.Absent, "candidates", []),
+    "what a previous generation was is forgotten": always(unfollowed.Unfollowed, "add_previous", None),
+    "nobody with the same head is found": always(unfollowed.Unfollowed, "candidates", []),
     "a file with unread lines is let go": changed(log_file.LogFiles, "finish", _closes_all),
     "what a task gave up is not undone": changed(log_file.LogFiles, "finish", _lands_nothing),
     "a shrunken file is not seen": changed(tracked.TrackedFile, "observe", _never_smaller),

@@ -1,16 +1,17 @@
 """Source `log_file`: files that grow, are rotated, cut and deleted. This page is the map of the package.
 
 What there is. A saved offset (a *row*) belongs to one generation of one file: identity (device, inode, birth) and how often it was begun
-anew. A row is either of a file that is followed, or *absent* (`absent`): its file was not found. An absent row may be a *previous
-generation* (its file was cut or rewritten, and holds those bytes no more), and it may have an *unclaimed range*: bytes that were known and
-not read, which some other file may hold. Rows of files that are gone for long are forgotten (`forgetting`).
+anew. A row is either of a file that is followed, or *unfollowed* (`unfollowed`): nobody follows its file, which may be there or not. An
+unfollowed row may be a *previous generation* (its file was cut or rewritten, and holds those bytes no more), and it may have an *unclaimed
+range*: bytes that were known and not read, which some other file may hold. Rows of files that are gone for long are
+forgotten (`forgetting`).
 
 A followed file is a `TrackedFile` (`tracked`; what it knows without looking is `KnownFile`). Its state is a handful of frozen values
 (`file_state`), which only its own methods replace:
 
     matched    a pattern finds it                              set by a scan (`catalog`)
     draining   no pattern finds it; read to its end            set by a scan, ended by `endings`
-    dropped    nobody follows it; its row is absent            `Followed.remove`
+    dropped    nobody follows it; its row is unfollowed        `Followed.remove`
     unjudged   it was just met and may continue another file   set and ended by `succession.newcomers`; it is not read
     waiting    an older file of its log goes first             `rotation`, until that one is read up to a barrier
     in flight  a task reads it                                 `planning`, until `LogFiles.finish`
@@ -19,7 +20,7 @@ A look, `LogFiles.scan`, in this order; what it finds goes into one `Changes`, w
 
  1. `Catalog.scan` lists what the patterns find. A known file is observed: renamed, grown, cut, or no longer what was read, and then
     its next generation begins at byte 0 (`begin_anew`) and its old row becomes a previous generation. An unknown one is met
-    (`meeting`): it is recognised by an absent row (`Absent.recall`), or begins where `beginning.start` says.
+    (`meeting`): it is recognised by an unfollowed row (`Unfollowed.recall`), or begins where `beginning.start` says.
  2. Files that no pattern finds any more drain, through the descriptor that is held. Rows whose files left while nobody held them are
     searched for under other names (`succession.unclaimed.Search`).
  3. `Catalog.judge` decides on newcomers: `succession.newcomers` and `archives` gather evidence, the pure `succession.rules` say what it
@@ -41,16 +42,16 @@ A rotation under exactly_once: `mv app.log app.log.1`, and the program opens a n
    the complete records that the old one had when the new one got its first bytes; an unfinished last line does not hold it up.
  - The planner puts both into one batch when one batch reaches so far; `Split.after` makes the task send nothing of the new one while
    something of the old one is left. So the order holds in the topic, too, whatever part of the batch the transaction commits.
- - A crash anywhere leaves rows that were committed with their records. The next start finds both inodes by `Absent.recall`, or the old one
-   by search, and goes on behind the last committed byte.
+ - A crash anywhere leaves rows that were committed with their records. The next start finds both inodes by `Unfollowed.recall`, or the
+   old one by search, and goes on behind the last committed byte.
 
 With `copytruncate`, `app.log` is copied to `app.log.1` and cut. The copy is a newcomer with a rotated name, and is held back: while the
 original stands it "may be about to be cut"; when nothing is cut for some seconds it is a file of its own. What a task read before the cut
 counts, if it was still there when it was read (`Stream.was_still`); otherwise its batch comes back as `changed`. The look after that finds
 the original cut, begins its next generation, makes its row a previous generation, and holds the original back, too. The row is now an
-`AbsentRow` for the copy: it holds the bytes before the offset and the original has them no more, so it goes on there (`rules.claim`), in
-the row of the copy, and is read before the new generation. All of this is saved in one transaction; a crash before it leaves both files as
-they were, and the next start decides anew. A copy that no pattern finds is searched for (`succession.unclaimed`). With exactly_once, rows
-that a look has changed are in the store at once and in Kafka with the next batch (`LanePlan.driver_rows`), or by a transaction of their own
-when nothing is sent.
+`UnfollowedRow` for the copy: it holds the bytes before the offset and the original has them no more, so it goes on there (`rules.claim`),
+in the row of the copy, and is read before the new generation. All of this is saved in one transaction; a crash before it leaves both files
+as they were, and the next start decides anew. A copy that no pattern finds is searched for (`succession.unclaimed`). With exactly_once,
+rows that a look has changed are in the store at once and in Kafka with the next batch (`LanePlan.driver_rows`), or by a transaction of
+their own when nothing is sent.
 """

@@ -11,7 +11,6 @@ from copycat_agent.sources.files.identity import Identity
 from copycat_agent.sources.files.packing import packed
 from copycat_agent.sources.files.paths.discovery import Discovery, Found, PassedOver
 from copycat_agent.sources.files.paths.opening import Opener
-from copycat_agent.sources.log_file.absent import CUT
 from copycat_agent.sources.log_file.beginning.start import StartAt
 from copycat_agent.sources.log_file.followed import Followed
 from copycat_agent.sources.log_file.meeting import Meeting
@@ -21,6 +20,7 @@ from copycat_agent.sources.log_file.succession.missed import Missed
 from copycat_agent.sources.log_file.succession.newcomers import NOT_COMPARED, Newcomers
 from copycat_agent.sources.log_file.succession.unclaimed import Search, UnclaimedRanges
 from copycat_agent.sources.log_file.tracked import TrackedFile
+from copycat_agent.sources.log_file.unfollowed import CUT
 from copycat_agent.sources.planner import Changes
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ class Catalog:
     @property
     def has_pending(self) -> bool:
         """Whether another look may find more though no name and no file has changed: something is searched for, or not decided yet."""
-        searches = bool(self._search.why or self.followed.absent.unclaimed) or self.missed.has_pending
+        searches = bool(self._search.why or self.followed.unfollowed.unclaimed) or self.missed.has_pending
         return searches or self.has_trouble or self.newcomers.has_pending or self.followed.forgetting.is_due
 
     def look_again(self, file: TrackedFile, changes: Changes) -> bool:
@@ -156,7 +156,7 @@ class Catalog:
             largest, kept = file.verified.size, 0
         self.truncated_files += 1
         previous = replace(file.offset, size=file.unread_at(largest) if file.is_packed else largest)
-        self.followed.absent.add_previous(
+        self.followed.unfollowed.add_previous(
             file.partition,
             previous,
             CUT,
@@ -167,7 +167,7 @@ class Catalog:
         saved_as, generation = Identity.parse(file.partition.key)[0], file.generation + 1
         if seen.unseen:
             unseen = SourcePartition(self.followed.connector, saved_as.key(generation))
-            self.followed.absent.add_previous(unseen, SourceOffset(0, path=path, size=seen.unseen), CUT, changes)
+            self.followed.unfollowed.add_previous(unseen, SourceOffset(0, path=path, size=seen.unseen), CUT, changes)
             generation += 1
         self.followed.forgetting.bound_previous(file.identity.inode, changes)
         partition = SourcePartition(self.followed.connector, saved_as.key(generation))

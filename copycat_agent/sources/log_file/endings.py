@@ -159,7 +159,7 @@ class Released:
 
 
 class Endings:
-    """Ends files of one connector, in its thread: those that left their patterns, archives, and all when a run is to end.
+    """Ends files of one connector, one call at a time: those that left their patterns, archives, and all when a run is to end.
 
     `begin_anew` is `Catalog.begin_anew`.
     """

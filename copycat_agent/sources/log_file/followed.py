@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, NamedTuple
 from copycat_agent.sources.base import FileState, FileView, Offsets
 from copycat_agent.sources.files.identity import Identity
 from copycat_agent.sources.files.packing import packed
-from copycat_agent.sources.log_file.absent import Absent
 from copycat_agent.sources.log_file.descriptors import Descriptors
 from copycat_agent.sources.log_file.forgetting import Forgetting
 from copycat_agent.sources.log_file.rotation import RotationOrder, log_of, rotation_family
+from copycat_agent.sources.log_file.unfollowed import Unfollowed
 from copycat_agent.sources.losses import Lost
 from copycat_agent.sources.planner import Changes, TurnQueue
 
@@ -72,7 +72,7 @@ class Followed:
     """The files of one connector. `offsets` are what is saved or about to be.
 
     `files` by device and inode; `paths` says what the last look found under each name; `dirty` those that may have something to read, the
-    longest unserved first; `draining` those that no pattern finds any more; `absent` what is saved of files that nobody follows.
+    longest unserved first; `draining` those that no pattern finds any more; `unfollowed` what is saved of files that nobody follows.
     """
 
     def __init__(self, connector: str, options: LogFileOptions, offsets: Offsets, log: Log) -> None:
@@ -86,8 +86,8 @@ class Followed:
         self.rotation_order = RotationOrder()
         self.lost = Lost(log)
         self.unpacks = options.compression == "auto"
-        self.absent = Absent(self.offsets, self.lost.add, log)
-        self.forgetting = Forgetting(self.absent, options.forget_after, log)
+        self.unfollowed = Unfollowed(self.offsets, self.lost.add, log)
+        self.forgetting = Forgetting(self.unfollowed, options.forget_after, log)
         self._log = log
         # Names at the time of meeting; `relatives` looks only newest names up, and a file gets such a name only by being met.
         self._names: dict[TrackedFile, str] = {}
@@ -104,7 +104,7 @@ class Followed:
             except ValueError:
                 hint = f"remove it: copycat offsets reset {self.connector} --key {partition.key}"
                 self._log.warning("a saved offset is passed over, its key is none of a file", key=partition.key, hint=hint)
-        self.absent.load(known)
+        self.unfollowed.load(known)
 
     def add(self, file: TrackedFile) -> None:
         """Follow a file that was just met."""
@@ -197,7 +197,7 @@ class Followed:
     def remove(self, file: TrackedFile) -> None:
         """Stop following a file; its offset stays saved until it is forgotten."""
         self.drop(file)
-        self.absent.add(file.partition, file.offset)
+        self.unfollowed.add(file.partition, file.offset)
 
     def drop(self, file: TrackedFile) -> None:
         """Stop following a file, whose offset is nobody's any more."""

@@ -17,7 +17,7 @@ from copycat_agent.sources.files.packing import packed
 if TYPE_CHECKING:
     from copycat_agent.logs import Log
     from copycat_agent.model import SourceOffset, SourcePartition
-    from copycat_agent.sources.log_file.absent import Absent
+    from copycat_agent.sources.log_file.unfollowed import Unfollowed
     from copycat_agent.sources.planner import Changes
 
 KEPT_GONE = 100_000
@@ -33,8 +33,8 @@ _LOOKS = 10
 class Forgetting:
     """For the files of one connector that nobody follows."""
 
-    def __init__(self, absent: Absent, forget_seconds: float, log: Log) -> None:
-        self._absent = absent
+    def __init__(self, unfollowed: Unfollowed, forget_seconds: float, log: Log) -> None:
+        self._unfollowed = unfollowed
         self._forget_seconds = forget_seconds
         self._log = log
         self._aged_at = -_AGE_SECONDS
@@ -44,7 +44,7 @@ class Forgetting:
     @property
     def is_due(self) -> bool:
         """Whether it is time for `age` to look again at files that nobody follows."""
-        return time.monotonic() - self._aged_at >= min(_AGE_SECONDS, self._forget_seconds / 2) and bool(self._absent.inodes)
+        return time.monotonic() - self._aged_at >= min(_AGE_SECONDS, self._forget_seconds / 2) and bool(self._unfollowed.inodes)
 
     def age(self, changes: Changes) -> None:
         """Note when files were seen to be gone, and forget them `forget_after` later. Cheap: it looks only now and then.
@@ -56,44 +56,44 @@ class Forgetting:
         self._aged_at = now = time.monotonic()
         self._there = {partition: until for partition, until in self._there.items() if until > now}
         whereabouts = Whereabouts()
-        for inode in self._absent.inodes:
+        for inode in self._unfollowed.inodes:
             self.bound_previous(inode, changes)
-            for partition in self._absent.at_inode(inode):
+            for partition in self._unfollowed.at_inode(inode):
                 self._age_one(partition, whereabouts, changes)
         self._bound_gone(whereabouts, changes)
 
     def bound_previous(self, inode: int, changes: Changes) -> None:
         """Forget the oldest generations of files that are begun anew again and again, but for those whose rest is looked for."""
-        partitions = self._absent.at_inode(inode)
+        partitions = self._unfollowed.at_inode(inode)
         generations: dict[Identity, list[tuple[int, SourcePartition]]] = {}
         for partition in partitions if len(partitions) > KEPT_GENERATIONS else ():
-            if self._absent.is_previous(partition):
+            if self._unfollowed.is_previous(partition):
                 identity, generation = Identity.parse(partition.key)
                 generations.setdefault(identity, []).append((generation, partition))
         for previous in generations.values():
-            for partition in (one for _, one in sorted(previous)[:-KEPT_GENERATIONS] if one not in self._absent.unclaimed):
-                self._absent.forget(partition, changes)
+            for partition in (one for _, one in sorted(previous)[:-KEPT_GENERATIONS] if one not in self._unfollowed.unclaimed):
+                self._unfollowed.forget(partition, changes)
                 why = f"a file was begun anew more than {KEPT_GENERATIONS} times within forget_after"
                 self._tell_bound(why, "let its writer append to it, or rotate it under names that the patterns match")
 
     def _age_one(self, partition: SourcePartition, whereabouts: Whereabouts, changes: Changes) -> None:
-        offset, now_ms = self._absent.known(partition, changes), int(time.time() * 1000)
+        offset, now_ms = self._unfollowed.known(partition, changes), int(time.time() * 1000)
         if offset is None:
-            self._absent.forget(partition, changes)
+            self._unfollowed.forget(partition, changes)
         elif not offset.gone_ms:
             if self._is_gone(partition, offset, whereabouts):
                 changes.offsets[partition] = replace(offset, gone_ms=now_ms)
         elif now_ms - offset.gone_ms > self._forget_seconds * 1000 and self._is_gone(partition, offset, whereabouts):
-            self._absent.forget(partition, changes)
+            self._unfollowed.forget(partition, changes)
             why = "out of reach for forget_after; read from its beginning if it comes back"
-            self._absent.lose_rest(partition, offset, 0, why, changes)
+            self._unfollowed.lose_rest(partition, offset, 0, why, changes)
 
     def _is_gone(self, partition: SourcePartition, offset: SourceOffset, whereabouts: Whereabouts) -> bool:
         """Whether its file was seen to be gone. Of what a file held before: whether its directory can be listed; a copy may lie there."""
         if partition in self._there:
             return False
-        is_there = self._absent.is_there(partition, offset, whereabouts)
-        if self._absent.is_previous(partition):
+        is_there = self._unfollowed.is_there(partition, offset, whereabouts)
+        if self._unfollowed.is_previous(partition):
             return is_there is not None
         if is_there:
             self._there[partition] = time.monotonic() + self._forget_seconds / _LOOKS
@@ -101,18 +101,18 @@ class Forgetting:
 
     def _bound_gone(self, whereabouts: Whereabouts, changes: Changes) -> None:
         """Forget the oldest settled rows of what is gone where there are too many."""
-        rows = [row for inode in self._absent.inodes for row in self._absent.at_inode(inode) if row not in self._there]
+        rows = [row for inode in self._unfollowed.inodes for row in self._unfollowed.at_inode(inode) if row not in self._there]
         surplus = len(rows) - KEPT_GONE
         if surplus <= 0:
             return
-        saved = [(offset.gone_ms, row, offset) for row in rows if (offset := self._absent.known(row, changes)) and offset.gone_ms]
-        settled = [one for one in saved if one[1] not in self._absent.unclaimed and not _has_rest(one[2])]
+        saved = [(offset.gone_ms, row, offset) for row in rows if (offset := self._unfollowed.known(row, changes)) and offset.gone_ms]
+        settled = [one for one in saved if one[1] not in self._unfollowed.unclaimed and not _has_rest(one[2])]
         surplus = len(settled) - KEPT_GONE
         for _, row, offset in sorted(settled, key=lambda one: one[0]):
             if surplus <= 0:
                 return
             if self._is_gone(row, offset, whereabouts):
-                self._absent.forget(row, changes)
+                self._unfollowed.forget(row, changes)
                 self._tell_bound(f"more than {KEPT_GONE:,} files are gone", "lower forget_after, or split the connector's patterns")
             elif row not in self._there:
                 continue

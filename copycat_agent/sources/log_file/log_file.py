@@ -178,7 +178,7 @@ class LogFiles:
     @property
     def _next_scan_decides_ranges(self) -> bool:
         newcomers = self._catalog.newcomers
-        return bool(self._followed.absent.fresh or (newcomers.undecided and newcomers.is_releasing))
+        return bool(self._followed.unfollowed.fresh or (newcomers.undecided and newcomers.is_releasing))
 
     def plan(self, shares: int) -> Plan:
         """Returns splits for the next batch of one of as many tasks as there are `shares`.

@@ -117,10 +117,10 @@ class Meeting:
 
         None for one that is known. Raises OSError, and then nothing has changed.
         """
-        identity, absent, size = identify(opened.fd, opened.info), self._followed.absent, opened.info.st_size
-        if identity[:2] in self._followed.files or absent.knows(identity, opened.fd, size, changes):
+        identity, unfollowed, size = identify(opened.fd, opened.info), self._followed.unfollowed, opened.info.st_size
+        if identity[:2] in self._followed.files or unfollowed.knows(identity, opened.fd, size, changes):
             return None
-        partition = SourcePartition(self._followed.connector, identity.key(absent.written_over(identity, changes)))
+        partition = SourcePartition(self._followed.connector, identity.key(unfollowed.written_over(identity, changes)))
         file = self._follow(
             TrackedFile(
                 partition,
@@ -197,7 +197,7 @@ class Meeting:
         if found.stat.st_nlink == 1:
             return False
         identity = identify_by_name(found.path, found.stat, follow_symlinks=self._opener.follow_symlinks)
-        return identity is not None and identity.birth_ns > 0 and self._followed.absent.has_row(identity, Changes())
+        return identity is not None and identity.birth_ns > 0 and self._followed.unfollowed.has_row(identity, Changes())
 
     def _take_up(self, path: str, opened: OpenedFile, changes: Changes, *, first: bool) -> TrackedFile:
         """Returns the file that was opened, which is followed from now on. Raises OSError, and then nothing has changed."""
@@ -208,7 +208,7 @@ class Meeting:
             return known
         if known is not None:  # it was closed, or the kernel would not have given its inode to another file
             followed.lose_rest(known, changes)
-        partition, offset, generation = followed.absent.recall(path, fd, info, identity, changes)
+        partition, offset, generation = followed.unfollowed.recall(path, fd, info, identity, changes)
         why = KNOWN
         if partition is None:
             partition = SourcePartition(followed.connector, identity.key(generation))
@@ -241,12 +241,12 @@ class Meeting:
 
     def _begins_like_known(self, fd: int, path: str, offset: SourceOffset) -> bool:
         """Whether a file that would be left out may be the rest of one that is known, which is never left out. Raises OSError."""
-        absent, read = self._followed.absent, fingerprint.reader(fd)
-        if not (is_rotated(path) or offset.compression) or not absent.has_family(path):
+        unfollowed, read = self._followed.unfollowed, fingerprint.reader(fd)
+        if not (is_rotated(path) or offset.compression) or not unfollowed.has_family(path):
             return False
         size = fingerprint.HEAD_BYTES
         head = compressions.head_of(read, offset.compression, size) if offset.compression else read(0, size)
-        return bool(absent.candidates(path, head, None))
+        return bool(unfollowed.candidates(path, head, None))
 
     def _tell_old(self) -> None:
         """Say how many files were begun at their end because of their age."""

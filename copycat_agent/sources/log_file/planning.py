@@ -35,7 +35,7 @@ CLOCK_SECONDS = 60.0
 
 
 class FilePlanner:
-    """Plans splits for one connector, in its thread. `in_flight` are the files that a task reads, by their partitions.
+    """Plans splits for one connector, one call at a time. `in_flight` are the files that a task reads, by their partitions.
 
     `want_scan` is called when only a scan can tell what has become of a file.
     """

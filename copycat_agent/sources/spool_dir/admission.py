@@ -33,7 +33,7 @@ FEWEST_RANGES = 2
 
 
 class Admission:
-    """For one connector, in its thread. A file is in the queue, waits, has to be prepared (`preparation`), or is in none of these."""
+    """For one connector, one call at a time. A file is in the queue, waits, has to be prepared (`preparation`), or is in none of these."""
 
     def __init__(
         self, options: SpoolDirOptions, catalog: Catalog, ready: Ready, listing: Listing, planner: Planner[FileOrRange], most_ranges: int

@@ -88,7 +88,7 @@ _LINK = "is a symbolic link; put the file itself there: links are not followed"
 
 
 class Listing:
-    """Looks for one connector, in its thread, when it is asked to. No link is followed below `dir`, which itself may be one.
+    """Looks for one connector, one call at a time, when it is asked to. No link is followed below `dir`, which itself may be one.
 
     `looks`: how often it has looked. `is_asked`: a look may find something, and should come soon.
     """

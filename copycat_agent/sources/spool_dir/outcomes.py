@@ -75,7 +75,7 @@ def bad_file(result: SplitResult, *, counts_records: bool) -> FatalError:
 
 
 class Outcomes:
-    """For one connector, in its thread: `settle` says what results ask to be saved and changes nothing, `finish` takes it in."""
+    """For one connector, one call at a time: `settle` says what results ask to be saved and changes nothing, `finish` takes it in."""
 
     def __init__(
         self,

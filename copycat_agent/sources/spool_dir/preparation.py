@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Preparation:
-    """For one connector, in its thread. What `prepare` decides counts once the changes are saved that it is in."""
+    """For one connector, one call at a time. What `prepare` decides counts once the changes are saved that it is in."""
 
     def __init__(self, catalog: Catalog, admission: Admission, form: RecordFormat) -> None:
         self._catalog = catalog

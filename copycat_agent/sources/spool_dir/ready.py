@@ -70,7 +70,7 @@ whoever copies may set the time of the content long ago, and the clock of a file
 
 
 class Ready:
-    """Decides for one connector, in its thread; holds the files that wait, each until it is time to look at it again."""
+    """Decides for one connector, one call at a time; holds the files that wait, each until it is time to look at it again."""
 
     def __init__(self, options: SpoolDirOptions, done_files: DoneFiles, log: Log, clock: Callable[[], float]) -> None:
         wanted = options.ready.min_age

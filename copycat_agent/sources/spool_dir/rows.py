@@ -87,7 +87,7 @@ def parse(key: str) -> tuple[Identity, int, tuple[int, int] | None]:
 
 
 class Rows:
-    """The saved offsets of one connector. Used by its thread only. Changes come in by `note`, once they are saved or about to be."""
+    """The saved offsets of one connector. Used by one caller at a time. Changes come in by `note`, once they are saved or about to be."""
 
     def __init__(self, offsets: Offsets, forget_after: float, log: Log) -> None:
         self._forget_ms = int(forget_after * 1000)

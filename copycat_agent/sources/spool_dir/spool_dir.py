@@ -47,7 +47,7 @@ RANGES_PER_TASK = 4
 
 
 class SpoolDir:
-    """A `base.Source`, in its connector's thread: it hands on between those who look, admit, settle and clean up."""
+    """A `base.Source`, called by one thread at a time: it hands on between those who look, admit, settle and clean up."""
 
     def __init__(self, connector: str, options: SpoolDirOptions, delivery: DeliveryOptions, offsets: Offsets, log: Log) -> None:
         """`offsets` are the connector's saved ones."""

@@ -11,7 +11,6 @@ import pytest
 from copycat_agent.model import Fingerprint, SourceOffset, SourcePartition
 from copycat_agent.sources.files.fingerprint import HEAD_BYTES
 from copycat_agent.sources.log_file.succession.rules import (
-    AbsentRow,
     BeingRead,
     Content,
     DeletedFile,
@@ -25,6 +24,7 @@ from copycat_agent.sources.log_file.succession.rules import (
     Own,
     StandingFile,
     Undecided,
+    UnfollowedRow,
     UnreadRow,
     Unseen,
     Verdict,
@@ -44,9 +44,9 @@ UNREAD = SourceOffset(0, size=6000)
 PARTITION = SourcePartition("app", "1:2:3:0")
 
 
-def row(offset: SourceOffset, **facts: Any) -> AbsentRow:
+def row(offset: SourceOffset, **facts: Any) -> UnfollowedRow:
     nothing = {"is_previous": False, "copied": 0, "stands": False, "holds": False, "made_after": False}
-    return AbsentRow(PARTITION, offset, **{**nothing, **facts})
+    return UnfollowedRow(PARTITION, offset, **{**nothing, **facts})
 
 
 def judge(*evidence: Evidence, **facts: Any) -> Verdict:

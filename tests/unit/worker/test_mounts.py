@@ -17,6 +17,7 @@ from copycat_agent.worker import State, connector
 from copycat_agent.worker.mounts import MountUser, mount_points, touched
 from copycat_agent.worker.poll_loop import THREADS, PollLoop, Wait
 from tests.rig.hanging import HangingMount, why_not
+from tests.rig.threads import NewThreads
 from tests.rig.waiting import wait_until
 from tests.unit.worker.doubles import ScriptedExecutor, definition
 
@@ -86,10 +87,6 @@ def loop() -> Iterator[PollLoop]:
     loop.close()
 
 
-def threads_in_use() -> int:
-    return sum(thread.name.startswith(("connectors-", "mounts")) for thread in threading.enumerate())
-
-
 class Looker:
     """A connector that looks at a directory again and again."""
 
@@ -112,7 +109,7 @@ def test_many_connectors_of_a_mount_that_hangs_are_held_and_go_on_with_it(
     loop: PollLoop, mount: HangingMount, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
-    before = threads_in_use()
+    threads = NewThreads()
     (tmp_path / "link").symlink_to(mount.path)
     remote = [Looker(loop, mount.path if number % 2 else tmp_path / "link") for number in range(50)]
     local = [Looker(loop, tmp_path) for _ in range(5)]
@@ -125,14 +122,15 @@ def test_many_connectors_of_a_mount_that_hangs_are_held_and_go_on_with_it(
 
         def all_blocked() -> bool:
             nonlocal most
-            most = max(most, threads_in_use() - before)
+            most = max(most, len(threads.named("connectors-")))
             return all(loop.mounts.hung_seconds(one.mount_user) for one in remote)
 
         wait_until(all_blocked, message=lambda: str([one.mount_user for one in remote]))
         assert all(one.mount_user.mount == str(mount.path) for one in remote)
         wait_until(lambda: all(one.looks > seen + 5 for one, seen in zip(local, looks, strict=True)), message="those beside it go on")
         assert not any(loop.mounts.hung_seconds(one.mount_user) for one in local)
-        assert most <= 2 * THREADS + 3, "one that asks in the mount, two that may be on their way, 8 that hang, 8 at work"
+        assert most <= 2 * THREADS, "8 that hang, 8 at work"
+        wait_until(lambda: len(threads.named("mounts")) <= 1, message="one that asks hangs in the mount, the others come back")
         assert loop.longest_step() > 0
         wait_until(lambda: "mount does not answer" in caplog.text, message="it is told")
     finally:

@@ -73,7 +73,7 @@ class LinkError(PassedOverError):
 
 
 class Opener:
-    """Opens what one connector's patterns find. Used by its thread only.
+    """Opens what one connector's patterns find. Used by one caller at a time.
 
     A pattern's fixed part was written by a person and may lead through links. Below it none is followed; with
     `follow_symlinks` what lies at the end has to be beneath the real path of a fixed part, or of one of `symlink_roots`. What

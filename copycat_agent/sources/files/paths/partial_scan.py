@@ -51,7 +51,7 @@ _File = TypeVar("_File", bound=Watched)
 
 
 class PartialScan(Generic[_File]):
-    """Decides whether a partial scan will do, and which files it looks at. For one connector, in its thread."""
+    """Decides whether a partial scan will do, and which files it looks at. For one connector, one call at a time."""
 
     def __init__(
         self,

@@ -190,7 +190,7 @@ class Unopened:
             return
         partition = SourcePartition(self._followed.connector, identity.key(0))
         changes.offsets[partition] = offset
-        self._followed.absent.add(partition, offset)
+        self._followed.unfollowed.add(partition, offset)
 
     def was_there(self, info: os.stat_result) -> bool:
         """Whether the file that is open now is one of them."""

@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING
 from copycat_agent.model import SourceOffset, SourcePartition, SplitResult
 from copycat_agent.sources.files import fingerprint
 from copycat_agent.sources.files.paths.opening import Opener
-from copycat_agent.sources.log_file.absent import Saved
 from copycat_agent.sources.log_file.followed import Followed
 from copycat_agent.sources.log_file.rotation import rotation_family
 from copycat_agent.sources.log_file.succession import similarity
 from copycat_agent.sources.log_file.succession.rules import Evidence, LongerHead, Newcomer, Original
 from copycat_agent.sources.log_file.tracked import TrackedFile
+from copycat_agent.sources.log_file.unfollowed import Saved
 from copycat_agent.sources.planner import Changes
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ class Archives:
     def _of(self, file: TrackedFile) -> tuple[SourceOffset, ...]:
         """Returns what it may be the rest of, as of now. Raises OSError."""
         head = similarity.head_of(file)
-        saved = self._followed.absent.candidates(file.path, head, None)
+        saved = self._followed.unfollowed.candidates(file.path, head, None)
         saved += [(one.partition, one.offset) for one in self._relatives(file) if _has_head(one.offset, head)]
         saved.sort(key=lambda one: -one[1].position)
         self._asked[file.partition] = tuple(saved)
@@ -94,7 +94,7 @@ class Archives:
         if 0 <= result.origin < len(asked):
             partition, offset = asked[result.origin]
             self._log.info("file continues another one", path=file.path, origin=offset.path, offset=offset.position)
-            if self._followed.absent.has(partition):
+            if self._followed.unfollowed.has(partition):
                 self._take_over(partition, offset, offset.size if kept < 0 else kept, changes)
         elif file.is_packed and not file.offset.position and result.offset.position and not result.changed:
             self._takes_unread(file, max(kept, result.offset.position), changes)
@@ -105,15 +105,15 @@ class Archives:
 
     def _takes_unread(self, file: TrackedFile, kept: int, changes: Changes) -> None:
         """Take over what a file held of which nothing was read, if this archive was made of it. It holds `kept` bytes, or more."""
-        absent = self._followed.absent
-        for partition, offset in absent.unread_of(file.path, changes):
-            if absent.copied_by(partition, file.made_ns) or kept >= offset.size:
+        unfollowed = self._followed.unfollowed
+        for partition, offset in unfollowed.unread_of(file.path, changes):
+            if unfollowed.copied_by(partition, file.made_ns) or kept >= offset.size:
                 self._take_over(partition, offset, offset.size, changes)
                 return
 
     def look(self, file: TrackedFile, newcomer: Newcomer, head: bytes) -> Iterator[Evidence]:
         """Compare an open archive, whose unpacked bytes begin with `head`, with what it may have been made of. Raises OSError."""
-        if self._followed.absent.has_longer(file.path, len(head)):
+        if self._followed.unfollowed.has_longer(file.path, len(head)):
             yield LongerHead()
         for one in self._relatives(file):
             if not (one.backoff.errors or one.is_packed) and (found := self._compare(file, one, newcomer, head)):

@@ -183,9 +183,9 @@ def _note_written_over(path: str, followed: Followed, opener: Opener, changes: C
     """Make what is saved of a file a previous generation if it was written over. Returns when it was last changed. Raises OSError."""
     with OpenedFile(*opener.open(path)) as opened:
         fd, info = opened.fd, opened.info
-        identity, absent = identify(fd, info), followed.absent
-        if identity[:2] not in followed.files and not absent.knows(identity, fd, info.st_size, changes):
-            absent.written_over(identity, changes)
+        identity, unfollowed = identify(fd, info), followed.unfollowed
+        if identity[:2] not in followed.files and not unfollowed.knows(identity, fd, info.st_size, changes):
+            unfollowed.written_over(identity, changes)
         return info.st_mtime_ns
 
 
@@ -197,7 +197,7 @@ def _claims(path: str, fd: int, size: int, followed: Followed, claimed: set[Sour
     read = fingerprint.reader(fd)
     if packed.compression_of(read):
         return False
-    for partition, offset in followed.absent.candidates(path, read(0, fingerprint.HEAD_BYTES), changes):
+    for partition, offset in followed.unfollowed.candidates(path, read(0, fingerprint.HEAD_BYTES), changes):
         if partition not in claimed and offset.position <= size and fingerprint.holds(read, offset.fingerprint, offset.position):
             claimed.add(partition)
             return True

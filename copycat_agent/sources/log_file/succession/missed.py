@@ -24,7 +24,6 @@ from copycat_agent.sources.files.identity import Identity, identify, identify_by
 from copycat_agent.sources.files.packing import packed
 from copycat_agent.sources.files.paths.discovery import Discovery, PassedOver
 from copycat_agent.sources.files.paths.opening import Opener, PassedOverError, why_not
-from copycat_agent.sources.log_file.absent import Saved
 from copycat_agent.sources.log_file.followed import Followed
 from copycat_agent.sources.log_file.meeting import Meeting
 from copycat_agent.sources.log_file.rotation import is_newest, log_of, rotation_family, unpacked_name
@@ -33,6 +32,7 @@ from copycat_agent.sources.log_file.succession.last_look import SLACK_NS, LastLo
 from copycat_agent.sources.log_file.succession.rules import OutsideContent, Unseen, is_owed, why_owed
 from copycat_agent.sources.log_file.succession.unclaimed import NOBODY_LOOKED, members
 from copycat_agent.sources.log_file.tracked import OpenedFile, TrackedFile
+from copycat_agent.sources.log_file.unfollowed import Saved
 from copycat_agent.sources.planner import Changes
 
 if TYPE_CHECKING:
@@ -96,8 +96,8 @@ class Missed:
         self._last_look.begin(changes)
         if not self._has_looked:
             self._has_looked = True
-            absent = self._followed.absent
-            self._before = [*absent.followed_last(changes), *((one, self._followed.offsets[one]) for one in absent.unclaimed)]
+            unfollowed = self._followed.unfollowed
+            self._before = [*unfollowed.followed_last(changes), *((one, self._followed.offsets[one]) for one in unfollowed.unclaimed)]
 
     @property
     def has_pending(self) -> bool:
@@ -137,7 +137,7 @@ class Missed:
                 known = files.get(partition)
                 has_left = self._has_left(partition, offset, known)
                 if has_left or self._last_look.was_open:
-                    cut = partition if self._followed.absent.is_previous(partition) else None
+                    cut = partition if self._followed.unfollowed.is_previous(partition) else None
                     self.left(offset.path, cut, may_be_cut=has_left and known is not None and known.path == offset.path)
 
     def follow(self, changes: Changes) -> None:
@@ -162,7 +162,7 @@ class Missed:
         if file is not None:
             is_as_it_was = file.path == offset.path and file.draining_since is None and file.size >= offset.size
             return not is_as_it_was or offset.size > offset.position == 0
-        if self._followed.absent.is_previous(partition):
+        if self._followed.unfollowed.is_previous(partition):
             return True
         try:
             return not is_at(offset.path, Identity.parse(partition.key)[0])
@@ -236,9 +236,9 @@ class Missed:
             return False
         partition = SourcePartition(self._followed.connector, identity.key(0))
         is_new = not identity.birth_ns or identity.birth_ns >= rotation.since.at_ns
-        if is_new and partition not in changes.offsets and not self._followed.absent.has_row(identity, changes):
+        if is_new and partition not in changes.offsets and not self._followed.unfollowed.has_row(identity, changes):
             changes.offsets[partition] = offset = SourceOffset(0, path=path, size=info.st_size, gone_ms=time.time_ns() // 1_000_000)
-            self._followed.absent.add(partition, offset)
+            self._followed.unfollowed.add(partition, offset)
             self.has_unopened = True
             return True
         return partition in changes.offsets or not rotation.is_in_doubt
@@ -246,7 +246,7 @@ class Missed:
     def _why_owed(self, opened: OpenedFile, rotation: _Rotation, changes: Changes) -> str:
         """Why the open file's lines are owed, for people; "" when they are not. Raises OSError."""
         identity, info = identify(opened.fd, opened.info), opened.info
-        if self._followed.absent.knows(identity, opened.fd, info.st_size, changes):
+        if self._followed.unfollowed.knows(identity, opened.fd, info.st_size, changes):
             return ""
         known, since = rotation.known, rotation.since
         found = Unseen(
@@ -274,7 +274,7 @@ class Missed:
         if owed and (file := self._meeting.follow_missed(path, opened, changes)):
             self._begin(file, rotation, why, changes)
             if copied is not None:
-                self._followed.absent.forget(copied[0], changes)
+                self._followed.unfollowed.forget(copied[0], changes)
         return owed is not None
 
     def _begin(self, file: TrackedFile, rotation: _Rotation, why: str, changes: Changes) -> None:
@@ -287,8 +287,8 @@ class Missed:
 
     def _may_be_rest(self, path: str, read: Reader, size: int, changes: Changes) -> bool:
         """Whether it holds what was read of a file whose rest is missing: `unclaimed` takes it, or the rest is lost. Raises OSError."""
-        absent, name = self._followed.absent, rotation_family(path)
-        saved = (absent.known(one, changes) for one in absent.unclaimed)
+        unfollowed, name = self._followed.unfollowed, rotation_family(path)
+        saved = (unfollowed.known(one, changes) for one in unfollowed.unclaimed)
         offsets = [one for one in saved if one is not None and rotation_family(one.path) == name and one.fingerprint.head_bytes]
         return any(0 < one.position <= size and fingerprint.holds(read, one.fingerprint, one.position) for one in offsets)
 
@@ -307,9 +307,9 @@ class Missed:
         It was cut before anything of it was read; or it was written to, and read, between the copy and the cut, and nothing in the
         copy is owed.
         """
-        absent = self._followed.absent
+        unfollowed = self._followed.unfollowed
         for partition in rotation.cut - rotation.copied:
-            offset = absent.known(partition, changes) if absent.has(partition) else None
+            offset = unfollowed.known(partition, changes) if unfollowed.has(partition) else None
             if offset is None:
                 continue
             if not offset.position and not offset.done and offset.size <= size:

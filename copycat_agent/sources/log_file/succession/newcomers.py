@@ -17,12 +17,12 @@ from copycat_agent.model import SourceOffset, SourcePartition
 from copycat_agent.sources.files import fingerprint
 from copycat_agent.sources.files.identity import Identity, is_at
 from copycat_agent.sources.files.paths.opening import Opener
-from copycat_agent.sources.log_file.absent import Saved
 from copycat_agent.sources.log_file.followed import Followed
 from copycat_agent.sources.log_file.rotation import is_newest, is_rotated, rotation_family
 from copycat_agent.sources.log_file.succession import rules, similarity
 from copycat_agent.sources.log_file.succession.archives import Archives
 from copycat_agent.sources.log_file.tracked import TrackedFile
+from copycat_agent.sources.log_file.unfollowed import Saved
 from copycat_agent.sources.planner import Changes
 
 if TYPE_CHECKING:
@@ -78,11 +78,11 @@ class Newcomers:
         None is read before it is known whether a copy has what was not read of it, which comes first. One with a rotated name may
         hold what another file held before that was cut, whatever it held itself: it is judged like one that was just made.
         """
-        absent, self.needs_scan = self._followed.absent, False
+        unfollowed, self.needs_scan = self._followed.unfollowed, False
         for fresh in begun:
             saved_as, generation = Identity.parse(fresh.partition.key)
             previous = SourcePartition(fresh.partition.connector, saved_as.key(generation - 1))
-            offset = absent.known(previous, changes) if previous in absent.unclaimed else None
+            offset = unfollowed.known(previous, changes) if previous in unfollowed.unclaimed else None
             if offset is not None and _has_unread_text(offset) and fresh.draining_since is None:
                 past = max(0.0, time.time() - offset.gone_ms / 1000)
                 fresh.held_back(PREVIOUS)
@@ -108,7 +108,7 @@ class Newcomers:
         """Let files be read whose previous generation was found, is lost, or was looked for long enough."""
         for file, state in list(self.undecided.items()):
             is_over = at_once or file.removed or time.monotonic() > state.held_until
-            if state.previous is not None and (is_over or state.previous not in self._followed.absent.unclaimed):
+            if state.previous is not None and (is_over or state.previous not in self._followed.unfollowed.unclaimed):
                 state.previous = None
                 self._free(file)
 
@@ -124,7 +124,7 @@ class Newcomers:
     @property
     def is_releasing(self) -> bool:
         """Whether a file is held whose previous generation is found."""
-        unclaimed = self._followed.absent.unclaimed
+        unclaimed = self._followed.unfollowed.unclaimed
         return any(state.previous is not None and state.previous not in unclaimed for state in self.undecided.values())
 
     def _has_enough(self, file: TrackedFile, *, at_once: bool) -> bool:
@@ -162,7 +162,7 @@ class Newcomers:
         if end > start:
             why = "written between a copy of the file and its end"
             self._followed.lost.add(partition, offset.path, start, end, why, changes)
-        self._followed.absent.forget(partition, changes)
+        self._followed.unfollowed.forget(partition, changes)
 
     def _may_be_rest(self, file: TrackedFile) -> bool:
         """Whether it may be the rest of a known file, by names alone, so that thousands of new files cost nothing."""
@@ -170,7 +170,7 @@ class Newcomers:
             return True
         if is_newest(file.offset.path):  # under this name it is known: it was written to, and is no copy
             return False
-        return is_rotated(file.path) and (self._followed.absent.has_family(file.path) or bool(self._relatives(file)))
+        return is_rotated(file.path) and (self._followed.unfollowed.has_family(file.path) or bool(self._relatives(file)))
 
     def _free(self, file: TrackedFile) -> None:
         state = self.undecided.get(file)
@@ -230,28 +230,28 @@ class Newcomers:
             return
         if is_rotated(file.path):
             yield from (self._saved_row(file, *row) for row in self._candidates(file, head, changes))
-            absent = self._followed.absent
+            unfollowed = self._followed.unfollowed
             yield from (
-                rules.UnreadRow(partition, offset, absent.copied_by(partition, file.made_ns))
-                for partition, offset in absent.unread_of(file.path, changes)
+                rules.UnreadRow(partition, offset, unfollowed.copied_by(partition, file.made_ns))
+                for partition, offset in unfollowed.unread_of(file.path, changes)
                 if _is_other(partition, file)
             )
         yield from filter(None, (self._compare(file, newcomer, one) for one in relatives if not one.is_packed))
 
-    def _saved_row(self, file: TrackedFile, partition: SourcePartition, offset: SourceOffset) -> rules.AbsentRow:
+    def _saved_row(self, file: TrackedFile, partition: SourcePartition, offset: SourceOffset) -> rules.UnfollowedRow:
         """Looks at `file` and at the other one, and at no more than is needed. Raises OSError."""
-        absent = self._followed.absent
-        copied, is_previous = file.provenance.copied_of(partition), absent.is_previous(partition)
+        unfollowed = self._followed.unfollowed
+        copied, is_previous = file.provenance.copied_of(partition), unfollowed.is_previous(partition)
         proves = rules.can_prove(offset, is_previous=is_previous, copied=copied)
         stands = proves and not is_previous and _stands(offset, partition)
         holds = proves and not stands and similarity.holds(file, offset)
-        return rules.AbsentRow(partition, offset, is_previous, copied, stands, holds, absent.copied_by(partition, file.made_ns))
+        return rules.UnfollowedRow(partition, offset, is_previous, copied, stands, holds, unfollowed.copied_by(partition, file.made_ns))
 
     def _candidates(self, file: TrackedFile, head: bytes, changes: Changes) -> list[Saved]:
         """Returns what it may go on with, first what it was seen to be a copy of; not what it held itself before it was written over."""
-        absent, original = self._followed.absent, file.provenance.copy_of
-        found = [one for one in absent.candidates(file.path, head, changes) if _is_other(one[0], file)]
-        if original is not None and absent.has(original) and (offset := absent.known(original, changes)):
+        unfollowed, original = self._followed.unfollowed, file.provenance.copy_of
+        found = [one for one in unfollowed.candidates(file.path, head, changes) if _is_other(one[0], file)]
+        if original is not None and unfollowed.has(original) and (offset := unfollowed.known(original, changes)):
             return [(original, offset), *(one for one in found if one[0] != original)]
         return found
 

@@ -69,7 +69,7 @@ class Original(NamedTuple):
     goes_first: bool
 
 
-class AbsentRow(NamedTuple):
+class UnfollowedRow(NamedTuple):
     """The saved offset of a file that nobody follows.
 
     `is_previous`: that file has begun anew since. `copied`: so many bytes of it the newcomer was seen to hold, 0 when it was not looked at.
@@ -87,7 +87,7 @@ class AbsentRow(NamedTuple):
 
 
 class UnreadRow(NamedTuple):
-    """The row of a file that was cut before anything of it was read. `made_after` as in `AbsentRow`."""
+    """The row of a file that was cut before anything of it was read. `made_after` as in `UnfollowedRow`."""
 
     partition: SourcePartition
     offset: SourceOffset
@@ -112,7 +112,7 @@ class StandingFile(NamedTuple):
     caught_up_seconds: float
 
 
-Evidence = BeingRead | JustCut | LongerHead | Original | AbsentRow | UnreadRow | DeletedFile | StandingFile
+Evidence = BeingRead | JustCut | LongerHead | Original | UnfollowedRow | UnreadRow | DeletedFile | StandingFile
 
 
 # -- verdicts -----------------------------------------------------------------------------------------------------------------------
@@ -177,7 +177,7 @@ def _judge(newcomer: Newcomer, found: Evidence) -> Verdict | None:
             verdict = Undecided("it has too few bytes to tell which file it was made of")
         case Original():
             verdict = _archive_of(newcomer, found)
-        case AbsentRow():
+        case UnfollowedRow():
             verdict = claim(newcomer, found)
         case UnreadRow():
             verdict = claim_unread(newcomer, found)
@@ -202,7 +202,7 @@ def can_prove(offset: SourceOffset, *, is_previous: bool, copied: int) -> bool:
     return is_previous or copied > 0 or offset.fingerprint.head_bytes == fingerprint.HEAD_BYTES
 
 
-def claim(newcomer: Newcomer, found: AbsentRow) -> GoOn | None:
+def claim(newcomer: Newcomer, found: UnfollowedRow) -> GoOn | None:
     """A file whose bytes are nowhere else goes on in the newcomer that has them."""
     partition, offset = found.partition, found.offset
     if not can_prove(offset, is_previous=found.is_previous, copied=found.copied) or found.stands:

@@ -16,13 +16,13 @@ from copycat_agent.sources.files.identity import Identity, Whereabouts, identify
 from copycat_agent.sources.files.packing import compressions, packed
 from copycat_agent.sources.files.paths.discovery import Discovery, PassedOver
 from copycat_agent.sources.files.paths.opening import Opener, why_not
-from copycat_agent.sources.log_file.absent import Saved
 from copycat_agent.sources.log_file.followed import Followed
 from copycat_agent.sources.log_file.meeting import Meeting
 from copycat_agent.sources.log_file.rotation import is_rotated, log_of, rotation_family
 from copycat_agent.sources.log_file.succession.newcomers import Newcomers
 from copycat_agent.sources.log_file.succession.rules import HOLDS_REST
 from copycat_agent.sources.log_file.tracked import OpenedFile
+from copycat_agent.sources.log_file.unfollowed import Saved
 from copycat_agent.sources.planner import Changes
 
 NOBODY_LOOKED = "it was rotated out while nobody looked"
@@ -53,9 +53,9 @@ class Search:
         """
         self._whereabouts = Whereabouts()
         # The oldest first: of two that had the name the log is written under, the one that is met later goes behind the other.
-        rows = sorted(self._followed.absent.followed_last(changes), key=_birth)
+        rows = sorted(self._followed.unfollowed.followed_last(changes), key=_birth)
         # Asked row by row: the file that one led to may have taken up another, saved with another device number.
-        are_open = [self._look_for(*row, changes) for row in rows if self._followed.absent.has(row[0])]
+        are_open = [self._look_for(*row, changes) for row in rows if self._followed.unfollowed.has(row[0])]
         if all(are_open):
             self.why = ""
 
@@ -81,7 +81,7 @@ class Search:
         if is_found or (name is None and self._follow_kept(identity, offset, changes, named=True)):
             return True
         if name is None or left:
-            self._followed.absent.note_unclaimed(partition, offset, self.why)  # gone, or with other content
+            self._followed.unfollowed.note_unclaimed(partition, offset, self.why)  # gone, or with other content
         else:
             changes.offsets[partition] = replace(offset, done=True)  # not named by the patterns any more
         return True
@@ -128,25 +128,25 @@ class UnclaimedRanges:
 
     def awaited(self) -> set[str]:
         """Returns the rotation families of files that are not judged yet, so that nothing can be said about unclaimed ranges of these."""
-        return self._newcomers.awaited() if self._followed.absent.unclaimed else set()
+        return self._newcomers.awaited() if self._followed.unfollowed.unclaimed else set()
 
     def decide(self, changes: Changes, awaited: Collection[str]) -> None:
         """Follow what is found; enter as lost what is not, and is not about to be. A scan has just ended.
 
         `awaited`: as it was then. What is awaited since is waited for before anything is lost, and not before it is looked for.
         """
-        absent, listings, awaited_since = self._followed.absent, _Listings(), self.awaited()
-        fresh, absent.fresh = absent.fresh, set()
-        for partition in list(absent.unclaimed):
-            offset = absent.known(partition, changes)
+        unfollowed, listings, awaited_since = self._followed.unfollowed, _Listings(), self.awaited()
+        fresh, unfollowed.fresh = unfollowed.fresh, set()
+        for partition in list(unfollowed.unclaimed):
+            offset = unfollowed.known(partition, changes)
             if offset is None:
-                absent.forget(partition, changes)
+                unfollowed.forget(partition, changes)
                 continue
             name = rotation_family(offset.path)
             if name in awaited or self._find(partition, offset, listings, changes):
                 continue
             if partition not in fresh and name not in awaited_since:  # a scan that began after it was cut has met every copy that matches
-                absent.settle(partition, offset, self._newcomers.copied(partition), changes)
+                unfollowed.settle(partition, offset, self._newcomers.copied(partition), changes)
 
     def _find(self, partition: SourcePartition, offset: SourceOffset, listings: _Listings, changes: Changes) -> bool:
         """Whether a file outside the patterns has the rest; it is followed then."""

@@ -78,7 +78,7 @@ class Outcome(NamedTuple):
 
 
 class Cleaner:
-    """Cleans up one connector's files. Used by its thread only; raises nothing for files.
+    """Cleans up one connector's files. Used by one caller at a time; raises nothing for files.
 
     `recursive`: directories below `directory` are read too, so no target may lie there. `clock` is time.time.
     """

@@ -35,7 +35,7 @@ class _Due(NamedTuple):
 
 
 class CleanupQueue:
-    """For one connector, in its thread."""
+    """For one connector, one call at a time."""
 
     def __init__(
         self,

@@ -41,7 +41,7 @@ _TRIES = 16
 
 
 class Copies:
-    """Those of one connector, one at a time. Used by its thread only."""
+    """Those of one connector, one at a time. Used by one caller at a time."""
 
     def __init__(self, connector: str) -> None:
         self._prefix = f"{PREFIX}{connector}-"

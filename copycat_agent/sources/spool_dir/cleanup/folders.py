@@ -184,7 +184,7 @@ _CLOSED = (errno.EACCES, errno.EPERM, errno.EROFS)
 
 
 class CleanupTargets:
-    """The target directories of one connector, and its own one. Used by its thread only."""
+    """The target directories of one connector, and its own one. Used by one caller at a time."""
 
     def __init__(self, directory: str, options: CleanupOptions, *, recursive: bool) -> None:
         self._directory = directory

@@ -130,7 +130,7 @@ class _Entry(NamedTuple):
 
 
 class Retention:
-    """That of one target directory of one connector. Used by its thread only. Methods raise OSError."""
+    """That of one target directory of one connector. Used by one caller at a time. Methods raise OSError."""
 
     def __init__(self, connector: str, seconds: float, clock: Callable[[], float]) -> None:
         self._name = f"{PREFIX}{connector}.retain"

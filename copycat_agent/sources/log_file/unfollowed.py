@@ -1,4 +1,4 @@
-"""Saved offsets whose files are not there: they may come back, under any name, and are forgotten when they do not.
+"""Saved offsets of files that are not followed: they are recognised when they are met, under any name, and forgotten when they are not.
 
 Device numbers change, keys stay: an offset of another device is the file's when inode and birth time are the same and the fingerprint
 holds, and its row keeps its key. So a reboot writes nothing, neither here nor to Kafka.
@@ -38,7 +38,7 @@ class Recalled(NamedTuple):
     generation: int
 
 
-class _AbsentFile(NamedTuple):
+class _UnfollowedFile(NamedTuple):
     """What is known of a file that is not followed, beside its offset.
 
     `is_previous`: it is a previous generation, what its file held before it was cut or rewritten: its bytes are in a copy, or nowhere.
@@ -61,10 +61,10 @@ class _Unclaimed(NamedTuple):
     log: tuple[str, str] | None
 
 
-_PLAIN = _AbsentFile()
+_PLAIN = _UnfollowedFile()
 
 
-class Absent:
+class Unfollowed:
     """Partitions of files that are not being followed. `offsets` is the live view of what is saved.
 
     `unclaimed` are those whose unread rest is neither found in another file nor entered as lost, in the order in which they came; `fresh`
@@ -75,7 +75,7 @@ class Absent:
         self._offsets = offsets
         self._lose = lose
         self._log = log
-        self._by_inode: dict[int, dict[SourcePartition, _AbsentFile]] = {}
+        self._by_inode: dict[int, dict[SourcePartition, _UnfollowedFile]] = {}
         self._devices: dict[int, set[int]] = {}  # other numbers that a device of a saved file has by now
         self._heads = Heads()
         self.unclaimed: dict[SourcePartition, _Unclaimed] = {}
@@ -92,7 +92,7 @@ class Absent:
             identity, generation = Identity.parse(partition.key)
             offset = self._offsets[partition]
             is_previous = generation < newest[identity]
-            self._add(partition, offset, _AbsentFile(is_previous=True) if is_previous else _PLAIN)
+            self._add(partition, offset, _UnfollowedFile(is_previous=True) if is_previous else _PLAIN)
             if is_previous and not offset.done:
                 self.note_unclaimed(partition, offset, CUT)
 
@@ -112,7 +112,7 @@ class Absent:
         """Add a partition whose file is not followed, or no longer."""
         self._add(partition, offset, _PLAIN)
 
-    def _add(self, partition: SourcePartition, offset: SourceOffset, row: _AbsentFile) -> None:
+    def _add(self, partition: SourcePartition, offset: SourceOffset, row: _UnfollowedFile) -> None:
         self._by_inode.setdefault(_inode(partition), {})[partition] = row
         self._heads.add(partition, offset)
 
@@ -121,14 +121,14 @@ class Absent:
     ) -> None:
         """Add a partition whose file begins anew and holds the bytes of this one no more, or only the first `kept`.
 
-        `why` its rest is lost, if no copy has it. `begun_ns` as in `_AbsentFile`.
+        `why` its rest is lost, if no copy has it. `begun_ns` as in `_UnfollowedFile`.
         """
         if not offset.position and not offset.size:
             changes.forget.add(partition)
             changes.offsets.pop(partition, None)
             return
         changes.offsets[partition] = offset = replace(offset, gone_ms=int(time.time() * 1000))
-        self._add(partition, offset, _AbsentFile(is_previous=True, begun_ns=begun_ns))
+        self._add(partition, offset, _UnfollowedFile(is_previous=True, begun_ns=begun_ns))
         self.note_unclaimed(partition, offset, why, kept)
         self.fresh.add(partition)
 
@@ -140,7 +140,7 @@ class Absent:
         """Whether its file has begun anew since."""
         return self._row(partition).is_previous
 
-    def _row(self, partition: SourcePartition) -> _AbsentFile:
+    def _row(self, partition: SourcePartition) -> _UnfollowedFile:
         return self._by_inode.get(_inode(partition), {}).get(partition, _PLAIN)
 
     def recall(self, path: str, fd: int, info: os.stat_result, identity: Identity, changes: Changes) -> Recalled:
