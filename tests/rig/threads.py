@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from pathlib import Path
 
 
 class NewThreads:
@@ -14,3 +15,8 @@ class NewThreads:
     def named(self, *prefixes: str) -> list[threading.Thread]:
         """Returns those that live now and whose name begins with one of `prefixes`."""
         return [one for one in threading.enumerate() if one not in self._before and one.name.startswith(prefixes)]
+
+
+def held() -> tuple[int, int]:
+    """How many threads (those of libraries too) and open files this process has."""
+    return len(list(Path("/proc/self/task").iterdir())), len(list(Path("/proc/self/fd").iterdir()))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pickle
 import pkgutil
 import socket
-import threading
 import zipfile
 from dataclasses import replace
 from pathlib import Path
@@ -24,6 +23,7 @@ from copycat_agent.spark import cluster_task, sql_task
 from copycat_agent.spark.cluster import RUN
 from copycat_agent.spark.cluster_host import TRUSTED, ClusterHost, addresses, driver_host, is_cluster, refusal, settings, zip_package
 from copycat_agent.spark.cluster_job import TOKEN_BYTES, Exchange
+from tests.rig.threads import NewThreads
 from tests.rig.waiting import wait_until
 from tests.spark.batches import batch
 
@@ -220,10 +220,11 @@ def test_who_does_not_know_the_token_is_not_heard(exchange: Exchange) -> None:
 
 
 def test_a_batch_without_a_line_runs_to_its_bounds() -> None:
+    threads = NewThreads()
     with socket.socket() as deaf:
         deaf.bind(("127.0.0.1", 0))
         address = (*deaf.getsockname(), b"x" * TOKEN_BYTES)
         with cluster_task.told(address) as stopping, cluster_task.told(None) as without:
             assert not stopping()
             assert not without()
-    wait_until(lambda: not any(thread.name == "line" for thread in threading.enumerate()), SECONDS, "no thread is left")
+    wait_until(lambda: not threads.named("line"), SECONDS, "no thread is left")

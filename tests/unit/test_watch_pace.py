@@ -12,6 +12,7 @@ from watchdog.observers.inotify_c import InotifyConstants, InotifyEvent, Inotify
 from copycat_agent import wake as waking
 from copycat_agent.wake import Wake, folded
 from copycat_agent.watch import Watcher
+from tests.rig.threads import NewThreads
 from tests.rig.waiting import wait_until
 
 if TYPE_CHECKING:
@@ -87,12 +88,12 @@ def test_who_lingers_less_is_told_sooner_and_so_are_the_others_meanwhile(tmp_pat
 
 
 def test_closing_leaves_no_thread(tmp_path: Path) -> None:
-    before = set(threading.enumerate())
+    threads = NewThreads()
     watcher, wake = Watcher(), Wake()
     watcher.watch(wake, [str(tmp_path)])
     (tmp_path / "a").write_text("x")
     watcher.close()
-    assert set(threading.enumerate()) <= before
+    assert not threads.named("")
 
 
 def test_events_that_come_while_a_watch_ends_are_no_error(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -13,6 +13,7 @@ import pytest
 
 from copycat_agent.api import AgentClient
 from copycat_agent.api.server import ApiServer
+from tests.rig.threads import NewThreads
 from tests.unit.api.doubles import MemoryControl
 
 DEFINITION = """\
@@ -57,7 +58,13 @@ def socket_path(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def server(control: MemoryControl, socket_path: Path) -> Iterator[ApiServer]:
+def threads() -> NewThreads:
+    """Made before the server is, so that its threads are among them."""
+    return NewThreads()
+
+
+@pytest.fixture
+def server(control: MemoryControl, socket_path: Path, threads: NewThreads) -> Iterator[ApiServer]:
     server = ApiServer(control, socket_path)
     server.start()
     yield server

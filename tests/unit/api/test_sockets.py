@@ -24,6 +24,7 @@ from copycat_agent.api.server import ApiServer, UnixListener, listen_tcp, listen
 from copycat_agent.dev_broker.broker import free_port
 from copycat_agent.errors import FatalError
 from copycat_agent.options import ApiOptions
+from tests.rig.threads import NewThreads
 from tests.rig.waiting import wait_until
 from tests.unit.api.doubles import MemoryControl
 
@@ -174,7 +175,7 @@ def test_an_agent_that_goes_away_under_a_request_is_told(path: Path) -> None:
 
 
 def test_closing_does_not_wait_for_a_tap_and_leaves_no_thread_that_takes_requests(
-    server: ApiServer, control: MemoryControl, path: Path
+    server: ApiServer, control: MemoryControl, path: Path, threads: NewThreads
 ) -> None:
     control.samples = ()
     control.hold.clear()
@@ -189,13 +190,13 @@ def test_closing_does_not_wait_for_a_tap_and_leaves_no_thread_that_takes_request
 
     reader = threading.Thread(target=read)
     reader.start()
-    wait_until(lambda: any(thread.name == "api-loop" for thread in threading.enumerate()))
+    wait_until(lambda: threads.named("api-loop"))
     server.close()
     reader.join(20)
     assert not reader.is_alive()
-    assert not [thread.name for thread in threading.enumerate() if thread.name in {"api", "api-loop"}]
+    wait_until(lambda: {thread.name for thread in threads.named("api")} <= {"api-request"})
     control.hold.set()
-    wait_until(lambda: not [thread for thread in threading.enumerate() if thread.name.startswith("api")])
+    wait_until(lambda: not threads.named("api"))
 
 
 def _mounts() -> dict[str, WSGIApplication]:

@@ -18,6 +18,7 @@ from copycat_agent.api.connections import COMMANDS, ListenerLimits, Server
 from copycat_agent.api.server import ApiServer
 from copycat_agent.errors import CopycatError
 from tests.rig.descriptors import no_descriptors_left
+from tests.rig.threads import NewThreads
 from tests.rig.waiting import wait_until
 from tests.unit.api.conftest import connect
 from tests.unit.api.doubles import MemoryControl
@@ -50,11 +51,11 @@ def test_an_import_that_fails_is_told_and_tried_again(control: MemoryControl, so
 
 @pytest.mark.parametrize("answered", [False, True], ids=["from the first connection on", "later"])
 def test_without_descriptors_clients_wait_and_are_answered_once_there_are_some(
-    server: ApiServer, client: AgentClient, socket_path: Path, caplog: pytest.LogCaptureFixture, answered: bool
+    server: ApiServer, client: AgentClient, socket_path: Path, threads: NewThreads, caplog: pytest.LogCaptureFixture, answered: bool
 ) -> None:
     if answered:
         client.get("/v1")
-    wait_until(lambda: not any(thread.name == "api-request" for thread in threading.enumerate()))  # each gives a descriptor back
+    wait_until(lambda: not threads.named("api-request"))  # each gives a descriptor back
     with connect(socket_path, at_once=False) as one:
         with no_descriptors_left():
             one.connect(str(socket_path))

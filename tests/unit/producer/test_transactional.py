@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import gc
 import os
-import threading
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -27,6 +26,7 @@ from copycat_agent.transactions.protocol import Entry, perform
 from tests.rig.kafka import consume, create_topic, unique_topic, values
 from tests.rig.proxy import ADD_PARTITIONS_TO_TXN, END_TXN, INIT_PRODUCER_ID
 from tests.rig.requests import FENCED, is_commit
+from tests.rig.threads import NewThreads, held
 from tests.rig.waiting import wait_until
 from tests.unit.producer.lanes_rig import World, never, world
 
@@ -270,15 +270,6 @@ def test_closing_does_not_wait_for_a_network_that_is_silent(proxied_broker: Prox
             assert time.monotonic() - begun < 5, one  # far below any time-out of a request
 
 
-def names_of_threads() -> list[str]:
-    return [thread.name for thread in threading.enumerate()]
-
-
-def held() -> tuple[int, int]:
-    """Threads and files of this process."""
-    return len(list(Path("/proc/self/task").iterdir())), len(list(Path("/proc/self/fd").iterdir()))
-
-
 def grow(where: World, transactions: int) -> None:
     for number in range(transactions):
         handle = where.begun(number)
@@ -289,11 +280,12 @@ def grow(where: World, transactions: int) -> None:
 
 
 def test_producers_that_were_used_leave_no_threads_and_no_connections(here: World) -> None:
+    threads = NewThreads()
     grow(here, 3)
     before = held()
     grow(here, 20)
-    wait_until(lambda: held() <= before, 10, f"threads and files: {before} before")
-    assert "fencing" not in names_of_threads()
+    wait_until(lambda: held() <= before, 60, f"threads and files: {before} before")
+    wait_until(lambda: not threads.named("fencing"), 60, "a closed producer needs nobody to fence others")
 
 
 def resident_kbytes() -> int:
@@ -327,7 +319,7 @@ def test_hundreds_of_transactions_leave_nothing_in_memory(here: World) -> None:
     grow(here, 100)
     before, memory, objects = held(), resident_kbytes(), len(gc.get_objects())
     grow(here, 300)
-    wait_until(lambda: held() <= before, 10, f"threads and files: {before} before")
+    wait_until(lambda: held() <= before, 60, f"threads and files: {before} before")
     assert len(gc.get_objects()) < objects + 150
     assert resident_kbytes() < memory + 40_000  # a client is more than one megabyte
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,6 +11,7 @@ from copycat_agent import watch
 from copycat_agent.sources.files.paths.partial_scan import PartialScan
 from copycat_agent.wake import PacedQueue, Wake
 from copycat_agent.watch import Watcher
+from tests.rig.threads import NewThreads
 from tests.rig.waiting import wait_until
 from tests.unit.sources.rig import agent_for
 
@@ -92,11 +92,11 @@ def test_many_directories_cost_no_threads(watcher: Watcher, tmp_path: Path) -> N
     directories = [tmp_path / str(number) for number in range(200)]
     for directory in directories:
         directory.mkdir()
-    wake, threads = Wake(), threading.active_count()
+    wake, threads = Wake(), NewThreads()
     watcher.watch(wake, {str(tmp_path), *map(str, directories)})
     for directory in (directories[0], directories[-1]):
         expect(wake, directory / "f")
-    assert threading.active_count() == threads
+    assert not threads.named("")
 
 
 def test_no_more_than_its_share_of_the_kernels_watches_is_taken(
