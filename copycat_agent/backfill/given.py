@@ -170,7 +170,7 @@ class _GivenFiles:
         younger = file.before
         return younger if younger is not None and not younger.is_over and self._planner.may_follow(younger) else None
 
-    def settle(self, results: Sequence[SplitResult]) -> Changes:
+    def changes_of(self, results: Sequence[SplitResult]) -> Changes:
         changes = Changes()
         for result in results:
             file = self._planner.in_flight[result.split.partition]

@@ -132,11 +132,11 @@ class Source(Protocol):
         The splits stay out of further plans until `finish` is called with their results.
         """
 
-    def settle(self, results: Sequence[SplitResult]) -> Changes:
-        """What the results ask to be saved: their offsets, and with them what they gave up."""
+    def changes_of(self, results: Sequence[SplitResult]) -> Changes:
+        """The changes that the results ask to be saved: their offsets, and with them what they gave up."""
 
     def finish(self, results: Sequence[SplitResult], changes: Changes) -> None:
-        """The changes are saved: the offsets count from now on. `results` are those that `settle` was given.
+        """The changes are saved: the offsets count from now on. `results` are those that `changes_of` was given.
 
         A `BlockedError` in them holds back the file it belongs to; what holds back the whole connector is not shown as one.
         """

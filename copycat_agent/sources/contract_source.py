@@ -181,7 +181,7 @@ class ContractSource:
         assert known.next is not None
         return Split(known.partition, known.next.name, "", known.offset, ENDLESS, stretch=known.next)
 
-    def settle(self, results: Sequence[SplitResult]) -> Changes:
+    def changes_of(self, results: Sequence[SplitResult]) -> Changes:
         changes = Changes()
         for result in results:
             if result.offset != result.split.offset:

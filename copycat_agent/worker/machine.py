@@ -173,7 +173,7 @@ class ConnectorMachine:
     def _take_in_results(self) -> Effects:
         """Take in the results of batches that are done, and save what they settled."""
         if self._delivery.has_work and (back := (yield from self._do(effects.Tend()))):
-            self._take_over(self._source.settle(back), back)  # a file may have got another name since it was planned
+            self._take_over(self._source.changes_of(back), back)  # a file may have got another name since it was planned
         for task in self._news.ended:
             flight = self._flying.pop(task)
             self.has_results = True
@@ -183,7 +183,7 @@ class ConnectorMachine:
                 continue
             if self._schedule.limits is not None:
                 self._schedule.limits.settle(flight.grant, (result.counts for result in results))
-            self._unsaved.append(Unsaved(self._source.settle(results), results, task.number, self._now - flight.since))
+            self._unsaved.append(Unsaved(self._source.changes_of(results), results, task.number, self._now - flight.since))
         if self._unsaved:
             yield from self._save()
 

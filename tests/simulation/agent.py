@@ -132,9 +132,9 @@ class Watched:
         self.effects.pass_by(f"looked: {_told(changes)}")
         return changes
 
-    def settle(self, results: Sequence[SplitResult]) -> Changes:
-        changes = cast("Source", super()).settle(results)
-        self.effects.pass_by(f"settle {len(results)} results: {_told(changes)}")
+    def changes_of(self, results: Sequence[SplitResult]) -> Changes:
+        changes = cast("Source", super()).changes_of(results)
+        self.effects.pass_by(f"changes of {len(results)} results: {_told(changes)}")
         return changes
 
     def finish(self, results: Sequence[SplitResult], changes: Changes) -> None:

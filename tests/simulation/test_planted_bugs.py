@@ -30,11 +30,11 @@ HISTORIES = 400
 def _settled_further(original: Any) -> Any:
     """All of each split counts as read."""
 
-    def settle(self: Any, results: Any) -> Any:
+    def changes_of(self: Any, results: Any) -> Any:
         further = [replace(one, offset=replace(one.offset, position=max(one.offset.position, one.split.end))) for one in results]
         return original(self, further)
 
-    return settle
+    return changes_of
 
 
 def _forgets_where(original: Any) -> Any:
@@ -139,7 +139,7 @@ def _newest_first(original: Any) -> Any:
 
 
 BUGS: dict[str, Plant] = {
-    "what was not read counts as read": changed(log_file.LogFiles, "settle", _settled_further),
+    "what was not read counts as read": changed(log_file.LogFiles, "changes_of", _settled_further),
     "results are not saved": changed(AtLeastOnce, "save", commits_nothing),
     "a save that failed counts": changed(connector_io.ConnectorIO, "_save", _saves_in_vain),
     "a file is not compared with what was read of it before a batch": always(Stream, "is_what_was_read", True),

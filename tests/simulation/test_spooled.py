@@ -44,7 +44,7 @@ def test_many_histories(guarantee: str, part: int) -> None:
 def _cleans_at_once(original: Any) -> Any:
     """Files are handed to cleanup when results are settled, not when that is saved."""
 
-    def settle(self: Any, results: Any) -> Any:
+    def changes_of(self: Any, results: Any) -> Any:
         changes = original(self, results)
         for result in results:
             offset = changes.offsets.get(result.split.partition)
@@ -54,7 +54,7 @@ def _cleans_at_once(original: Any) -> Any:
                 self._cleanup.work()
         return changes
 
-    return settle
+    return changes_of
 
 
 def _settles_all(original: Any) -> Any:
@@ -65,7 +65,7 @@ def _settles_all(original: Any) -> Any:
 
 
 BUGS: dict[str, Plant] = {
-    "a file is cleaned up before its row is saved": changed(spool_dir.SpoolDir, "settle", _cleans_at_once),
+    "a file is cleaned up before its row is saved": changed(spool_dir.SpoolDir, "changes_of", _cleans_at_once),
     "a file that is read in part is done": changed(outcomes, "settled", _settles_all),
     "results are not saved": changed(AtLeastOnce, "save", commits_nothing),
     "files that are done are not known again": always(catalog.Catalog, "_done_row", None),

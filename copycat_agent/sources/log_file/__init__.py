@@ -29,7 +29,7 @@ A look, `LogFiles.scan`, in this order; what it finds goes into one `Changes`, w
  4. Only then are unclaimed ranges settled (`succession.unclaimed`): some file outside the patterns has them, or they are lost and counted.
  5. `Endings.follow` lets go of files that are drained.
 
-Then `FilePlanner.plan` makes splits of what may be read, older files first; a task reads them; `LogFiles.settle` turns results into
+Then `FilePlanner.plan` makes splits of what may be read, older files first; a task reads them; `LogFiles.changes_of` turns results into
 offsets to save, and `finish` takes them over once they are saved.
 
 A rotation under exactly_once: `mv app.log app.log.1`, and the program opens a new `app.log`.

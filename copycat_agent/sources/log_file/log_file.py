@@ -187,7 +187,7 @@ class LogFiles:
         """
         return Plan((), 0.0) if self._catalog.newcomers.is_due else self._planner.plan(shares)
 
-    def settle(self, results: Sequence[SplitResult]) -> Changes:
+    def changes_of(self, results: Sequence[SplitResult]) -> Changes:
         """Returns what the results change: offsets that moved, damage and losses. Nothing is taken over before `finish`."""
         changes = Changes()
         for result in results:

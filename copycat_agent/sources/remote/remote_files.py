@@ -191,7 +191,7 @@ class RemoteFiles:
             self.needs_scan = True
             self._log.error("file is given up in this run", path=path, why=why, hint="name it in another run once it can be read")
 
-    def settle(self, results: Sequence[SplitResult]) -> Changes:
+    def changes_of(self, results: Sequence[SplitResult]) -> Changes:
         changes = Changes()
         for result in results:
             one = self._files[result.split.partition]

@@ -41,7 +41,7 @@ def settled(result: SplitResult, *, stop: bool = False) -> SourceOffset:
 
 
 def saved(result: SplitResult, options: SpoolDirOptions) -> Saved:
-    """What `settle` would save of a result, as its task can tell: the offset, and what is given up with it."""
+    """What `Outcomes.changes_of` would save of a result, as its task can tell: the offset, and what is given up with it."""
     stop = options.on_bad_file == "stop"
     offset, losses = settled(result, stop=stop), result.losses
     if result.changed and offset.position and options.on_changed_file == "stop":
@@ -75,7 +75,7 @@ def bad_file(result: SplitResult, *, counts_records: bool) -> FatalError:
 
 
 class Outcomes:
-    """For one connector, one call at a time: `settle` says what results ask to be saved and changes nothing, `finish` takes it in."""
+    """For one connector, one call at a time: `changes_of` says what results ask to be saved and changes nothing, `finish` takes it in."""
 
     def __init__(
         self,
@@ -98,7 +98,7 @@ class Outcomes:
         self._drift = Drift(log)
         self._stop = options.on_bad_file == "stop"
 
-    def settle(self, results: Sequence[SplitResult]) -> Changes:
+    def changes_of(self, results: Sequence[SplitResult]) -> Changes:
         """What the results ask to be saved."""
         changes = Changes()
         for result in results:

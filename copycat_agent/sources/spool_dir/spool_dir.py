@@ -47,7 +47,7 @@ RANGES_PER_TASK = 4
 
 
 class SpoolDir:
-    """A `base.Source`, called by one thread at a time: it hands on between those who look, admit, settle and clean up."""
+    """A `base.Source`, called by one thread at a time: it hands on between those who look, admit, take in results and clean up."""
 
     def __init__(self, connector: str, options: SpoolDirOptions, delivery: DeliveryOptions, offsets: Offsets, log: Log) -> None:
         """`offsets` are the connector's saved ones."""
@@ -128,9 +128,9 @@ class SpoolDir:
         chosen = self._admission.plan(shares)
         return Plan(tuple(reading.split() for reading in chosen), self._batch_seconds)
 
-    def settle(self, results: Sequence[SplitResult]) -> Changes:
+    def changes_of(self, results: Sequence[SplitResult]) -> Changes:
         """What the results ask to be saved. Nothing of it counts before `finish`."""
-        return self._unsaved.add(self._outcomes.settle(results))
+        return self._unsaved.add(self._outcomes.changes_of(results))
 
     def finish(self, results: Sequence[SplitResult], changes: Changes) -> None:
         """`changes`, of a scan or of `results`, are saved. Raises FatalError for a bad file with `on_bad_file: stop`."""

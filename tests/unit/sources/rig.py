@@ -104,7 +104,7 @@ class Agent:
 
     def come_back(self, results: tuple[SplitResult, ...]) -> None:
         """What a task answers, for splits that were planned: settled, and saved."""
-        changes = self.source.settle(results)
+        changes = self.source.changes_of(results)
         told_alike(LOG_FILE, self.options, results, changes)
         self._save(results, changes)
 

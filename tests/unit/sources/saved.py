@@ -28,7 +28,7 @@ def _elsewhere(partition: SourcePartition) -> SourcePartition:
 
 
 def told_alike(kind: SourceKind, options: SourceOptions, results: Iterable[SplitResult], changes: Changes) -> None:
-    """`kind.saved` against what `settle` made of the same results: a transaction tells what the driver saves.
+    """`kind.saved` against what `changes_of` made of the same results: a transaction tells what the driver saves.
 
     Only the driver knows names, sizes, and what is gone.
     """

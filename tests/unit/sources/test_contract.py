@@ -114,7 +114,7 @@ def test_what_is_settled_moves_the_position_that_far(count: int, position: dict[
     (split,) = source.plan(1).splits
     result = settled(split, count, records)
     assert json.loads(result.offset.cursor) == position
-    changes = source.settle((result,))
+    changes = source.changes_of((result,))
     source.finish((result,), changes)
     (view,) = source.files()
     assert (json.loads(view.cursor), view.records) == (position, count)
@@ -161,7 +161,7 @@ def test_nobody_is_asked_while_all_there_is_has_yet_to_be_read() -> None:
     source.scan()
     assert source.ripen(at_once=False) == math.inf
     result = settled(split, 3, records)
-    source.finish((result,), source.settle((result,)))
+    source.finish((result,), source.changes_of((result,)))
     wait_until(lambda: source.ripen(at_once=False) and source.needs_scan, 10)
     source.close()
 
@@ -179,7 +179,7 @@ def test_a_run_to_the_end_looks_once_more_behind_where_a_partition_begins() -> N
     assert not source.drained()
     (split,) = source.plan(1).splits
     result = settled(split, 3, Records(shelves, "made up"))
-    source.finish((result,), source.settle((result,)))
+    source.finish((result,), source.changes_of((result,)))
     wait_until(lambda: source.ripen(at_once=True) and source.needs_scan, 10)
     source.finish((), source.scan())
     wait_until(source.drained, 10, "it comes to an end")

@@ -223,5 +223,5 @@ def test_an_archive_that_is_being_read_while_it_is_written_over(tmp_path: Path, 
     for _ in range(scans):
         scene.agent.scan()
     results = tuple(scene.agent.read(split, "read") for split in splits)
-    scene.agent._save(results, scene.agent.source.settle(results))
+    scene.agent._save(results, scene.agent.source.changes_of(results))
     scene.check()

@@ -70,7 +70,7 @@ def test_a_new_log_that_waits_for_a_batch_of_the_old_one_is_looked_at_when_that_
     agent.scan()
     assert not agent.source.plan(1).splits
     nothing = (SplitResult(split, split.offset),)
-    agent.source.finish(nothing, agent.source.settle(nothing))
+    agent.source.finish(nothing, agent.source.changes_of(nothing))
     assert agent.source.needs_scan
     agent.drain()
     assert agent.lines == [b"1", b"2"]
@@ -99,7 +99,7 @@ def test_a_log_that_is_cut_while_it_is_read_and_grows_to_its_old_size_is_read_on
     os.truncate(log, split.offset.position)
     assert agent.source.wake({str(log)})
     nothing = (SplitResult(split, split.offset, at_end=True),)
-    agent.source.finish(nothing, agent.source.settle(nothing))
+    agent.source.finish(nothing, agent.source.changes_of(nothing))
     agent.source.wake({str(log)})
     append(log, "4", "5")
     agent.drain()

@@ -165,7 +165,7 @@ def test_a_cut_seen_in_flight_is_counted_by_the_next_start(tmp_path: Path) -> No
     result = agent.read(splits[0], "stop")
     os.truncate(log, 5)
     agent.source.wake({str(log)})
-    agent._save((result,), agent.source.settle((result,)))
+    agent._save((result,), agent.source.changes_of((result,)))
     agent.restart()
     agent.drain()
     assert [(loss.start, loss.end) for loss in agent.losses] == [(5, 9)]
@@ -194,7 +194,7 @@ def test_what_a_task_gave_up_is_saved_with_its_offset(tmp_path: Path) -> None:
     split = agent.source.plan(1).splits[0]
     loss = Loss(split.partition, split.path, 0, 2, 2, 1, "rejected", "no", 1)
     good = agent.read(split, "stop")
-    changes = agent.source.settle((SplitResult(split, good.offset, losses=(loss,)),))
+    changes = agent.source.changes_of((SplitResult(split, good.offset, losses=(loss,)),))
     assert changes.losses == [loss]
     assert changes.offsets[split.partition].position == 2
 
@@ -267,7 +267,7 @@ def test_lag_tells_since_when_something_waits(tmp_path: Path) -> None:
         file.write(b"4444\n")
     agent.source.wake({str(log)})
     result = agent.read(splits[0], "read")
-    agent._save((result,), agent.source.settle((result,)))
+    agent._save((result,), agent.source.changes_of((result,)))
     assert agent.source.lag().oldest_unread_ms == tracked.reading.at_ms > first, "what is left came after the batch was planned"
     assert agent.source.lag().bytes == 5
     agent.drain()

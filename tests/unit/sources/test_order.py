@@ -201,7 +201,7 @@ def test_an_archive_of_a_log_that_is_being_read_waits_for_what_comes_of_that(tmp
     append(log, b"new\n")
     agent.scan()
     assert agent.work() == 0
-    agent._save((result,), agent.source.settle((result,)))
+    agent._save((result,), agent.source.changes_of((result,)))
     agent.drain()
     assert agent.lines == [*lines, b"new"]
     assert agent.losses == []
@@ -264,7 +264,7 @@ def test_a_log_that_was_copied_and_cut_before_the_task_began_to_read_it(tmp_path
     os.truncate(log, 0)
     append(log, b"3\n4\n5\n")
     result = agent.read(split, "read")
-    agent._save((result,), agent.source.settle((result,)))
+    agent._save((result,), agent.source.changes_of((result,)))
     agent.drain()
     assert agent.lines == [b"1", b"2", b"3", b"4", b"5"]
     assert agent.losses == []

@@ -78,7 +78,7 @@ class OneFile:
         self.is_planned = True
         return Plan((Split(PARTITION, "/logs/one", "/logs/one", SourceOffset(100 - self.unread), 100),), 1.0)
 
-    def settle(self, results: Sequence[SplitResult]) -> Changes:
+    def changes_of(self, results: Sequence[SplitResult]) -> Changes:
         return Changes(offsets={result.split.partition: result.offset for result in results})
 
     def finish(self, results: Sequence[SplitResult], changes: Changes) -> None:

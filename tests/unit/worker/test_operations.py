@@ -230,14 +230,14 @@ def test_a_file_that_keeps_bringing_about_an_unexpected_error_once_it_is_sent_st
     run: Callable[..., Worker], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: type[Exception]
 ) -> None:
     monkeypatch.setattr(retry_policy, "RESTART_SECONDS", (0.01, 0.02))
-    settle = LogFiles.settle
+    changes_of = LogFiles.changes_of
 
     def raises(source: LogFiles, results: Sequence[SplitResult]) -> Changes:
         if any(one.split.partition.connector == "bad" for one in results):
             raise error
-        return settle(source, results)
+        return changes_of(source, results)
 
-    monkeypatch.setattr(LogFiles, "settle", raises)
+    monkeypatch.setattr(LogFiles, "changes_of", raises)
     write(tmp_path / "logs" / "a", "one")
     executor = ScriptedExecutor()
     worker = run(executor, "bad", "good")

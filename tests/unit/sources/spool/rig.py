@@ -160,7 +160,7 @@ class Spool:
     def bring(self, results: tuple[SplitResult, ...]) -> None:
         """Take in what a task brought back."""
         if results:
-            changes = self.source.settle(results)
+            changes = self.source.changes_of(results)
             told_alike(SPOOL_DIR, self.options, results, changes)
             self._save(results, changes)
 

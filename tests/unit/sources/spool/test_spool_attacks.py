@@ -146,7 +146,7 @@ def test_the_last_two_ranges_come_back_together(tmp_path: Path) -> None:
     source = spool.source
     while splits := [splits for splits in (source.plan(2).splits, source.plan(1).splits) if splits]:
         results = [spool.read(one) for one in splits]
-        for one, changes in [(one, source.settle(one)) for one in results]:  # all are settled before the first is saved
+        for one, changes in [(one, source.changes_of(one)) for one in results]:  # all are settled before the first is saved
             spool._save(one, changes)
     spool.drain()
     assert sorted(spool.arrived) == [text.encode() for text in MANY]

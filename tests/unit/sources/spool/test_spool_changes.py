@@ -252,7 +252,7 @@ def test_delivered_files_are_cleaned_up_only_once_they_are_saved(tmp_path: Path)
     spool.drop("empty", b"")
     spool.scan()
     results = spool.read(spool.source.plan(1).splits)
-    changes = spool.source.settle(results)
+    changes = spool.source.changes_of(results)
     assert (tmp_path / "a").exists()
     spool.store.update(changes.offsets)
     spool.restart()  # killed between the commit and the cleanup
@@ -296,9 +296,9 @@ def test_settling_leaves_no_trace_until_it_is_saved(tmp_path: Path) -> None:
     results = [spool.read(spool.source.plan(1).splits, number) for number in range(2)]
     together = results[0] + results[1]
     before = spool.source.files(), spool.source.lag()
-    first = spool.source.settle(together)
+    first = spool.source.changes_of(together)
     assert first.offsets
-    assert spool.source.settle(together) == first
+    assert spool.source.changes_of(together) == first
     assert (spool.source.files(), spool.source.lag()) == before
     spool.restart()
     spool.drain()

@@ -115,7 +115,7 @@ class _History:
         if self._flying:
             self.spool.max_bytes = self.dice.choice([50, 1000, 2**20])
             results = self.spool.read(self._flying.pop(self.dice.randrange(len(self._flying))))
-            self._unsaved.append((results, self.spool.source.settle(results)))
+            self._unsaved.append((results, self.spool.source.changes_of(results)))
 
     def _save(self) -> None:
         for results, changes in self._unsaved[:2]:
