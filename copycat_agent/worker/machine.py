@@ -182,7 +182,7 @@ class ConnectorMachine:
                 self._flying[task] = flight
                 continue
             if self._schedule.limits is not None:
-                self._schedule.limits.settle(flight.grant, (result.counts for result in results))
+                self._schedule.limits.give_back(flight.grant, (result.counts for result in results))
             self._unsaved.append(Unsaved(self._source.changes_of(results), results, task.number, self._now - flight.since))
         if self._unsaved:
             yield from self._save()

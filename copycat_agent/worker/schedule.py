@@ -147,8 +147,11 @@ class Limits:
         """For one batch, when there will be `shares` of them. Call it when `seconds_left` is 0."""
         return Grant(self._bytes.take(shares) if self._bytes else 0, self._records.take(shares) if self._records else 0)
 
-    def settle(self, grant: Grant, used: Iterable[Counts]) -> None:
-        """A batch with this grant is over: bytes count as they are read, records as they are sent, dead letters too."""
+    def give_back(self, grant: Grant, used: Iterable[Counts]) -> None:
+        """A batch with this grant is over: what it did not use is there again.
+
+        Bytes count as they are read, records as they are sent, dead letters too.
+        """
         total = sum(used, Counts())
         if self._bytes:
             self._bytes.give_back(grant.bytes - total.read_bytes)

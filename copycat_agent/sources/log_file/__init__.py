@@ -26,7 +26,8 @@ A look, `LogFiles.scan`, in this order; what it finds goes into one `Changes`, w
  3. `Catalog.judge` decides on newcomers: `succession.newcomers` and `archives` gather evidence, the pure `succession.rules` say what it
     means, and the newcomer goes on with a row, is a file of its own, or waits for the next look. Files of a log that came and went between
     two looks are found in the directory (`succession.missed`).
- 4. Only then are unclaimed ranges settled (`succession.unclaimed`): some file outside the patterns has them, or they are lost and counted.
+ 4. Only then are unclaimed ranges decided on (`succession.unclaimed`): some file outside the patterns has them, or they are lost and
+    counted.
  5. `Endings.follow` lets go of files that are drained.
 
 Then `FilePlanner.plan` makes splits of what may be read, older files first; a task reads them; `LogFiles.changes_of` turns results into

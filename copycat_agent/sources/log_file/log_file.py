@@ -64,7 +64,7 @@ class LogFiles:
         self._is_final = False
         self._is_bounded = False  # this is a run to the end
         self._needs_scan = False
-        self._is_settled = False  # nothing has been heard of any file, by an event or a task, since the last scan
+        self._is_quiet = False  # nothing has been heard of any file, by an event or a task, since the last scan
         self.partial_scan = PartialScan[TrackedFile]()
         self._unread = CrowdSum(lambda: len(self._followed.dirty), lambda: unread_of(self._followed.dirty))
         self._timers = Timers(options, self._followed.note_readable)
@@ -104,7 +104,7 @@ class LogFiles:
         if self._is_final:
             self._endings.finish_all()
         self._followed.note(changes)
-        self._is_settled = not self._planner.in_flight
+        self._is_quiet = not self._planner.in_flight
         return self._unsaved.add(changes)
 
     def _scan(self, changes: Changes) -> None:
@@ -132,14 +132,14 @@ class LogFiles:
             or self._endings.has_pending
             or self._catalog.has_pending
         )
-        if pending or self.needs_scan or not self._is_settled or self._is_bounded or self._is_final or not self.partial_scan.covers_all():
+        if pending or self.needs_scan or not self._is_quiet or self._is_bounded or self._is_final or not self.partial_scan.covers_all():
             return False
         follow_symlinks = self._options.follow_symlinks
         return all(followed.is_as_seen(path, follow_symlinks=follow_symlinks) for path in followed.paths) and self._endings.are_quiet()
 
     def wake(self, paths: Collection[str]) -> bool:
         """Take in that something happened at `paths`. False when only a scan can tell what: a write may be to a file that was renamed."""
-        self._is_settled = False
+        self._is_quiet = False
         heard = [self._look_at(path) for path in paths]
         if _Heard.NOT_OURS in heard:
             heard += [self._take_note(file) for file in self._followed.draining]
@@ -232,7 +232,7 @@ class LogFiles:
     def finish(self, results: Sequence[SplitResult], changes: Changes) -> None:
         """Take over what tasks have done, once `changes` are saved."""
         self._unsaved.confirm(changes)
-        self._is_settled &= not results
+        self._is_quiet &= not results
         if results:  # a scan has noted its own
             self._followed.note(changes)
         newcomers = self._catalog.newcomers

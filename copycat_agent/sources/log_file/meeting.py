@@ -214,7 +214,7 @@ class Meeting:
             partition = SourcePartition(followed.connector, identity.key(generation))
             offset, why = self._begin(path, fd, info, generation, first=first)
             changes.offsets[partition] = offset  # known from now on, also when it is renamed before anything of it is read
-        elif offset != (offset := self._start.settle(fd, offset)):
+        elif offset != (offset := self._start.opened(fd, offset)):
             changes.offsets[partition], why = offset, UNOPENED
         files, provenance = followed.descriptors.open_files, Provenance(why)
         file = self._follow(TrackedFile(partition, identity, path, offset, files, provenance=provenance, unpacks=followed.unpacks), opened)

@@ -250,7 +250,7 @@ class Unfollowed:
         changes.forget.add(partition)
         changes.offsets.pop(partition, None)
 
-    def settle(self, partition: SourcePartition, offset: SourceOffset, kept: int, changes: Changes) -> None:
+    def give_up_rest(self, partition: SourcePartition, offset: SourceOffset, kept: int, changes: Changes) -> None:
         """Enter its rest beyond the first `kept` bytes as lost: no file has it. The offset stays if it proves anything."""
         rest = self.unclaimed[partition]
         self._claim(partition)

@@ -48,9 +48,9 @@ def test_tasks_share_what_is_there(clock: Clock) -> None:
 def test_what_was_not_used_is_there_again_and_what_was_used_too_much_is_waited_for(clock: Clock) -> None:
     limits = Limits(LimitsOptions(bytes_per_second=2000), clock)
     grant = limits.take(1)
-    limits.settle(grant, [Counts()])
+    limits.give_back(grant, [Counts()])
     assert limits.take(1) == grant
-    limits.settle(grant, [Counts(read_bytes=10_000)])  # one long line
+    limits.give_back(grant, [Counts(read_bytes=10_000)])  # one long line
     assert limits.seconds_left() == pytest.approx(4.05)
     clock.now += 4.05
     assert limits.seconds_left() == pytest.approx(0)
@@ -62,7 +62,7 @@ def test_one_record_per_second_gets_one_at_once_and_then_one_each_second(clock: 
         assert limits.seconds_left() == pytest.approx(0)
         grant = limits.take(3)
         assert grant.records == 1
-        limits.settle(grant, [Counts(read=1, acknowledged=1)])
+        limits.give_back(grant, [Counts(read=1, acknowledged=1)])
         assert limits.seconds_left() == pytest.approx(1)
         clock.now += 1
 
@@ -78,7 +78,7 @@ def test_over_any_time_it_is_the_rate_and_at_most_one_second_more(clock: Clock, 
             grant = flying.pop()
             used = rng.randint(0, grant.records)
             sent += used
-            limits.settle(grant, [Counts(read=used, acknowledged=used // 2, dead_lettered=used - used // 2)])
+            limits.give_back(grant, [Counts(read=used, acknowledged=used // 2, dead_lettered=used - used // 2)])
         assert sent <= 1000 * (clock.now - 1000.0) + 1000
     assert sent > 1000 * (clock.now - 1000.0) * 0.3, "and it is not idle"
 
@@ -86,5 +86,5 @@ def test_over_any_time_it_is_the_rate_and_at_most_one_second_more(clock: Clock, 
 def test_records_that_are_dropped_use_up_bytes_and_not_records(clock: Clock) -> None:
     limits = Limits(LimitsOptions(records_per_second=100, bytes_per_second=10_000), clock)
     grant = limits.take(1)
-    limits.settle(grant, [Counts(read=10_000, read_bytes=5_000, acknowledged=30, dead_lettered=20, dropped=9_000, rejected=950)])
+    limits.give_back(grant, [Counts(read=10_000, read_bytes=5_000, acknowledged=30, dead_lettered=20, dropped=9_000, rejected=950)])
     assert limits.take(1) == Grant(5_000, 50)

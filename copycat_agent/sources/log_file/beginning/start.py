@@ -91,13 +91,13 @@ class StartAt:
     def unopened(self, info: os.stat_result, path: str) -> SourceOffset | None:
         """What to save of a file that was there at the first look and could not be opened: it begins where it ended then.
 
-        None when it begins elsewhere, or nobody can say without looking into it. See `settle`.
+        None when it begins elsewhere, or nobody can say without looking into it. See `opened`.
         """
         if info.st_size and self._left_out(info, first=True):
             return SourceOffset(info.st_size, path=path, size=info.st_size)
         return None
 
-    def settle(self, fd: int, offset: SourceOffset) -> SourceOffset:
+    def opened(self, fd: int, offset: SourceOffset) -> SourceOffset:
         """An offset as `unopened` made it, now that the file is open: at the beginning of a line, and with a proof. Others as they are.
 
         Raises OSError.

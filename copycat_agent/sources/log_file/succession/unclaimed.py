@@ -146,7 +146,7 @@ class UnclaimedRanges:
             if name in awaited or self._find(partition, offset, listings, changes):
                 continue
             if partition not in fresh and name not in awaited_since:  # a scan that began after it was cut has met every copy that matches
-                unfollowed.settle(partition, offset, self._newcomers.copied(partition), changes)
+                unfollowed.give_up_rest(partition, offset, self._newcomers.copied(partition), changes)
 
     def _find(self, partition: SourcePartition, offset: SourceOffset, listings: _Listings, changes: Changes) -> bool:
         """Whether a file outside the patterns has the rest; it is followed then."""
