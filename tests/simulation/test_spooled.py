@@ -58,15 +58,15 @@ def _cleans_at_once(original: Any) -> Any:
 
 
 def _settles_all(original: Any) -> Any:
-    def settled(result: Any, *, stop: bool = False) -> Any:
+    def offset_to_save(result: Any, *, stop: bool = False) -> Any:
         return replace(original(result, stop=stop), done=True)
 
-    return settled
+    return offset_to_save
 
 
 BUGS: dict[str, Plant] = {
     "a file is cleaned up before its row is saved": changed(spool_dir.SpoolDir, "changes_of", _cleans_at_once),
-    "a file that is read in part is done": changed(outcomes, "settled", _settles_all),
+    "a file that is read in part is done": changed(outcomes, "offset_to_save", _settles_all),
     "results are not saved": changed(AtLeastOnce, "save", commits_nothing),
     "files that are done are not known again": always(catalog.Catalog, "_done_row", None),
     "what is saved of a file is forgotten at a start": always(catalog.Catalog, "_recall", None),

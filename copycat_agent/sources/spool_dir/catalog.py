@@ -216,11 +216,11 @@ class Catalog:
         if whole is not None and whole.done:
             if not self._may_go_on(whole, file):
                 return None
-            progress = file.progress.settled(None, replace(whole, done=False))
+            progress = file.progress.with_offset(None, replace(whole, done=False))
         elif any(row.is_doubtful for row in rows):
             return None
         elif whole is not None and not progress.ranges:
-            progress = progress.settled(None, whole)
+            progress = progress.with_offset(None, whole)
         if progress.is_begun and progress.is_of_other_unit:
             why = "its format is another one than when a part of it was sent, and positions mean something else now"
             self._log.warning("file is read from its beginning", path=file.path, why=why)
@@ -235,7 +235,7 @@ class Catalog:
     def put_aside(self, file: SpoolFile, changes: Changes) -> None:
         """It was changed after a part of it was sent, and is not read on; saved and told."""
         first, offset = FileOrRange(file, file.progress.first), set_aside(file.progress.first_offset)
-        file.go_on(file.progress.settled(first.part, offset))
+        file.go_on(file.progress.with_offset(first.part, offset))
         if changes.offsets.get(first.partition) != offset:
             changes.offsets[first.partition] = replace(offset, path=file.path)
             self.tell_aside(file, offset.trouble)

@@ -120,7 +120,7 @@ class FileProgress:
             return free[-1] if free else None
         return next((one for one in free if not one.offset.done), None)
 
-    def settled(self, one: FileRange | None, offset: SourceOffset, packed_bytes: int = 0) -> FileProgress:
+    def with_offset(self, one: FileRange | None, offset: SourceOffset, packed_bytes: int = 0) -> FileProgress:
         """The same with this offset of the file, or of one of its ranges."""
         packed_bytes = max(self.packed_bytes, packed_bytes)
         if one is None:

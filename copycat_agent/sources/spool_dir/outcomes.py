@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from copycat_agent.sources.spool_dir.spool_options import SpoolDirOptions
 
 
-def settled(result: SplitResult, *, stop: bool = False) -> SourceOffset:
+def offset_to_save(result: SplitResult, *, stop: bool = False) -> SourceOffset:
     """The offset to save. `done` when nothing is left of the file, or nothing that can be read: then `trouble` says why.
 
     `stop`: a bad file is not given up, its offset stays before the damage.
@@ -43,7 +43,7 @@ def settled(result: SplitResult, *, stop: bool = False) -> SourceOffset:
 def saved(result: SplitResult, options: SpoolDirOptions) -> Saved:
     """What `Outcomes.changes_of` would save of a result, as its task can tell: the offset, and what is given up with it."""
     stop = options.on_bad_file == "stop"
-    offset, losses = settled(result, stop=stop), result.losses
+    offset, losses = offset_to_save(result, stop=stop), result.losses
     if result.changed and offset.position and options.on_changed_file == "stop":
         offset = set_aside(offset)
     if result.damage and not stop:
@@ -115,7 +115,7 @@ class Outcomes:
         return changes
 
     def _offset(self, result: SplitResult, file: SpoolFile) -> SourceOffset:
-        offset = settled(result, stop=self._stop)
+        offset = offset_to_save(result, stop=self._stop)
         is_begun = offset.position > result.split.offset.position or file.progress.is_begun
         if result.changed and is_begun and self._options.on_changed_file == "stop":
             offset = set_aside(offset)
@@ -138,12 +138,12 @@ class Outcomes:
             reading = self._planner.land(result.split.partition)
             file = reading.file
             if (offset := changes.offsets.get(reading.partition)) is not None:
-                file.got_on(file.progress.settled(reading.part, offset, result.packed_position))
+                file.got_on(file.progress.with_offset(reading.part, offset, result.packed_position))
             if result.damage:
                 self._tell_damage(result)
             whole = changes.offsets.get(file.partition)
             if whole is not None and whole.done:
-                file.got_on(file.progress.cut_into(()).settled(None, whole))
+                file.got_on(file.progress.cut_into(()).with_offset(None, whole))
                 done.append(file)
             elif result.damage and self._stop:
                 failure = bad_file(result, counts_records=self._counts_records)

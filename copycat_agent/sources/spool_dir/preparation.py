@@ -45,7 +45,7 @@ class Preparation:
             return False
         if not file.size:
             done = SourceOffset(0, done=True, path=file.path, size=0, mtime_ns=file.mtime_ns)
-            file.go_on(file.progress.settled(None, done))
+            file.go_on(file.progress.with_offset(None, done))
             changes.offsets[file.partition] = done
             return True
         ranges = self._cut(file)
