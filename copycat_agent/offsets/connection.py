@@ -40,7 +40,7 @@ _log = logs.get("offsets")
 class Commit:
     """What one thread wants saved, all or nothing, in a transaction that others may share but not its failures.
 
-    `lanes` is what it says of exactly-once lanes, None where the connector runs without them. `settled` is True once it is saved, or
+    `lanes` is what it says of exactly-once lanes, None where the connector runs without them. `is_done` is True once it is saved, or
     refused with `error`.
     """
 
@@ -51,7 +51,7 @@ class Commit:
     lanes: LaneCommit | Wish | None = None
     may_rewind: bool = False
     error: CopycatError | None = None
-    settled: bool = False
+    is_done: bool = False
 
     def __bool__(self) -> bool:
         """Whether there is anything to save."""
@@ -264,7 +264,7 @@ class HeldFile:
             return False
         self._waiting.append(commit)
         with self._lock:
-            if not commit.settled:
+            if not commit.is_done:
                 self._write_group([self._waiting.popleft() for _ in range(len(self._waiting))])
         if commit.error:
             # a new one each time: several threads raise for one failure
@@ -289,4 +289,4 @@ class HeldFile:
             for commit in group:
                 if not written:
                     commit.error = commit.error or failure or RetriableError("the commit was interrupted")
-                commit.settled = True
+                commit.is_done = True

@@ -62,7 +62,7 @@ class Pace:
         self.size_bytes = 0
         """From how many bytes of input it came, 0 while that is not known."""
 
-    def settled(self, size_bytes: int, seconds: float, wanted_seconds: float) -> None:
+    def acknowledged(self, size_bytes: int, seconds: float, wanted_seconds: float) -> None:
         """A run from so many bytes of input has its receipts after `seconds`; it should take `wanted_seconds` at most.
 
         One that is quick, and smaller than half of `run_bytes`, tells nothing about larger ones.

@@ -216,7 +216,7 @@ class TaskProducer:
         if begun is not None and size_bytes:
             seconds = time.monotonic() - begun
             if seconds > wanted_seconds or size_bytes >= pace.run_bytes / 2:
-                pace.settled(size_bytes, seconds, wanted_seconds)
+                pace.acknowledged(size_bytes, seconds, wanted_seconds)
 
     def smaller_batches(self) -> None:
         """Kafka refused a batch of which it takes every record by itself: the topic takes less at once.

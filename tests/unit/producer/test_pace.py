@@ -24,7 +24,7 @@ class Line:
             self.failures += 1
             self.pace.failed()
         else:
-            self.pace.settled(size_bytes, took, 5.0)
+            self.pace.acknowledged(size_bytes, took, 5.0)
         return took
 
 
