@@ -128,7 +128,7 @@ class ClusterExecutor:
         try:
             self._admit(session, flight)
         except RetriableError:
-            if flight.settled:
+            if flight.told_to_settle:
                 return unread(batch)
             raise
         exchange = self._host.exchange
@@ -150,7 +150,7 @@ class ClusterExecutor:
             try:
                 answer = self._run_errand(session, errand, new_job)
             except RetriableError:
-                if flight.settled and not is_always_asked(batch) and not any(job.has_begun for job in jobs):
+                if flight.told_to_settle and not is_always_asked(batch) and not any(job.has_begun for job in jobs):
                     return unread(batch)
                 raise
         results = unpacked(batch, answer)
@@ -182,7 +182,7 @@ class ClusterExecutor:
             try:
                 return self._host.session(_LOOK_SECONDS)
             except RetriableError:
-                if flight.settled:
+                if flight.told_to_settle:
                     return None
                 if self._closed.is_set() or time.monotonic() > deadline:
                     raise

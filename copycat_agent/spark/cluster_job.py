@@ -45,7 +45,7 @@ class BatchLine:
     def __init__(self, address: BatchAddress | None) -> None:
         """`address` None: there is no way from the executors to here."""
         self.address = address
-        self.settled = False
+        self.told_to_settle = False
         self._lock = threading.Lock()
         self._peer: socket.socket | None = None
         self._closed = False
@@ -58,12 +58,12 @@ class BatchLine:
             before.close()
         if self._closed:
             self.close()
-        elif self.settled:
+        elif self.told_to_settle:
             self.settle()
 
     def settle(self) -> None:
         """Tell the batch to settle, now or when it connects."""
-        self.settled = True
+        self.told_to_settle = True
         with self._lock:
             peer = self._peer
         if peer is not None:
@@ -163,27 +163,27 @@ class ClusterFlight:
     def __init__(self, batch: Batch, number: int) -> None:
         self.batch = batch
         self.number = number
-        self.settled_at = 0.0
+        self.told_to_settle_at = 0.0
         self.is_sent = False
         self.line = BatchLine(None)
         self._lock = threading.Lock()
 
     @property
-    def settled(self) -> bool:
+    def told_to_settle(self) -> bool:
         """Whether it was told to settle."""
-        return self.settled_at > 0
+        return self.told_to_settle_at > 0
 
     def use(self, line: BatchLine) -> None:
         """Tell it to settle over `line` from now on; at once where it was told to before."""
         with self._lock:
             self.line = line
-            if self.settled:
+            if self.told_to_settle:
                 line.settle()
 
     def settle(self) -> None:
         """Tell it to settle, now or as soon as it can hear."""
         with self._lock:
-            self.settled_at = self.settled_at or time.monotonic()
+            self.told_to_settle_at = self.told_to_settle_at or time.monotonic()
             self.line.settle()
 
 
@@ -290,7 +290,7 @@ class ClusterJob:
 
     def _unplaced(self, since: float) -> str:
         """Why a job that has not begun shall not begin, "" while it may."""
-        if self._closed.is_set() or self._flight.settled:
+        if self._closed.is_set() or self._flight.told_to_settle:
             return "the agent is stopping"
         quiet = self._pulse.quiet(since)
         if quiet > self._place_seconds:
@@ -305,7 +305,7 @@ class ClusterJob:
             return "the agent is stopping"
         if now > begun_at + self._seconds:
             return "it took too long and was cancelled"
-        if flight.settled and not flight.line.is_connected and now > flight.settled_at + SETTLE_SECONDS:
+        if flight.told_to_settle and not flight.line.is_connected and now > flight.told_to_settle_at + SETTLE_SECONDS:
             return "it could not be told to settle and was cancelled"
         return ""
 
