@@ -18,7 +18,7 @@ from copycat_agent.backfill.backfill import Backfill, Choose, Job, on_master, on
 from copycat_agent.backfill.path_runs import Run, finish, rows_of
 from copycat_agent.backfill.summary import Summary
 from copycat_agent.cli import exits
-from copycat_agent.cli.backfill_job import BackfillRequest, rate_of, settle_run, show_plan, window_of
+from copycat_agent.cli.backfill_job import BackfillRequest, rate_of, resolve_run, show_plan, window_of
 from copycat_agent.cli.common_options import (
     BootstrapServers,
     Config,
@@ -34,7 +34,7 @@ from copycat_agent.cli.common_options import (
     use_color,
 )
 from copycat_agent.cli.run_progress import follow
-from copycat_agent.cli.running import Stopping, settle_settings
+from copycat_agent.cli.running import Stopping, resolve_settings
 from copycat_agent.cli.shown import size, visible
 from copycat_agent.definitions import NO_ADDRESS, load_file
 from copycat_agent.errors import BlockedError, CopycatError, FatalError, RetriableError
@@ -136,7 +136,7 @@ def backfill(  # noqa: PLR0913, PLR0917 - the command's options
     resume (exit 130). Exits 69 when no broker answers.
     """
     stop = Stopping()
-    settings = settle_settings(definition.absolute().parent, config, state_dir, bootstrap_servers)
+    settings = resolve_settings(definition.absolute().parent, config, state_dir, bootstrap_servers)
     start_logging(settings.agent, verbose=verbose, quiet=quiet or not verbose)
     color = use_color(no_color=no_color)
     loaded = _load(definition, settings, color=color)
@@ -146,7 +146,7 @@ def backfill(  # noqa: PLR0913, PLR0917 - the command's options
         show_plan(loaded, settings, asked, as_json=output is Format.JSON)
         return
     _require_broker(loaded, stop)
-    job, run = settle_run(loaded, settings, asked)
+    job, run = resolve_run(loaded, settings, asked)
     stop.check()
     choose = on_master(master, loaded.delivery.tasks_max) if master else on_this_host
     code = _work(job, run, settings, stop, output, choose, quiet=quiet, color=color)

@@ -86,7 +86,7 @@ def rate_of(text: str | None) -> int:
     return options.bytes_per_second or 0
 
 
-def settle_run(definition: Definition, settings: Settings, asked: BackfillRequest) -> tuple[Job, Run | None]:
+def resolve_run(definition: Definition, settings: Settings, asked: BackfillRequest) -> tuple[Job, Run | None]:
     """The job, and the run it belongs to: None without PATHs. Begins a run on disk, or finds the one to go on with."""
     if not asked.paths:
         if asked.again:

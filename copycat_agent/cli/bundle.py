@@ -18,7 +18,7 @@ from copycat_agent.bundle import PART_SECONDS, BundlePart, Sought, is_hanging, k
 from copycat_agent.cli import exits
 from copycat_agent.cli.agent_client import find_agent
 from copycat_agent.cli.common_options import Config, Socket, StateDir, leave, state_directory
-from copycat_agent.cli.running import settle_settings
+from copycat_agent.cli.running import resolve_settings
 from copycat_agent.cli.shown import visible
 from copycat_agent.definitions import find_agent_file
 from copycat_agent.definitions.secret_values import Masker
@@ -122,7 +122,7 @@ def _sought(directory: Path | None, config: Path | None, state_dir: Path | None,
 
 def _settings(where: Path, config: Path | None, state_dir: Path | None, socket: Path | None) -> tuple[Settings, str]:
     try:
-        return settle_settings(where, config, state_dir, None, socket), ""
+        return resolve_settings(where, config, state_dir, None, socket), ""
     except (CopycatError, OSError) as error:
         chosen = state_directory(state_dir, AgentOptions())
         return Settings(AgentOptions(), chosen, chosen / "agent.sock"), str(error).replace("\n", " ")

@@ -21,7 +21,7 @@ from copycat_agent import logs
 from copycat_agent.agent import Agent, Settings
 from copycat_agent.cli import exits
 from copycat_agent.cli.common_options import NoColor, leave
-from copycat_agent.cli.running import Stopping, settle_settings
+from copycat_agent.cli.running import Stopping, resolve_settings
 from copycat_agent.definitions import load_directory
 from copycat_agent.demo import TOPICS, Proof, Traffic, prove, write_definitions
 from copycat_agent.dev_broker import KAFKA_VERSION, DevBroker, fetch_kafka
@@ -210,7 +210,7 @@ def _run(root: Path, seconds: float, rate: int, view: _View, until_end: ExitStac
     broker = DevBroker(root / "kafka")
     until_end.callback(broker.stop)
     connectors = write_definitions(root, root / "logs", broker.bootstrap)
-    settings = settle_settings(connectors, None, root / "state", None)
+    settings = resolve_settings(connectors, None, root / "state", None)
     logs.setup("info", "text", until_end.enter_context((root / "agent.log").open("w", encoding="utf-8")))
     until_end.callback(logs.setup)  # not into a file that is closed
     definitions = load_directory(connectors, settings.agent).definitions.values()

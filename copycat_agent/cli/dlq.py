@@ -29,7 +29,7 @@ from copycat_agent.cli.common_options import (
     use_color,
 )
 from copycat_agent.cli.dlq_view import letter_entry, letter_text, report_entry, report_text, survey_entry, survey_text
-from copycat_agent.cli.running import Stopping, settle_settings
+from copycat_agent.cli.running import Stopping, resolve_settings
 from copycat_agent.definitions import load_directory
 from copycat_agent.dlq import Replay, ReplayProgress, Survey, group_of, latest, saved_progress, survey
 from copycat_agent.errors import BlockedError, RetriableError
@@ -146,7 +146,7 @@ def _chosen(
     directory = Path(rest[0]) if rest else Path()
     if not rest:
         directory, config, servers = _of_agent(find_agent(socket, state_dir, config), config, servers)
-    loaded = load_directory(directory, settle_settings(directory, config, None, servers).agent)
+    loaded = load_directory(directory, resolve_settings(directory, config, None, servers).agent)
     say_problems(loaded.problems, color=use_color(no_color=no_color))
     if name and name not in loaded.definitions:
         broken = any(file.problems and file.name in {name, None, ""} for file in loaded.files)

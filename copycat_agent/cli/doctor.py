@@ -16,7 +16,7 @@ from copycat_agent import logs
 from copycat_agent.api.server import socket_path
 from copycat_agent.cli import exits
 from copycat_agent.cli.common_options import BootstrapServers, Config, Directory, Format, NoColor, Output, Socket, StateDir
-from copycat_agent.cli.running import settle_settings
+from copycat_agent.cli.running import resolve_settings
 from copycat_agent.definitions import load_directory
 from copycat_agent.rendering import printable
 from copycat_agent.workbench.doctor import CheckStep, CheckVerdict, Examined, examine, find_user, only_unreachable, worst
@@ -41,7 +41,7 @@ def doctor(  # noqa: PLR0913, PLR0917 - the command's options
     Changes nothing and starts no Java; works while an agent runs and while none does. Exits 0 when all is good, 3 with warnings
     only, 69 when all that failed is that no broker answers, 78 when no definition loads, 1 for any other failure.
     """
-    settings = settle_settings(directory, config, state_dir, bootstrap_servers)
+    settings = resolve_settings(directory, config, state_dir, bootstrap_servers)
     logs.setup("error")
     loaded = load_directory(directory, settings.agent)
     where = socket_path(socket, settings.agent.api.socket, settings.state_dir)

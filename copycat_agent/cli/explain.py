@@ -17,7 +17,7 @@ from copycat_agent.cli.agent_client import find_agent
 from copycat_agent.cli.common_options import Config, Format, Output, Socket, StateDir, leave, say_problems
 from copycat_agent.cli.explain_view import Explained, entry, text_of
 from copycat_agent.cli.live_agent import LiveAgent
-from copycat_agent.cli.running import settle_settings
+from copycat_agent.cli.running import resolve_settings
 from copycat_agent.cli.shown import visible
 from copycat_agent.cli.unsent import MOST_BYTES, first_records
 from copycat_agent.definitions import Loaded, load_directory
@@ -100,7 +100,7 @@ def explain(
     path = os.path.abspath(os.fsdecode(os.fsencode(what)))  # noqa: PTH100 - as discovery names it; pathlib would follow nothing either
     agent = LiveAgent(AgentClient(socket.absolute())) if socket else None
     where = directory or (Path(agent.directory or _HERE) if agent else _find_directory(state_dir, config))
-    settings = settle_settings(where, config, state_dir, None, socket)
+    settings = resolve_settings(where, config, state_dir, None, socket)
     logs.setup("error")
     loaded = load_directory(where, settings.agent)
     if not loaded.definitions:

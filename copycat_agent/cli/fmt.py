@@ -97,7 +97,7 @@ def _format(name: str, outcome: _Outcome, *, check: bool, diff: bool, color: boo
         outcome.failed += 1
         typer.echo(f"error: {visible(str(path))}: {error.strerror}", err=True)
         return
-    _settle(name, content, made, outcome, check=check, diff=diff)
+    _tell_or_write(name, content, made, outcome, check=check, diff=diff)
 
 
 def _formatted(path: Path, content: bytes) -> bytes:
@@ -116,7 +116,7 @@ def _told(problems: tuple[Problem, ...]) -> list[tuple[str, str]]:
     return sorted((one.code, one.text) for one in problems)
 
 
-def _settle(name: str, content: bytes, made: bytes, outcome: _Outcome, *, check: bool, diff: bool) -> None:
+def _tell_or_write(name: str, content: bytes, made: bytes, outcome: _Outcome, *, check: bool, diff: bool) -> None:
     outcome.same += content == made
     outcome.changed += content != made
     if diff:

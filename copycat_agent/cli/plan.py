@@ -16,7 +16,7 @@ from copycat_agent.api import AgentClient
 from copycat_agent.cli import exits
 from copycat_agent.cli.common_options import Config, Directory, Format, Output, Socket, StateDir, leave, say_problems
 from copycat_agent.cli.live_agent import AT_WORK, LiveAgent
-from copycat_agent.cli.running import settle_settings
+from copycat_agent.cli.running import resolve_settings
 from copycat_agent.cli.shown import EXACTLY_ONCE, visible
 from copycat_agent.definitions import Loaded, load_directory
 from copycat_agent.encoding.layout import host_name
@@ -225,7 +225,7 @@ def plan(
     Needs no Kafka and no Spark, and works beside a running agent. With --socket that agent is asked where it is in its files; without,
     the directories are looked at, from saved offsets on. For one file: copycat explain PATH. Exits 78 when no definition loads.
     """
-    settings = settle_settings(directory, config, state_dir, None)
+    settings = resolve_settings(directory, config, state_dir, None)
     logs.setup("error")
     loaded = load_directory(directory, settings.agent)
     chosen = _choose(loaded, directory, only or ())

@@ -30,7 +30,7 @@ from copycat_agent.cli.common_options import (
     use_color,
 )
 from copycat_agent.cli.run_progress import UntilIdle, as_document, failed_files
-from copycat_agent.cli.running import Stopping, overrides, settle_settings
+from copycat_agent.cli.running import Stopping, overrides, resolve_settings
 from copycat_agent.cli.unsent import show_records
 from copycat_agent.definitions import NO_ADDRESS
 from copycat_agent.systemd import ServiceManager
@@ -134,7 +134,7 @@ def run(  # noqa: PLR0913, PLR0917 - the command's options
     """
     manager = ServiceManager()
     stop = Stopping(hangup_reloads=not until_idle)
-    settings = settle_settings(directory, config, state_dir, bootstrap_servers, socket)
+    settings = resolve_settings(directory, config, state_dir, bootstrap_servers, socket)
     shows_bars = until_idle and not (dry or quiet or verbose) and os.isatty(2)
     start_logging(settings.agent, verbose=verbose, quiet=quiet or shows_bars, log_format=log_format)
     if dry:

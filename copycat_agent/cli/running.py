@@ -25,7 +25,7 @@ def overrides(servers: str | None) -> dict[str, object]:
     return {"kafka.bootstrap_servers": tuple(one.strip() for one in servers.split(",") if one.strip()) if servers else None}
 
 
-def settle_settings(
+def resolve_settings(
     directory: Path, config: Path | None, state_dir: Path | None, servers: str | None, socket: Path | None = None
 ) -> Settings:
     """Options of the command line over agent.yaml over the environment over defaults. Raises DefinitionError."""

@@ -40,13 +40,13 @@ def read(text: str, extra: Sequence[str] = ()) -> Imported:
     _errors(config, made)
     _kafka(config, made, report)
     transforms(config, made, report)
-    _settle(config, made, report)
+    _adapt_to_chain(config, made, report)
     left = ((path.removeprefix("config."), part) for path, part in root.left())
     report.rest(left, _NEEDLESS, "of Connect itself: not needed")
     return Imported((made,), report)
 
 
-def _settle(config: ConfigNode, made: ImportedDefinition, report: ImportReport) -> None:
+def _adapt_to_chain(config: ConfigNode, made: ImportedDefinition, report: ImportReport) -> None:
     """What depends on the whole chain: whether there are fields, and how the topic is called in the end."""
     converters, topic = made.document.get("converters", {}), made.section("record")["topic"]
     if made.document.get("transforms") and converters.get("value") == "string":
