@@ -17,6 +17,7 @@ from copycat_agent.worker.machine import ConnectorMachine
 from copycat_agent.worker.mounts import MountUser
 from copycat_agent.worker.orders import Orders
 from copycat_agent.worker.poll_loop import Wait
+from copycat_agent.worker.restart_keeper import RestartKeeper
 from copycat_agent.worker.retry_policy import BUGS_MAX, Restarts, RetryPolicy
 from copycat_agent.worker.status import ConnectorState, Now, State, Status
 
@@ -87,6 +88,7 @@ class Connector:
         self._connector_state = ConnectorState(self._log, on_change)
         self._machine: ConnectorMachine | None = None
         self._restarts = Restarts()
+        self._keeper = RestartKeeper(tools.keeper, lambda: self._orders.stop_at is not None)
         self._running: Running | None = None
         self.mount_user = MountUser(places_of(definition.source))
         self._ended = threading.Event()
@@ -196,6 +198,7 @@ class Connector:
                 self._tools.watcher.unwatch(self._orders.wake)
             finally:  # whatever became of that: its successor waits for this
                 self._orders.close()
+                self._keeper.close()
                 self._ended.set()
                 self._on_change()
 
@@ -216,7 +219,7 @@ class Connector:
         begun = time.monotonic()
         try:
             self._before.prepare()
-            context = ConnectorContext(self._orders, self._connector_state, self._metrics, self._taps, self._log)
+            context = ConnectorContext(self._orders, self._connector_state, self._metrics, self._taps, self._log, self._keeper)
             delivery = yield from self._open(context)
             if delivery is None:
                 return False

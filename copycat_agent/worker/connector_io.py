@@ -45,8 +45,10 @@ class ConnectorIO:
             self._examined.add_done_callback(lambda _: self._orders.wake.nudge())
         make = tools.make_source or SOURCES[definition.source.type].make
         self.source = create_source(make, definition, tools.store.saved(definition.name), context.log)
-        if tools.keeper is not None and isinstance(self.source, KeepsFiles):
-            self.source.keep_with(tools.keeper)
+        self._keeper = context.keeper
+        self._keeper.begin()
+        if isinstance(self.source, KeepsFiles):
+            self.source.keep_with(self._keeper)
         self._is_unchanged = self.source.unchanged if isinstance(self.source, KnowsUnchanged) else lambda: False
         self._performers: dict[type[Effect], Callable[[Any], object]] = {
             effects.Hear: self._hear,
@@ -176,6 +178,7 @@ class ConnectorIO:
         return accounts
 
     def _close(self, _: effects.Close) -> None:
+        self._keeper.end()
         try:
             self.source.close()
         finally:

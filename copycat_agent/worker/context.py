@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from copycat_agent.watch import Watcher
     from copycat_agent.worker.orders import Orders
     from copycat_agent.worker.poll_loop import PollLoop
+    from copycat_agent.worker.restart_keeper import RestartKeeper
     from copycat_agent.worker.status import ConnectorMetrics, ConnectorState
     from copycat_agent.worker.taps import Taps
 
@@ -48,3 +49,4 @@ class ConnectorContext(NamedTuple):
     metrics: ConnectorMetrics
     taps: Taps
     log: Log
+    keeper: RestartKeeper

@@ -92,21 +92,28 @@ class ConnectorMachine:
     def run(self) -> Effects:
         """Until a stop is asked for, or everything is read in a run to the end. Raises what ends the connector."""
         try:
-            yield from self._hear()
-            while self._news.stop_at is None and not (self._until_idle and (yield from self._finished())):
-                wait = yield from self._round()
-                next_look = yield from self._do(wait)
-                if next_look is not None:
-                    self._schedule.next_look = next_look
-                yield from self._hear()
+            try:
+                yield from self._run_rounds()
+            finally:
+                yield from self._settle_in_flight()
+        except CopycatError as error:
+            if not isinstance(error, RetriableError):
+                self._context.keeper.fail()
+            raise
         finally:
             try:
-                yield from self._settle_in_flight()
+                yield from self._leave()
             finally:
-                try:
-                    yield from self._leave()
-                finally:
-                    yield from self._do(effects.Close())
+                yield from self._do(effects.Close())
+
+    def _run_rounds(self) -> Effects:
+        yield from self._hear()
+        while self._news.stop_at is None and not (self._until_idle and (yield from self._finished())):
+            wait = yield from self._round()
+            next_look = yield from self._do(wait)
+            if next_look is not None:
+                self._schedule.next_look = next_look
+            yield from self._hear()
 
     def _do(self, effect: Effect) -> Generator[Effect, Performed, Any]:
         """Has an effect performed. Returns the answer, raises what went wrong."""

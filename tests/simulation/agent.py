@@ -394,8 +394,6 @@ class Agent:
         self.task.repeats.update(line for waiting in self.task.unsaved.values() for _, line in waiting)
         self.task.unsaved = {}
         self.task.is_paused = False
-        self.starts = 0
-        """How often the connector has been started in this process: what only its open files led to is gone with each."""
         self._threads: list[Callable[[], None]] = []
         turns = Turns(1, start=self._threads.append)
         self.kafka.at_step = lambda step: effects.pass_by(f"kafka: {step}")
@@ -411,7 +409,6 @@ class Agent:
 
     def _make(self, *args: Any) -> WatchedFiles:
         self.source = source = WatchedFiles(*args)
-        self.starts += 1
         source.effects = self.effects
         return source
 

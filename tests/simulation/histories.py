@@ -61,7 +61,6 @@ class Whole(History):
         arguments = self._arguments(name)
         self.tell(f"{name}{arguments or ''}")
         getattr(self, name)(**arguments)
-        self._note_starts()
         self.descriptors_are_bounded()
 
     def _arguments(self, name: str) -> dict[str, Any]:
@@ -98,12 +97,6 @@ class Whole(History):
         self._doubt_copies()
         self.restart()
 
-    def _note_starts(self) -> None:
-        """The connector may have been started again by itself, when Kafka held what it could not explain."""
-        if self.agent.starts > 1:
-            self.agent.starts = 1
-            self._forget_what_no_name_leads_to()
-
     def _doubt_copies(self) -> None:
         """When the agent looked last is not saved: a copy may be a generation that it missed."""
         if self.pattern != "*":
@@ -121,7 +114,6 @@ class Whole(History):
         super().stop_and_start()
 
     def _check(self) -> None:
-        self._note_starts()
         self.repeatable |= self.agent.repeats
         for line in self.agent.lines:
             self.excused.update([line] if any(text.startswith(line) or text.endswith(line) for text in self.packed) else ())

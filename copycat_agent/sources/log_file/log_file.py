@@ -222,9 +222,12 @@ class LogFiles:
         is_read = known.done and known.size == now.size
         changes.offsets[file.partition] = known = replace(known, path=now.path, size=now.size, gone_ms=now.gone_ms, done=is_read)
         start, end, words = packed.rest(known)
+        is_deleted = file.is_deleted()
+        if is_deleted:  # perhaps no scan has found out yet
+            self._followed.descriptors.open_files.keep_first(file)
         if self._followed.descriptors.open_files.survives(file):
             return
-        if end > start and file.is_deleted() and rotation_family(file.path) not in self._catalog.newcomers.awaited():
+        if end > start and is_deleted and rotation_family(file.path) not in self._catalog.newcomers.awaited():
             why = f"the file was deleted and the agent stops before it is read{words}"
             self._followed.lost.add(file.partition, file.path, start, end, why, changes)
             changes.offsets[file.partition] = replace(known, done=True)

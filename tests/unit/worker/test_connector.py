@@ -215,6 +215,44 @@ def test_a_bug_in_the_connector_is_told_by_place_and_leaves_the_others_alone(run
     wait_until(lambda: worker.statuses()[1].counts.read, message="the other goes on")
 
 
+def test_a_deleted_file_is_read_on_by_the_next_start_after_a_bug(
+    run: Callable[..., Worker], store: MoodyStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, ripen, bugs = tmp_path / "logs" / "a", LogFiles.ripen, [KeyError("a bug")]
+
+    def bug(source: LogFiles, *, at_once: bool) -> float:
+        if source.lag().open_files and not path.exists() and bugs:
+            raise bugs.pop()
+        return ripen(source, at_once=at_once)
+
+    monkeypatch.setattr(LogFiles, "ripen", bug)
+    size = write(path, "one", "two")
+    executor = ScriptedExecutor(otherwise=lambda batch: fails(UNWELL)(batch) if bugs else read_all(batch))
+    worker = run(executor)
+    wait_until(lambda: executor.batches, message="it is open, and cannot be sent")
+    path.unlink()
+    wait_saved(store, path, size)
+    assert not store.losses("app", 10)
+    wait_until(lambda: not descriptors(tmp_path / "logs"), message="nobody needs it any more")
+    assert worker.statuses()[0].lag.lost_bytes == 0
+
+
+def test_the_rest_of_a_deleted_file_is_entered_when_its_connector_fails(
+    run: Callable[..., Worker], store: MoodyStore, tmp_path: Path
+) -> None:
+    path = tmp_path / "logs" / "a"
+    size = write(path, "one", "two")
+    executor = ScriptedExecutor(in_flight)
+    worker = run(executor)
+    wait_until(lambda: executor.batches, message="it is open, and under way")
+    path.unlink()
+    (batch,) = executor.batches
+    executor.finish(batch.task, fails(FatalError("a bad record"))(batch))
+    wait_state(worker, State.FAILED)
+    assert [(loss.start, loss.end) for loss in store.losses("app", 10)] == [(0, size)]
+    assert not descriptors(tmp_path / "logs")
+
+
 def test_a_run_to_the_end_ends_when_everything_is_read(run: Callable[..., Worker], store: MoodyStore, tmp_path: Path) -> None:
     path = tmp_path / "logs" / "a"
     write(path, "one")

@@ -38,6 +38,7 @@ from copycat_agent.worker.effects import (
 from copycat_agent.worker.machine import FAILED_SETTLE_SECONDS, PROBE_BYTES, ConnectorMachine
 from copycat_agent.worker.orders import Orders
 from copycat_agent.worker.poll_loop import Wait
+from copycat_agent.worker.restart_keeper import RestartKeeper
 from copycat_agent.worker.status import ConnectorMetrics, ConnectorState, State
 from copycat_agent.worker.taps import Taps
 from tests.unit.worker.doubles import definition, settled
@@ -109,7 +110,7 @@ class Stepped:
     def __init__(self, root: Path, *, until_idle: bool = False) -> None:
         self.source = OneFile()
         log = logs.get("connector")
-        self.context = ConnectorContext(Orders(), ConnectorState(log), ConnectorMetrics(), Taps(), log)
+        self.context = ConnectorContext(Orders(), ConnectorState(log), ConnectorMetrics(), Taps(), log, RestartKeeper(None, lambda: False))
         self.delivery = AtLeastOnce("app", cast("OffsetStore", None), log)
         source, delivery = cast("Source", self.source), cast("Delivery", self.delivery)
         self._machine = ConnectorMachine(definition(root), source, delivery, self.context, BEGIN, until_idle=until_idle, careful=False)
