@@ -87,7 +87,7 @@ class RefusedSearch:
         """
         sent, stop = self._sender.hand_over(progress, outcomes)
         try:
-            self._producer.settle()
+            self._producer.flush()
         except DataError as refused:
             return self._deliver_singly(progress, sent, refused, stop)
         self._policy.count(progress, sent)

@@ -263,7 +263,7 @@ class BatchRun:
         if size_bytes := sum(progress.sent.size_bytes for progress in pending):
             self._producer.weigh(size_bytes)
             try:
-                self._producer.settle()
+                self._producer.flush()
             except DataError:
                 self._settle_one_by_one(pending)
         for progress in pending:

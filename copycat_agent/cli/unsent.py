@@ -168,7 +168,7 @@ class Printer(StandIn):
         del stopping
         self.kept.clear()
 
-    def settle(self) -> None:
+    def flush(self) -> None:
         self._page.put([_line(self._definition, self._mask, message) for message in self.kept])
         self.kept.clear()
 

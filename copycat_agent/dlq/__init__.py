@@ -217,7 +217,7 @@ class Replay:
     def _settle(self, sent: list[tuple[Letter, Message]]) -> None:
         """Wait for what was sent. When Kafka refuses something in it, each goes again by itself: the others may be there twice."""
         try:
-            self._producer.settle()
+            self._producer.flush()
         except DataError as refused:
             if len(sent) == 1:
                 self._leave(sent[0][0], f"stage send: {refused}")

@@ -59,7 +59,7 @@ class Connection:
 
 
 class ClientReports:
-    """What a client has said through its callbacks: failures by their code, since the last `settle`, trouble of connections, statistics."""
+    """What a client has said through its callbacks: failures by their code, since the last `flush`, trouble of connections, statistics."""
 
     def __init__(self) -> None:
         self.failures: dict[int, KafkaError] = {}

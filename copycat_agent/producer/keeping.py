@@ -126,8 +126,8 @@ class Producers:
         return self._make_producer(options, CLIENT_ID, learnt.batch_bytes, learnt.pace, tracked=tracked)
 
     def give_back(self, task: TaskId, options: KafkaOptions, producer: TaskProducer) -> None:
-        """Keep `producer` for another batch, unless it is broken, not what is needed, or holds records that nobody has settled."""
-        is_fit = not (producer.broken or producer.has_unsettled) and producer.next_batch_bytes == producer.batch_bytes
+        """Keep `producer` for another batch, unless it is broken, not what is needed, or holds records that nobody has flushed."""
+        is_fit = not (producer.broken or producer.has_unflushed) and producer.next_batch_bytes == producer.batch_bytes
         with self._lock:
             if producer.next_batch_bytes:
                 self._of(task, options).batch_bytes = producer.next_batch_bytes

@@ -90,9 +90,9 @@ class LaneProducer(TaskProducer):
         super().on_statistics(text)
 
     @property
-    def is_settled(self) -> bool:
-        """Whether nothing was handed over since the last `settle` that returned."""
-        return not self.has_unsettled
+    def is_flushed(self) -> bool:
+        """Whether nothing was handed over since the last `flush` that returned."""
+        return not self.has_unflushed
 
     @property
     def has_sent(self) -> bool:
@@ -144,20 +144,20 @@ class LaneProducer(TaskProducer):
             self.broken = True
             raise RefusedError(refused.reason) from None
 
-    def settle(self) -> None:
+    def flush(self) -> None:
         """Wait until everything sent is acknowledged: when this returns, it is, and nothing but the commit is missing.
 
-        RefusedError when Kafka refused a record, otherwise as `TaskProducer.settle`, or FencedError.
+        RefusedError when Kafka refused a record, otherwise as `TaskProducer.flush`, or FencedError.
         """
-        self.settle_entries()
+        self.flush_entries()
         failpoints.hit("sending")
 
-    def settle_entries(self) -> None:
-        """`settle`, with entries of the offsets topic among what was sent."""
+    def flush_entries(self) -> None:
+        """`flush`, with entries of the offsets topic among what was sent."""
         try:
-            super().settle()
+            super().flush()
         except BaseException:
-            self.has_unsettled = True  # whatever is known now: nothing of it may be committed
+            self.has_unflushed = True  # whatever is known now: nothing of it may be committed
             raise
 
     def may_send(self, source: Intact, end: int) -> bool:

@@ -65,8 +65,8 @@ class TaskProducer:
         self.pace = pace or Pace()
         self.report: Report | None = None
         self.broken = False
-        self.has_unsettled = False
-        """Whether something was sent since `settle` last heard of everything: nobody else may use the client, which would send it later."""
+        self.has_unflushed = False
+        """Whether something was sent since `flush` last heard of everything: nobody else may use the client, which would send it later."""
         self.next_batch_bytes = batch_bytes
         self._start()
 
@@ -118,7 +118,7 @@ class TaskProducer:
             self.reports.begin()
 
     def attribute(self, place: Place) -> None:
-        """`place` is told where each record that is sent from now on came to lie, before `settle` returns, as far as Kafka says.
+        """`place` is told where each record that is sent from now on came to lie, before `flush` returns, as far as Kafka says.
 
         No effect unless `tracked`, which costs 0.5 to 1.3 µs of CPU a record, as much as a line costs altogether.
         """
@@ -149,7 +149,7 @@ class TaskProducer:
         """The hot loop: hand over until done, pausing for room. `produce` hands over what it is asked for, without a Python call each."""
         if self.pace.begun is None:
             self.pace.begun = time.monotonic()
-        self.has_unsettled |= bool(items)
+        self.has_unflushed |= bool(items)
         rest = iter(items)
         while True:
             try:
@@ -179,14 +179,14 @@ class TaskProducer:
 
     @property
     def run_bytes(self) -> int:
-        """The number of bytes of input to send, about, before the next `settle`: fewer on a line that is slow."""
+        """The number of bytes of input to send, about, before the next `flush`: fewer on a line that is slow."""
         return self.pace.run_bytes
 
     def weigh(self, size_bytes: int) -> None:
-        """Notes from how many bytes of input what is settled next came: `run_bytes` learns from it."""
+        """Notes from how many bytes of input what is flushed next came: `run_bytes` learns from it."""
         self.pace.size_bytes = size_bytes
 
-    def settle(self) -> None:
+    def flush(self) -> None:
         """Wait until everything sent is acknowledged: when this returns, it is.
 
         Raises DataError when Kafka refused at least one record and may have taken its neighbours; RetriableError, BlockedError
@@ -194,12 +194,12 @@ class TaskProducer:
         be counted as settled, and after the latter three `broken` asks for a new producer.
         """
         deadline = time.monotonic() + self._connection.flush_seconds
-        while self._flush(self._flush_step_seconds):
+        while self._flush_for(self._flush_step_seconds):
             self._check()
             if self._stop.is_over(deadline):
                 raise self._gave_up("no acknowledgement from Kafka")
         self._check()
-        self.has_unsettled = False
+        self.has_unflushed = False
         if (refused := self._failure() if self.reports.failures else None) is not None:
             self.reports.failures.clear()
             raise translate(refused, "Kafka refused a record")
@@ -247,7 +247,7 @@ class TaskProducer:
         except KafkaException as exception:
             self.on_delivery(exception.args[0], None)
 
-    def _flush(self, seconds: float) -> int:
+    def _flush_for(self, seconds: float) -> int:
         """Returns how many messages are left."""
         try:
             return self._connection.client.flush(seconds)
@@ -263,7 +263,7 @@ class TaskProducer:
         return f"sending to {','.join(self.spec.options.bootstrap_servers)}"
 
     def _failure(self) -> KafkaError | None:
-        """Returns the error reported since the last `settle` that matters most."""
+        """Returns the error reported since the last `flush` that matters most."""
         return self.reports.worst()
 
     def _check(self) -> None:

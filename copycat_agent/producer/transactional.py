@@ -76,7 +76,7 @@ class KafkaSteps:
 
     def flush(self, handle: LaneProducer) -> None:
         """Wait until everything that was sent is acknowledged. FencedError, RefusedError."""
-        handle.settle_entries()
+        handle.flush_entries()
 
     def commit(self, handle: LaneProducer) -> None:
         """Commit. When it raises, nobody knows whether it is committed."""

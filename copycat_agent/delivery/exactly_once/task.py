@@ -302,7 +302,7 @@ def _doubt(run: BatchRun, handle: Any, failure: CopycatError | None, clock: _Clo
     if changed is not None:
         return failure or RetriableError(f"{changed.split.path!r} changed while it was read: what was sent of it is undone")
     accounted = sum(one.done.messages for one in run.progresses)
-    if not handle.is_settled or handle.sent != accounted:
+    if not handle.is_flushed or handle.sent != accounted:
         return failure or FatalError(f"{handle.sent} messages were sent, and {accounted} are accounted for", _BUG)
     if clock.is_late():
         return failure or RetriableError("the transaction took too long to be committed in time: it is undone")

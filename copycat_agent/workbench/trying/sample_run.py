@@ -65,7 +65,7 @@ class StandIn(TaskProducer):
     tracked = False
     batch_bytes = 0
     topics = cast("Any", _AnyTopic())
-    hand_over = begin = attribute = settle = weigh = partly_sent = cast("Any", _nothing)
+    hand_over = begin = attribute = flush = weigh = partly_sent = cast("Any", _nothing)
     smaller_batches = take_view = attend = on_delivery = on_statistics = close = cast("Any", _nothing)
 
     def __init__(self) -> None:

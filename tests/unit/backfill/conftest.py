@@ -29,7 +29,7 @@ Summary = dict[str, Any]
 
 
 class Topic:
-    """One partition of each topic: what was sent, in order, with its offsets. `gate` cleared holds every settle up."""
+    """One partition of each topic: what was sent, in order, with its offsets. `gate` cleared holds every flush up."""
 
     def __init__(self) -> None:
         self.records: list[bytes] = []
@@ -78,7 +78,7 @@ class _Producer(TaskProducer):
             assert self._place is not None, "nobody asked where this record comes to lie"
             self._place(topic, 0, self._topic.take(topic, value))
 
-    def settle(self) -> None:
+    def flush(self) -> None:
         self._topic.gate.wait(20)
 
     @property

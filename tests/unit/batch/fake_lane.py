@@ -72,7 +72,7 @@ class FakeProducer:
         self.batch_bytes = self.next_batch_bytes = batch_bytes
         self.entries: list[Entry] = []
         self.messages: list[Message] = []
-        self.is_settled, self.broken, self.is_open, self.is_closed = True, False, False, False
+        self.is_flushed, self.broken, self.is_open, self.is_closed = True, False, False, False
 
     @property
     def sent(self) -> int:
@@ -106,10 +106,10 @@ class FakeProducer:
             if reason := self._broker.refuses_at_once(message):
                 raise Refused(number, reason)
             self.messages.append(message)
-            self.is_settled = False
+            self.is_flushed = False
 
-    def settle(self) -> None:
-        self._fail("settle")
+    def flush(self) -> None:
+        self._fail("flush_records")
         found = next((reason for message in self.messages if (reason := self._broker.refuses(message))), None)
         most = self._broker.most
         if found is None and most and not self.batch_bytes and len(self.messages) > most:
@@ -117,7 +117,7 @@ class FakeProducer:
         if found is not None:
             self.broken = True
             raise RefusedError(found)
-        self.is_settled = True
+        self.is_flushed = True
         failpoints.hit("sending")
 
     def may_send(self, source: Intact, end: int) -> bool:
@@ -159,7 +159,7 @@ class FakeSteps:
 
     def send(self, handle: FakeProducer, place: OffsetsPartition, positions: Sequence[Entry]) -> None:
         assert handle.is_open
-        assert handle.is_settled
+        assert handle.is_flushed
         assert place == PLACE
         self._broker.fail("send")
         handle.entries += positions

@@ -120,8 +120,8 @@ def test_another_process_that_has_taken_the_lane_makes_it_unknown(world: World, 
 
 
 STEPS = {
-    "ready": "undone", "begin": "undone", "produce": "undone", "settle": "undone", "send": "undone", "flush": "undone", "commit": "unknown",
-    "answer": "unknown",
+    "ready": "undone", "begin": "undone", "produce": "undone", "flush_records": "undone", "send": "undone", "flush": "undone",
+    "commit": "unknown", "answer": "unknown",
 }  # fmt: skip
 
 
@@ -351,7 +351,7 @@ def test_an_idle_lane_is_closed_and_the_next_batch_reads_the_head(world: World, 
 def test_every_producer_is_closed_in_the_end_whatever_happened(world: World, tmp_path: Path) -> None:
     path = write(tmp_path / "f", b"a")
     made: list[FakeProducer] = []
-    for step in ("begin", "produce", "settle", "send", "flush", "commit", "answer"):
+    for step in ("begin", "produce", "flush_records", "send", "flush", "commit", "answer"):
         world.broker.fails = [(step, RetriableError("no"))]
         world.state(split_of(path))
         made += world.broker.owners.values()

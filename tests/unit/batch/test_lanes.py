@@ -120,17 +120,17 @@ def test_a_process_that_takes_over_makes_what_another_one_sends_meanwhile_void(
 ) -> None:
     connector, split = definition(broker.bootstrap, topic), split_of(write(tmp_path / "f", b"one"))
     other, batch = Producers(), lane.batch(connector, split)
-    settle = LaneProducer.settle
+    flush = LaneProducer.flush
     theirs: list[SplitResult] = []
     begun: list[int] = []
 
     def overtaken(self: LaneProducer) -> None:
-        settle(self)
+        flush(self)
         if not begun:
             begun.append(1)
             theirs.extend(run_batch(batch, other, never))
 
-    monkeypatch.setattr(LaneProducer, "settle", overtaken)
+    monkeypatch.setattr(LaneProducer, "flush", overtaken)
     (mine,) = run_batch(batch, producers, never)
     assert mine.outcome is not None
     assert (mine.outcome.state, mine.offset) == ("unknown", split.offset)
@@ -185,19 +185,19 @@ def test_a_line_that_breaks_while_records_are_under_way_ends_as_undone_and_the_n
     topic, place = create_topic(bootstrap, unique_topic()), create_topic(bootstrap, unique_topic(), config={"cleanup.policy": "compact"})
     lane = OneLane(bootstrap, OffsetsPartition(place, 0))
     connector, split = definition(bootstrap, topic), split_of(write(tmp_path / "f", b"one", b"two"))
-    settle = LaneProducer.settle
+    flush = LaneProducer.flush
     calls: list[int] = []
 
     def breaks(self: LaneProducer) -> None:
         if not calls:
             proxied_broker.proxy.blackhole()
         calls.append(1)
-        settle(self)
+        flush(self)
 
     monkeypatch.setattr(lanes, "STOP_PART", 0.0)  # as if the transaction had been open for long
     monkeypatch.setattr(learnt, "SETTLE_SECONDS", 0.3)
     with monkeypatch.context() as context:
-        context.setattr(LaneProducer, "settle", breaks)
+        context.setattr(LaneProducer, "flush", breaks)
         results = run_batch(lane.batch(connector, split), producers, never)
         assert lane.heard(results).state == "undone"
         assert isinstance(results[0].error, RetriableError)

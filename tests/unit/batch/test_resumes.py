@@ -41,7 +41,7 @@ BAD = {31, 32, 61}
 
 
 class Picky(Keeper):
-    """Refuses records with REFUSED in them, on the spot or in `settle`; then nothing of the run arrives."""
+    """Refuses records with REFUSED in them, on the spot or in `flush`; then nothing of the run arrives."""
 
     def __init__(self, arrived: list[bytes], *, at_once: bool) -> None:
         super().__init__(arrived)
@@ -67,7 +67,7 @@ class Picky(Keeper):
             raise Refused(number, DataError("too large"))
         self._sent.append((topic, value))
 
-    def settle(self) -> None:
+    def flush(self) -> None:
         sent, self._sent = self._sent, []
         if any(topic == "t" and b"REFUSED" in value for topic, value in sent):
             raise DataError("refused")

@@ -78,16 +78,16 @@ def test_a_run_that_cannot_be_acknowledged_settles_what_the_runs_before_it_sent(
     topic = create_topic(proxied_broker.bootstrap, unique_topic())
     path = write(tmp_path / "f", *[b"x" * 99] * 40_000)
     calls: list[int] = []
-    settle = TaskProducer.settle
+    flush = TaskProducer.flush
     monkeypatch.setattr(learnt, "SETTLE_SECONDS", 0.2)
 
     def cut_behind_the_second(self: TaskProducer) -> None:
         calls.append(1)
-        settle(self)
+        flush(self)
         if len(calls) == 2:
             proxied_broker.proxy.cut()
 
-    monkeypatch.setattr(TaskProducer, "settle", cut_behind_the_second)
+    monkeypatch.setattr(TaskProducer, "flush", cut_behind_the_second)
     connector = definition(proxied_broker.bootstrap, topic)
     (result,) = run_batch(batch_of(connector, split_of(path), max_seconds=60.0), producers, lambda: len(calls) > 2)
     assert isinstance(result.error, RetriableError)
@@ -104,13 +104,13 @@ def test_the_search_for_a_refused_record_goes_by_groups_also_when_the_budget_is_
     topic = make_topic(config={"max.message.bytes": "40000"})
     path = write(tmp_path / "f", *[b"x" * 99] * 300, b"y" * 50_000)
     calls = []
-    settle = TaskProducer.settle
+    flush = TaskProducer.flush
 
     def counted(self: TaskProducer) -> None:
         calls.append(1)
-        settle(self)
+        flush(self)
 
-    monkeypatch.setattr(TaskProducer, "settle", counted)
+    monkeypatch.setattr(TaskProducer, "flush", counted)
     connector = definition(broker.bootstrap, topic, errors={"tolerance": "all"}, client={"compression.type": "none"})
     (result,) = run_batch(batch_of(connector, split_of(path), max_bytes=path.stat().st_size), producers, never)
     assert (result.error, result.counts.rejected, result.offset.position) == (None, 1, path.stat().st_size)
@@ -123,16 +123,16 @@ def test_the_search_for_a_refused_record_hears_a_stop_request_between_lines_that
     topic = make_topic(config={"max.message.bytes": "1000"})
     path = write(tmp_path / "f", *[b"x" * 30, b"y" * 300] * 50, b"z" * 3000)
     searching = []
-    settle = TaskProducer.settle
+    flush = TaskProducer.flush
 
     def note(self: TaskProducer) -> None:
         try:
-            settle(self)
+            flush(self)
         except DataError:
             searching.append(1)
             raise
 
-    monkeypatch.setattr(TaskProducer, "settle", note)
+    monkeypatch.setattr(TaskProducer, "flush", note)
     line = {"max_bytes": 100, "on_too_long": "truncate"}
     record = {"headers": {"h": "x" * 2000 + "{@offset}"}}
     connector = definition(broker.bootstrap, topic, line=line, record=record, client={"compression.type": "none"})
@@ -228,13 +228,13 @@ def test_a_file_cut_after_it_was_read_is_changed_and_what_was_read_counts(
     producers: Producers, broker: DevBroker, topic: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = write(tmp_path / "f", b"one", b"two")
-    settle = TaskProducer.settle
+    flush = TaskProducer.flush
 
     def cut(self: Any) -> None:
-        settle(self)
+        flush(self)
         os.truncate(path, 2)
 
-    monkeypatch.setattr(TaskProducer, "settle", cut)
+    monkeypatch.setattr(TaskProducer, "flush", cut)
     (result,) = run_batch(batch_of(definition(broker.bootstrap, topic), split_of(path)), producers, never)
     assert (result.changed, result.offset.position, result.offset.records) == (True, 8, 2)
 
@@ -429,15 +429,15 @@ def test_a_run_that_is_sent_again_ends_where_reading_goes_on(
     lines = [b"first", b"x" * 5000, *[b"%098d" % number for number in range(16_000)]]
     path = write(tmp_path / "f", *lines)
     connector = definition(broker.bootstrap, make_topic(), line={"max_bytes": 300, "on_too_long": "drop"})
-    settle, calls = TaskProducer.settle, []
+    flush, calls = TaskProducer.flush, []
 
     def refuse_once(self: TaskProducer) -> None:
-        settle(self)
+        flush(self)
         calls.append(self)
         if len(calls) == 2:
             raise DataError("as if Kafka had refused one")
 
-    monkeypatch.setattr(TaskProducer, "settle", refuse_once)
+    monkeypatch.setattr(TaskProducer, "flush", refuse_once)
     offset, total = SourceOffset(0), Counts()
     while offset.position < path.stat().st_size:
         (result,) = run_batch(

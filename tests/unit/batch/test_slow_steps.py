@@ -37,7 +37,7 @@ class Refusing(StandIn):
         super().__init__()
         self.refused = False
 
-    def settle(self) -> None:
+    def flush(self) -> None:
         if not self.refused:
             self.refused = True
             raise DataError("refused later")

@@ -38,7 +38,7 @@ USUAL: Message = (None, -1, None, None, 0, None)
 
 
 class Kafka(StandIn):
-    """Refuses values with `refuse` on the spot, and those with `later` when it is asked to settle. `taken` is what has arrived."""
+    """Refuses values with `refuse` on the spot, and those with `later` when it is asked to flush. `taken` is what has arrived."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -52,7 +52,7 @@ class Kafka(StandIn):
                 raise Refused(number, DataError("refused"))
             self.kept.append((*full[:6], full[6], tuple(full[7] or ())))
 
-    def settle(self) -> None:
+    def flush(self) -> None:
         going, self.kept[:] = list(self.kept), []
         if any(b"later" in (message[1] or b"") and message[0] != DLQ for message in going):
             raise DataError("refused later")

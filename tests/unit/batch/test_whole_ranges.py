@@ -58,7 +58,7 @@ class Topics:
 
 
 class Kafka:
-    """A producer whose cluster refuses values that hold `refused`, and says so when they are settled."""
+    """A producer whose cluster refuses values that hold `refused`, and says so when they are flushed."""
 
     broken = False
     run_bytes = 2**24
@@ -83,7 +83,7 @@ class Kafka:
         self.sent += new
         self._open += new
 
-    def settle(self) -> None:
+    def flush(self) -> None:
         taken, self._open = self._open, []
         if any(self.refused in value for value in taken):
             raise DataError("the record is too large")

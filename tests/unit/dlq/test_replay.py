@@ -273,16 +273,16 @@ def test_a_crash_between_sending_and_remembering_repeats_and_loses_nothing(post:
 def test_nothing_is_remembered_of_a_group_that_was_not_acknowledged(post: Post, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("copycat_agent.dlq.GROUP_LETTERS", 2)
     post.fill(*[b"%d" % number for number in range(6)])
-    settle, calls = TaskProducer.settle, []
+    flush, calls = TaskProducer.flush, []
 
     def fail(self: TaskProducer) -> None:
-        settle(self)
+        flush(self)
         calls.append(1)
         if len(calls) == 2:
             raise RetriableError("as if nobody had answered")
 
     with monkeypatch.context() as patched:
-        patched.setattr(TaskProducer, "settle", fail)
+        patched.setattr(TaskProducer, "flush", fail)
         with pytest.raises(RetriableError):
             Replay(post.mended()).run()
     assert Replay(post.mended()).run().sent == 4

@@ -59,11 +59,11 @@ def fail(producer: TaskProducer, *codes: int) -> None:
         producer.on_delivery(KafkaError(code), None)
 
 
-def test_what_is_settled_is_in_the_topic_in_order(make_producer: Callable[..., TaskProducer], broker: DevBroker, topic: str) -> None:
+def test_what_is_flushed_is_in_the_topic_in_order(make_producer: Callable[..., TaskProducer], broker: DevBroker, topic: str) -> None:
     producer = make_producer()
     producer.send(topic, [b"a", b"b"], ())
     producer.send_each([(topic, b"c", b"key"), (topic, None, None, -1, None, None, 0, [("h", b"1")])])
-    producer.settle()
+    producer.flush()
     assert values(broker.bootstrap, topic) == [b"a", b"b", b"c", None]
     assert not producer.broken
 
@@ -72,7 +72,7 @@ def test_a_full_queue_blocks_and_drops_nothing(make_producer: Callable[..., Task
     producer = make_producer(**{"queue.buffering.max.messages": "10"})
     sent = [b"%d" % number for number in range(500)]
     producer.send(topic, sent, ())
-    producer.settle()
+    producer.flush()
     assert values(broker.bootstrap, topic) == sent
 
 
@@ -86,7 +86,7 @@ def test_a_record_too_large_for_the_client_is_refused_with_the_number_of_those_b
     assert caught.value.sent == 4
     assert "size" in caught.value.message.lower()
     assert not producer.broken
-    producer.settle()
+    producer.flush()
     assert values(broker.bootstrap, topic) == [b"a", b"b", b"c", b"d"]
 
 
@@ -95,7 +95,7 @@ def test_a_stop_request_lets_a_full_queue_drain(make_producer: Callable[..., Tas
     producer.begin(lambda: True)
     sent = [b"%d" % number for number in range(200)]
     producer.send(topic, sent, ())
-    producer.settle()
+    producer.flush()
     assert values(broker.bootstrap, topic) == sent
 
 
@@ -104,10 +104,10 @@ def test_records_that_are_refused_are_a_data_error_and_the_producer_goes_on(make
     producer.send(topic, [b"a"], ())
     fail(producer, KafkaError.MSG_SIZE_TOO_LARGE)
     with pytest.raises(DataError):
-        producer.settle()
+        producer.flush()
     assert not producer.broken
     producer.send(topic, [b"b"], ())
-    producer.settle()
+    producer.flush()
 
 
 @pytest.mark.parametrize("codes", [
@@ -119,7 +119,7 @@ def test_trouble_of_the_cluster_is_never_taken_for_a_records_own(
     producer = make_producer()
     fail(producer, *codes)
     with pytest.raises(RetriableError):
-        producer.settle()
+        producer.flush()
     assert producer.broken
 
 
@@ -127,7 +127,7 @@ def test_failures_of_an_earlier_batch_are_not_this_ones(make_producer: Callable[
     producer = make_producer()
     fail(producer, KafkaError.MSG_SIZE_TOO_LARGE)
     producer.begin(never)
-    producer.settle()
+    producer.flush()
 
 
 def test_a_refused_record_counts_until_it_was_told(make_producer: Callable[..., TaskProducer], topic: str) -> None:
@@ -135,15 +135,15 @@ def test_a_refused_record_counts_until_it_was_told(make_producer: Callable[..., 
     fail(producer, KafkaError.INVALID_RECORD)
     producer.send(topic, [b"after"], ())
     with pytest.raises(DataError):
-        producer.settle()
-    producer.settle()
+        producer.flush()
+    producer.flush()
 
 
-def test_without_a_broker_settling_ends_retriable_and_the_producer_is_broken(make_producer: Callable[..., TaskProducer]) -> None:
+def test_without_a_broker_flushing_ends_retriable_and_the_producer_is_broken(make_producer: Callable[..., TaskProducer]) -> None:
     producer = make_producer(f"127.0.0.1:{free_port()}", **{"message.timeout.ms": "300"})
     producer.send("t", [b"a"], ())
     with pytest.raises(RetriableError, match="Connection refused"):
-        producer.settle()
+        producer.flush()
     assert producer.broken
 
 
@@ -155,12 +155,12 @@ def test_a_stop_request_cuts_the_wait_for_a_broker(
     producer = make_producer(f"127.0.0.1:{free_port()}", **{"message.timeout.ms": "300000", "queue.buffering.max.messages": "10"})
     producer.begin(lambda: True)
 
-    def send_and_settle() -> None:
+    def send_and_flush() -> None:
         producer.send("t", [b"a"] * values_sent, ())
-        producer.settle()
+        producer.flush()
 
     with pytest.raises(RetriableError):
-        send_and_settle()
+        send_and_flush()
     assert producer.broken
 
 
@@ -303,7 +303,7 @@ def test_what_a_task_learnt_of_its_line_outlives_a_producer_and_not_its_configur
     first = producers.take(TASK, options)
     fail(first, KafkaError._MSG_TIMED_OUT)
     with pytest.raises(RetriableError):
-        first.settle()
+        first.flush()
     producers.give_back(TASK, options, first)
     second = producers.take(TASK, options)
     assert second.run_bytes < MOST_BYTES
@@ -325,5 +325,5 @@ def test_nothing_is_learnt_of_a_line_from_a_run_that_was_given_up(
     producer.begin(lambda: False)
     producer.send(topic, [b"a"], ())
     producer.weigh(MOST_BYTES)
-    producer.settle()
+    producer.flush()
     assert producer.run_bytes == MOST_BYTES

@@ -24,7 +24,7 @@ class FakeClient:
     """A producer, or the steps of a lane, as far as keeping goes."""
 
     broken = True  # it is not kept itself
-    batch_bytes, next_batch_bytes, run_bytes, tracked, has_unsettled = 0, 1, 1, False, False
+    batch_bytes, next_batch_bytes, run_bytes, tracked, has_unflushed = 0, 1, 1, False, False
 
     def __init__(self, *_: object, **__: object) -> None:
         pass
@@ -166,7 +166,7 @@ def test_what_a_task_has_learnt_of_its_line_holds_for_the_producer_it_gets_and_f
         real.give_back(quick, OPTIONS, free)
 
 
-def test_nobody_gets_a_producer_with_records_that_were_not_settled(real: Producers) -> None:
+def test_nobody_gets_a_producer_with_records_that_were_not_flushed(real: Producers) -> None:
     """It would send them later, behind what their own task has sent again with another one."""
     task = TaskId("app", 0)
     one = real.take(task, OPTIONS)

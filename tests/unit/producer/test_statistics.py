@@ -141,11 +141,11 @@ def test_a_producer_in_use_has_word_of_its_broker_once(broker: DevBroker, topic:
     try:
         producer.begin(never)
         producer.send(topic, [b"a"], ())
-        producer.settle()
+        producer.flush()
 
         def view() -> ClientView | None:
             producer.send(topic, [b"b"], ())
-            producer.settle()
+            producer.flush()
             found = producer.take_view()
             return found if found and any(one.rtt_ms is not None for one in found.brokers) else None
 

@@ -1,4 +1,4 @@
-"""A tracked producer: where each record came to lie is known once it is settled, on a real broker."""
+"""A tracked producer: where each record came to lie is known once it is flushed, on a real broker."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_every_record_is_told_to_whom_it_was_attributed_when_it_was_sent(broker:
     producer.send(topic, [b"c"], (b"key", -1, None, None, 0, [("h", b"1")]))
     producer.attribute(lambda *place: second.append(place))
     producer.send_each([(topic, b"d", None, -1, None, None, 7, None), (topic, b"e")])
-    producer.settle()
+    producer.flush()
     arrived = {one.value: (topic, one.partition, one.offset) for one in consume(broker.bootstrap, topic)}
     assert sorted(first) == sorted(arrived[value] for value in (b"a", b"b", b"c"))
     assert sorted(second) == sorted(arrived[value] for value in (b"d", b"e"))

@@ -58,7 +58,7 @@ def test_records_and_entries_are_there_for_readers_once_the_transaction_is_commi
     handle = here.begun()
     handle.send(here.topic, [b"a", b"b"], ())
     handle.send_each([(here.topic, b"c", b"key")])
-    handle.settle()
+    handle.flush()
     here.steps.send(handle, here.place, [Entry(b"position", b"3"), *head(1)])
     here.steps.flush(handle)
     assert values(here.bootstrap, here.topic) == [b"a", b"b", b"c"]
@@ -84,7 +84,7 @@ def test_many_batches_of_a_lane_follow_each_other_and_the_head_counts_them(here:
         plan = LanePlan(here.lane, now, here.place)
         handle = perform(writer.begin(plan), here.steps)
         handle.send(here.topic, [b"%d" % number], ())
-        handle.settle()
+        handle.flush()
         outcome = perform(writer.finish(plan, handle, []), here.steps)
         assert outcome.state == "committed", outcome.why
         assert outcome.head[:2] == (now.seq + 1, "n")
@@ -95,18 +95,18 @@ def test_many_batches_of_a_lane_follow_each_other_and_the_head_counts_them(here:
     assert committed(here, 5) == [b"%d" % number for number in range(5)]
 
 
-def test_what_was_sent_and_not_settled_is_told(here: World) -> None:
+def test_what_was_sent_and_not_flushed_is_told(here: World) -> None:
     handle = here.begun()
-    assert (handle.is_settled, handle.has_sent, handle.sent) == (True, False, 0)
+    assert (handle.is_flushed, handle.has_sent, handle.sent) == (True, False, 0)
     handle.send(here.topic, [b"a", b"b"], ())
-    assert (handle.is_settled, handle.has_sent, handle.sent) == (False, True, 2)
-    handle.settle()
-    assert (handle.is_settled, handle.sent) == (True, 2)
+    assert (handle.is_flushed, handle.has_sent, handle.sent) == (False, True, 2)
+    handle.flush()
+    assert (handle.is_flushed, handle.sent) == (True, 2)
     with pytest.raises(Refused) as caught:
         handle.send(here.topic, [b"c", b"x" * 20_000_000, b"d"], ())
     assert caught.value.sent == 1
-    assert (handle.is_settled, handle.sent, handle.broken) == (False, 3, False)
-    handle.settle()
+    assert (handle.is_flushed, handle.sent, handle.broken) == (False, 3, False)
+    handle.flush()
     handle.commit()
     assert committed(here, 3) == [b"a", b"b", b"c"]
 
@@ -124,14 +124,14 @@ def zombie_is_told(zombie: LaneProducer) -> Callable[[], bool]:
 def test_a_new_producer_undoes_what_the_one_before_it_had_open_and_fences_it(here: World) -> None:
     zombie = here.begun()
     zombie.send(here.topic, [b"zombie"], ())
-    zombie.settle()
+    zombie.flush()
     handle = here.begun()
     handle.send(here.topic, [b"alive"], ())
-    handle.settle()
+    handle.flush()
     zombie.send(here.topic, [b"late"], ())
     wait_until(zombie_is_told(zombie), 10, "the zombie was not told")
     with pytest.raises(FencedError, match="another producer has taken"):
-        zombie.settle()
+        zombie.flush()
     assert zombie.broken
     here.steps.commit(handle)
     assert committed(here, 1) == [b"alive"]
@@ -160,11 +160,11 @@ def test_a_record_that_kafka_refuses_is_told_with_its_reason_and_nothing_is_comm
         handle = small.begun()
         handle.send(small.topic, [b"good", os.urandom(2_000_000), b"good too"], ())
         with pytest.raises(RefusedError) as caught:
-            handle.settle()
+            handle.flush()
         assert "message.max.bytes" in str(caught.value) or "larger" in str(caught.value).lower()
         assert "max.message.bytes" in caught.value.reason.hint
         assert handle.broken
-        assert not handle.is_settled
+        assert not handle.is_flushed
         with pytest.raises(RefusedError):
             handle.send(small.topic, [b"more"], ())
         handle.smaller_batches()
@@ -343,7 +343,7 @@ def test_topics_that_one_producer_knows_need_not_be_asked_for_by_the_next(here: 
     assert here.steps.shared.partitions == {here.topic: 1}
     second.on_delivery(KafkaError(KafkaError._UNKNOWN_TOPIC), None)
     with pytest.raises(BlockedError):
-        second.settle()
+        second.flush()
     assert not here.steps.shared.partitions
 
 
@@ -382,6 +382,6 @@ def test_a_tracked_producer_tells_where_records_came_to_lie(broker: DevBroker, t
     places: list[tuple[str, int, int]] = []
     handle.attribute(lambda *place: places.append(place))
     handle.send(topic, [b"a", b"b"], ())
-    handle.settle()
+    handle.flush()
     assert places == [(topic, 0, 0), (topic, 0, 1)]
     steps.close()

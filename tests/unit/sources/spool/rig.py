@@ -54,7 +54,7 @@ class Keeper(TaskProducer):
     def send_each(self, messages: Iterable[Message]) -> None:
         self._waiting += [message[1] for message in messages]
 
-    def settle(self) -> None:
+    def flush(self) -> None:
         if self.down:
             raise RetriableError("no broker")
         self._arrived += self._waiting
