@@ -244,6 +244,8 @@ class ConnectorMachine:
             plan = self._source.plan(len(idle) - index)
             splits = self._delivery.admit(plan.splits)
             if not splits:
+                if policy.backoff.active and not (self._flying or plan.splits or self._source.lag().bytes):
+                    policy.nothing_is_left()
                 return
             grant = Grant() if limits is None else limits.take(len(idle) - index)
             most = PROBE_BYTES if careful else delivery.max_batch_bytes

@@ -237,6 +237,16 @@ def test_a_deleted_file_is_read_on_by_the_next_start_after_a_bug(
     assert worker.statuses()[0].lag.lost_bytes == 0
 
 
+def test_a_connector_whose_only_unsent_file_is_gone_runs_again(run: Callable[..., Worker], store: MoodyStore, tmp_path: Path) -> None:
+    path = tmp_path / "logs" / "a"
+    write(path, "one", "two")
+    worker = run(ScriptedExecutor(otherwise=fails(UNWELL)), source={"hold_deleted": "0.1s"})
+    wait_state(worker, State.RETRYING)
+    path.unlink()
+    wait_state(worker, State.RUNNING)
+    assert store.losses("app", 10)
+
+
 def test_the_rest_of_a_deleted_file_is_entered_when_its_connector_fails(
     run: Callable[..., Worker], store: MoodyStore, tmp_path: Path
 ) -> None:
