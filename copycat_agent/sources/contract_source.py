@@ -73,7 +73,7 @@ class _NextLook:
     errors: int = 0
     """How often it could not be asked, one after the other."""
     to_the_end: bool = False
-    is_last: bool = False
+    is_over: bool = False
     """Whether everything was read in a run to the end: nothing more is to be found."""
 
 
@@ -127,7 +127,7 @@ class ContractSource:
             words = f"source {self._type}: {told(error)}"
             raise FatalError(words, FAULT) from None
         if found is None:
-            self._next_look.is_wanted = not self._next_look.is_last
+            self._next_look.is_wanted = not self._next_look.is_over
             return changes
         self._next_look.errors = 0
         for one in found:
@@ -257,13 +257,13 @@ class ContractSource:
                 return
 
     def drained(self) -> bool:
-        if self._next_look.is_wanted and not self._next_look.is_last:
+        if self._next_look.is_wanted and not self._next_look.is_over:
             return False
         if self._looker.is_busy or self._looker.is_done:
             return False
         if any(one.next is not None or one.met for one in self._known.values()):
             return False
-        self._next_look.is_last = self._next_look.to_the_end
+        self._next_look.is_over = self._next_look.to_the_end
         return True
 
     def finalise(self) -> None:
