@@ -200,18 +200,18 @@ class RotationOrder:
         """
         behind = next((one for one in newer if _has_more(one)), None)
         between: set[TrackedFile | None] = {file}
-        for one in newer:
-            if one is behind or one.waits_for not in between:
-                self._make_wait(one, file)
-            between.add(one)
+        for newer_file in newer:
+            if newer_file is behind or newer_file.waits_for not in between:
+                self._make_wait(newer_file, file)
+            between.add(newer_file)
 
     def _make_wait(self, file: TrackedFile, before: TrackedFile) -> None:
         """`file` is not read until `before` is, as far as that one goes when `file` has its first bytes. Nobody waits in a circle."""
-        one: TrackedFile | None = before
-        while one is not None:
-            if one is file:
+        ahead: TrackedFile | None = before
+        while ahead is not None:
+            if ahead is file:
                 return
-            one = one.waits_for
+            ahead = ahead.waits_for
         file.wait_for(before, before.size if file.size else -1)
         self.waiting.add(file)
 

@@ -115,32 +115,32 @@ class Archives:
         """Compare an open archive, whose unpacked bytes begin with `head`, with what it may have been made of. Raises OSError."""
         if self._followed.unfollowed.has_longer(file.path, len(head)):
             yield LongerHead()
-        for one in self._relatives(file):
-            if not (one.backoff.errors or one.is_packed) and (found := self._compare(file, one, newcomer, head)):
+        for relative in self._relatives(file):
+            if not (relative.backoff.errors or relative.is_packed) and (found := self._compare(file, relative, newcomer, head)):
                 yield found
 
-    def _compare(self, file: TrackedFile, one: TrackedFile, newcomer: Newcomer, head: bytes) -> Original | None:
-        is_short = len(head) < one.offset.fingerprint.head_bytes
-        if one.offset.position and not is_short and not _has_head(one.offset, head):
+    def _compare(self, file: TrackedFile, relative: TrackedFile, newcomer: Newcomer, head: bytes) -> Original | None:
+        is_short = len(head) < relative.offset.fingerprint.head_bytes
+        if relative.offset.position and not is_short and not _has_head(relative.offset, head):
             return None
-        with similarity.kept_open(one, self._opener) as is_open:
+        with similarity.kept_open(relative, self._opener) as is_open:
             if not is_open:
                 return None
-            one.refresh()
-            size = min(len(head), one.size)
-            if one.read(0, size) != head[:size] or not one.size:
+            relative.refresh()
+            size = min(len(head), relative.size)
+            if relative.read(0, size) != head[:size] or not relative.size:
                 return None
         is_short = is_short or not head
         has_barrier = bool(size) and not (is_short and newcomer.may_grow)  # else its barrier is not known yet
-        goes_first = has_barrier and (one.in_flight or (one.unread and one.offset.position < self._barrier(file, one)))
-        return Original(one.path, is_short, goes_first)
+        goes_first = has_barrier and (relative.in_flight or (relative.unread and relative.offset.position < self._barrier(file, relative)))
+        return Original(relative.path, is_short, goes_first)
 
-    def _barrier(self, file: TrackedFile, one: TrackedFile) -> int:
-        """Returns how much of `one` is read before `file` is. While `file` grows, it may get more of the other one."""
+    def _barrier(self, file: TrackedFile, relative: TrackedFile) -> int:
+        """Returns how much of `relative` is read before `file` is. While `file` grows, it may get more of the other one."""
         known, barrier, at = self._barriers.get(file, (file, 0, 0.0))
-        if known is not one or file.grown_at > at:
-            barrier = one.size
-            self._barriers[file] = one, barrier, time.monotonic()
+        if known is not relative or file.grown_at > at:
+            barrier = relative.size
+            self._barriers[file] = relative, barrier, time.monotonic()
         return barrier
 
     def judged(self, file: TrackedFile) -> None:

@@ -205,9 +205,9 @@ class Newcomers:
             return False
         if isinstance(verdict, rules.GoOn):
             offset = _shorter(file, verdict.offset) if verdict.is_shorter else verdict.offset
-            for one in self._relatives(file):
-                if one.partition == verdict.partition:  # it is deleted, and nothing but its descriptor leads to it
-                    self._followed.remove(one)
+            for relative in self._relatives(file):
+                if relative.partition == verdict.partition:  # it is deleted, and nothing but its descriptor leads to it
+                    self._followed.remove(relative)
             self.take_rest(file, verdict.partition, offset, changes, verdict.why)
         elif verdict.other:
             words = "file holds what another one holds too, is read as one of its own"
@@ -236,7 +236,7 @@ class Newcomers:
                 for partition, offset in unfollowed.unread_of(file.path, changes)
                 if _is_other(partition, file)
             )
-        yield from filter(None, (self._compare(file, newcomer, one) for one in relatives if not one.is_packed))
+        yield from filter(None, (self._compare(file, newcomer, relative) for relative in relatives if not relative.is_packed))
 
     def _saved_row(self, file: TrackedFile, partition: SourcePartition, offset: SourceOffset) -> rules.UnfollowedRow:
         """Looks at `file` and at the other one, and at no more than is needed. Raises OSError."""
@@ -255,36 +255,36 @@ class Newcomers:
             return [(original, offset), *(one for one in found if one[0] != original)]
         return found
 
-    def _compare(self, file: TrackedFile, newcomer: rules.Newcomer, one: TrackedFile) -> rules.Evidence | None:
-        """Compare an open file, which is not packed, with one that it may be a copy of, or have replaced. Raises OSError."""
-        with similarity.kept_open(one, self._opener) as is_open:
+    def _compare(self, file: TrackedFile, newcomer: rules.Newcomer, relative: TrackedFile) -> rules.Evidence | None:
+        """Compare an open file, which is not packed, with a relative that it may be a copy of, or have replaced. Raises OSError."""
+        with similarity.kept_open(relative, self._opener) as is_open:
             if not is_open:
                 return None
-            one.refresh()
-            if one.is_deleted():
-                return similarity.replaced(file, one)
-            if not (is_rotated(file.path) and rules.may_be_copy(newcomer, one.identity.birth_ns)):
+            relative.refresh()
+            if relative.is_deleted():
+                return similarity.replaced(file, relative)
+            if not (is_rotated(file.path) and rules.may_be_copy(newcomer, relative.identity.birth_ns)):
                 return None
-            if not _is_cut(one):
-                if one.offset.position and not one.holds():  # cut, and grown beyond its offset since
-                    if one.in_flight:  # its task is about to find out
-                        return rules.JustCut(one.path, in_flight=True)
-                    one.note_rewritten()
-                elif similarity.begins_like(file, one, file.size):
-                    return self._copy(file, one)
+            if not _is_cut(relative):
+                if relative.offset.position and not relative.holds():  # cut, and grown beyond its offset since
+                    if relative.in_flight:  # its task is about to find out
+                        return rules.JustCut(relative.path, in_flight=True)
+                    relative.note_rewritten()
+                elif similarity.begins_like(file, relative, file.size):
+                    return self._copy(file, relative)
                 else:
-                    one.refresh()
-            return rules.JustCut(one.path, one.in_flight) if _is_cut(one) else None
+                    relative.refresh()
+            return rules.JustCut(relative.path, relative.in_flight) if _is_cut(relative) else None
 
-    def _copy(self, file: TrackedFile, one: TrackedFile) -> rules.StandingFile:
-        file.note_copy_of(one.partition)
-        self._copies[one.partition] = file
+    def _copy(self, file: TrackedFile, original: TrackedFile) -> rules.StandingFile:
+        file.note_copy_of(original.partition)
+        self._copies[original.partition] = file
         state = self.undecided[file]
         if state.original_size < 0:
-            state.original_size = one.size
+            state.original_size = original.size
         if file.size >= state.original_size:
             state.complete_at = min(state.complete_at, time.monotonic())
-        return rules.StandingFile(one.path, time.monotonic() - state.complete_at)
+        return rules.StandingFile(original.path, time.monotonic() - state.complete_at)
 
     def _is_unjudged(self, file: TrackedFile) -> bool:
         return file in self.undecided and self.undecided[file].is_unjudged
@@ -296,9 +296,9 @@ class Newcomers:
         return found if file.is_packed else [one for one in found if is_newest(one.path) or one.draining_since is not None]
 
 
-def _is_cut(one: TrackedFile) -> bool:
+def _is_cut(file: TrackedFile) -> bool:
     """Whether it was cut just now: the next scan knows it as a previous generation."""
-    return one.seen.cut is not None or one.needs_scan
+    return file.seen.cut is not None or file.needs_scan
 
 
 def _is_other(partition: SourcePartition, file: TrackedFile) -> bool:
