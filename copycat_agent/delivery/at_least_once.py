@@ -102,9 +102,9 @@ class AtLeastOnce:
     def publish_if_due(self) -> None:
         """It has nothing to publish."""
 
-    def save(self, one: Unsaved, accounts: Accounts) -> bool:
+    def save(self, unsaved: Unsaved, accounts: Accounts) -> bool:
         """Save offsets, losses and accounts in one transaction."""
-        return self._commit(one.changes, accounts)
+        return self._commit(unsaved.changes, accounts)
 
     def save_last(self, changes: Changes, _unsaved: Iterable[Unsaved], accounts: Accounts) -> None:
         """Save them for the last time: they hold what was left unsaved."""

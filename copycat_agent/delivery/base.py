@@ -98,7 +98,7 @@ class Delivery(Protocol):
     def publish_if_due(self) -> None:
         """No batch is under way, and everything is saved: publish offsets that Kafka lacks, if it is time for that."""
 
-    def save(self, one: Unsaved, accounts: Accounts) -> bool:
+    def save(self, unsaved: Unsaved, accounts: Accounts) -> bool:
         """Save changes, and what became of their batch. Returns whether there was anything to save."""
 
     def save_last(self, changes: Changes, unsaved: Iterable[Unsaved], accounts: Accounts) -> None:

@@ -157,10 +157,10 @@ class ConnectorIO:
         return results
 
     def _save(self, effect: Save) -> float | None:
-        begin, one = time.monotonic(), effect.one
-        wrote = self._delivery.save(one, self._accounts([one]) if self._tools.accounts else {})
+        begin, unsaved = time.monotonic(), effect.unsaved
+        wrote = self._delivery.save(unsaved, self._accounts([unsaved]) if self._tools.accounts else {})
         seconds = time.monotonic() - begin
-        if one.results:
+        if unsaved.results:
             failpoints.hit("saved")
         return seconds if wrote else None
 

@@ -91,7 +91,7 @@ class Save(NamedTuple):
     RetriableError: try again.
     """
 
-    one: Unsaved
+    unsaved: Unsaved
 
 
 class SaveLast(NamedTuple):

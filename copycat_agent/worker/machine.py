@@ -198,9 +198,9 @@ class ConnectorMachine:
         """Save changes in the order they came. A store that cannot be written keeps them for the next round: nothing is planned."""
         policy = self._retry_policy
         while self._unsaved and self._now >= policy.save_at:
-            one = self._unsaved[0]
+            unsaved = self._unsaved[0]
             try:
-                seconds = yield from self._do(effects.Save(one))
+                seconds = yield from self._do(effects.Save(unsaved))
             except RetriableError as error:
                 policy.not_saved(error)
                 return
@@ -209,16 +209,16 @@ class ConnectorMachine:
                 self._context.metrics.saved(seconds)
                 if not policy.is_well:
                     policy.saved()
-            if one.results:
-                self._context.metrics.take_in(one.task, one.results, one.seconds)  # also when `finish` raises
-            is_well = policy.is_well and not any(result.error or result.rejections or result.step_failures for result in one.results)
-            results = one.taken_back or one.results
-            self._source.finish(results if is_well else policy.for_source(results), one.changes)
-            if one.results:
+            if unsaved.results:
+                self._context.metrics.take_in(unsaved.task, unsaved.results, unsaved.seconds)  # also when `finish` raises
+            is_well = policy.is_well and not any(result.error or result.rejections or result.step_failures for result in unsaved.results)
+            results = unsaved.taken_back or unsaved.results
+            self._source.finish(results if is_well else policy.for_source(results), unsaved.changes)
+            if unsaved.results:
                 if not is_well:
-                    policy.judge(one.results)
+                    policy.judge(unsaved.results)
                 is_behind = self._delivery.pace_seconds > 0 and self._source.lag().bytes > self._definition.delivery.max_batch_bytes
-                if is_behind or any(not (result.at_end or result.changed or result.error) for result in one.results):
+                if is_behind or any(not (result.at_end or result.changed or result.error) for result in unsaved.results):
                     self._schedule.plan_at = 0.0  # no pause
 
     def _hand_out(self) -> Effects:

@@ -74,8 +74,8 @@ def always(owner: Any, name: str, value: Any) -> Plant:
 def commits_nothing(original: Any) -> Any:
     """What stands in for `AtLeastOnce.save`."""
 
-    def save(self: Any, one: Any, accounts: Any) -> bool:
-        return True if one.results else bool(original(self, one, accounts))
+    def save(self: Any, unsaved: Any, accounts: Any) -> bool:
+        return True if unsaved.results else bool(original(self, unsaved, accounts))
 
     return save
 

@@ -52,9 +52,9 @@ def _forgets_where(original: Any) -> Any:
 
 
 def _saves_in_vain(original: Any) -> Any:
-    def save(self: Any, one: Any) -> Any:
+    def save(self: Any, unsaved: Any) -> Any:
         try:
-            return original(self, one)
+            return original(self, unsaved)
         except RetriableError:
             return 0.0
 

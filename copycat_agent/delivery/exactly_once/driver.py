@@ -126,11 +126,11 @@ class ExactlyOnce:
         held, flight.held = flight.held, []
         return (*results, *(SplitResult(split, split.offset) for split in held))
 
-    def save(self, one: Unsaved, accounts: Accounts) -> bool:
-        writes = self._commit(one.changes, accounts, self._moved(one) if one.results else None)
-        if one.results:
-            flight, outcome = self._flights.pop(one.task), _outcome(one.results)
-            self.heads = {**self.heads, one.task: outcome.head if outcome else flight.plan.head}
+    def save(self, unsaved: Unsaved, accounts: Accounts) -> bool:
+        writes = self._commit(unsaved.changes, accounts, self._moved(unsaved) if unsaved.results else None)
+        if unsaved.results:
+            flight, outcome = self._flights.pop(unsaved.task), _outcome(unsaved.results)
+            self.heads = {**self.heads, unsaved.task: outcome.head if outcome else flight.plan.head}
         return writes
 
     def save_last(self, changes: Changes, unsaved: Iterable[Unsaved], accounts: Accounts) -> None:
@@ -144,13 +144,13 @@ class ExactlyOnce:
         rows, told = changes.rows(name), moved or LaneCommit(name)
         return self._store.commit(rows, changes.forget, changes.losses, joined(accounts, changes), told)
 
-    def _moved(self, one: Unsaved) -> LaneCommit | None:
+    def _moved(self, unsaved: Unsaved) -> LaneCommit | None:
         """Returns what is saved of a batch's transaction beside the changes that the source made of its results."""
-        plan, outcome, changes = self._flights[one.task].plan, _outcome(one.results), one.changes
+        plan, outcome, changes = self._flights[unsaved.task].plan, _outcome(unsaved.results), unsaved.changes
         if outcome is None or outcome.state != "committed":
             return None
-        told = {result.split.partition for result in one.results if _is_told(result, changes)}
-        heads = {one.task: outcome.head} if told or plan.driver_rows or changes.rows(self._definition.name) or changes.forget else {}
+        told = {result.split.partition for result in unsaved.results if _is_told(result, changes)}
+        heads = {unsaved.task: outcome.head} if told or plan.driver_rows or changes.rows(self._definition.name) or changes.forget else {}
         return LaneCommit(self._definition.name, heads, told, dict(plan.driver_rows))
 
     def tend(self) -> Results:

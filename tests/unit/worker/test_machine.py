@@ -212,11 +212,11 @@ def test_a_batch_that_came_back_is_taken_in_and_saved_once(stepped: Stepped) -> 
     stepped.until_wait()
     stepped.comes_back()
     (save,) = [effect for effect in stepped.until_wait() if isinstance(effect, Save)]
-    assert save.one.changes.offsets[PARTITION].position == 100
+    assert save.unsaved.changes.offsets[PARTITION].position == 100
     stepped.hears()
     effects = stepped.until_wait()
     assert not {TakeIn, Submit} & set(kinds(effects))
-    assert not any(effect.one.results for effect in effects if isinstance(effect, Save))
+    assert not any(effect.unsaved.results for effect in effects if isinstance(effect, Save))
 
 
 def test_a_batch_that_kafka_is_asked_about_stays_in_flight(stepped: Stepped) -> None:
