@@ -71,7 +71,8 @@ class RoundSchedule:
 
     def wait(self, now: float, retry_at: float, *, is_idle: bool, is_well: bool, pausing: bool) -> Wait | WaitForChange:
         """Until there is a reason for another round. Nothing can be planned before `retry_at`; `is_idle`: nothing is to be done."""
-        begin = now + PAUSED_SECONDS if pausing else max(self.plan_at, retry_at)
+        looks_on = pausing and not (is_idle and self.ripe_at > now)  # at files that grow
+        begin = now + PAUSED_SECONDS if looks_on else max(self.plan_at, retry_at)
         if self.limits is not None and not pausing:
             begin = max(begin, now + self.limits.seconds_left())
         if is_idle and is_well and begin <= now and not self.blind:

@@ -304,6 +304,16 @@ def test_a_connector_that_has_nothing_to_do_waits_for_a_change(stepped: Stepped)
     assert wait == WaitForChange(next_look, stepped.source.scan_seconds, math.inf)
 
 
+def test_a_paused_connector_waits_for_a_change_while_nothing_is_unread(stepped: Stepped) -> None:
+    stepped.source.unread = 0
+    stepped.hears(paused=True)
+    assert kinds(stepped.until_wait())[-1] is WaitForChange
+    assert stepped.has_state(State.PAUSED)
+    stepped.source.unread = 1
+    stepped.hears(paused=True)
+    assert kinds(stepped.until_wait())[-1] is Wait, "its files are looked at as they grow"
+
+
 def test_questions_are_answered_when_there_are_any(stepped: Stepped) -> None:
     stepped.until_wait()
     stepped.hears(asked=True)
