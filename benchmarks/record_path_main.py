@@ -70,27 +70,32 @@ class Passed:
 
 @dataclass
 class Recorder:
-    """A profile function for all threads. It records while `on`."""
+    """A profile function for all threads. It records while `on`: until `wanted` is saved."""
 
     on: bool = False
     calls: list[CodeType] = field(default_factory=list)
+    wanted: int = 0
+    saved: int = 0
 
     def __call__(self, frame: FrameType, event: str, _: object) -> None:
         """Called by the interpreter."""
         if self.on and event == "call" and frame.f_code.co_filename.startswith(_PACKAGE):
             self.calls.append(frame.f_code)
 
-    def record(self, append: Callable[[], None], is_saved: Callable[[], bool]) -> Passed:
-        """What happens from `append` until `is_saved`."""
+    def note(self, position: int) -> None:
+        """The store has saved this position."""
+        self.saved = max(self.saved, position)
+        self.on = self.on and self.saved < self.wanted
+
+    def record(self, log: Path) -> Passed:
+        """What happens from the append of a line to `log` until its offset is saved."""
+        time.sleep(0.5)  # what the line before it left to do is done
         self.calls.clear()
+        self.wanted = log.stat().st_size + len(_LINE)
         self.on = True
-        append()
-        deadline = time.monotonic() + 30
-        while not is_saved():
-            if time.monotonic() > deadline:
-                raise TimeoutError("the line's offset was not saved within 30 s")
-            time.sleep(0.0005)
-        self.on = False
+        with log.open("ab", buffering=0) as file:
+            file.write(_LINE)
+        _await(lambda: not self.on)
         calls = list(self.calls)
         changes = sum(one.co_filename != other.co_filename for one, other in itertools.pairwise(calls))
         return Passed(len(calls), set(calls), changes)
@@ -105,8 +110,8 @@ def main() -> None:
     options = parser.parse_args()
     recorder = Recorder()
     threading.setprofile(recorder)
-    with _shipping(options.guarantee) as (log, position):
-        found = [recorder.record(*_line(log, position)) for _ in range(_WARM_LINES + options.rounds)][_WARM_LINES:]
+    with _shipping(options.guarantee, recorder) as log:
+        found = [recorder.record(log) for _ in range(_WARM_LINES + options.rounds)][_WARM_LINES:]
     rows: tuple[tuple[str, Callable[[Passed], int]], ...] = (
         ("calls", lambda one: one.calls),
         ("functions", lambda one: len(one.functions)),
@@ -128,23 +133,12 @@ def _list(path: Passed) -> None:
         print(f"{Path(name).relative_to(_PACKAGE)}: {', '.join(functions)}")
 
 
-def _line(log: Path, position: Callable[[], int]) -> tuple[Callable[[], None], Callable[[], bool]]:
-    end = log.stat().st_size + len(_LINE)
-
-    def append() -> None:
-        with log.open("ab", buffering=0) as file:
-            file.write(_LINE)
-
-    time.sleep(0.5)  # what the line before it left to do is done
-    return append, lambda: position() >= end
-
-
 _LINE = b"2026-11-23T05:00:00Z INFO one appended line\n"
 
 
 @contextmanager
-def _shipping(guarantee: str) -> Iterator[tuple[Path, Callable[[], int]]]:
-    """One log file under way to a real broker; and a function that tells the position that is saved of it."""
+def _shipping(guarantee: str, recorder: Recorder) -> Iterator[Path]:
+    """One log file under way to a real broker. `recorder` is told what is saved of it."""
     with tempfile.TemporaryDirectory(prefix="copycat-path-") as name:
         work = Path(name)
         log = work / "app.log"
@@ -153,30 +147,30 @@ def _shipping(guarantee: str) -> Iterator[tuple[Path, Callable[[], int]]]:
             text = _DEFINITION.format(log=log, guarantee=guarantee, broker=broker.bootstrap)
             definition = load_content(work / "path.yaml", text.encode(), AgentOptions()).definition
             assert definition is not None
-            saved: dict[str, int] = {"position": 0}
             with OffsetStore.open(work / "state") as store:
-                _watch_commits(store, saved)
+                _watch_commits(store, recorder)
                 watcher, executor = Watcher(), InlineExecutor()
                 worker = Worker(store, executor, watcher)
                 worker.apply([definition])
-                _await(lambda: saved["position"] >= len(_LINE))
-                yield log, lambda: saved["position"]
+                _await(lambda: recorder.saved >= len(_LINE))
+                yield log
                 worker.stop()
                 executor.close()
                 watcher.close()
 
 
-def _watch_commits(store: OffsetStore, saved: dict[str, int]) -> None:
-    """Note the furthest position that a commit has returned for: to ask the store would add calls to those that are counted."""
+def _watch_commits(store: OffsetStore, recorder: Recorder) -> None:
+    """Note what commits have returned for: to ask the store would add calls to those that are counted."""
     commit = store.commit
 
-    def noted(offsets: Mapping[SourcePartition, SavedRow], *arguments: Any, **more: Any) -> None:  # noqa: ANN401 - commit's own
-        commit(offsets, *arguments, **more)
-        saved["position"] = max(
-            [saved["position"], *(one.position for one in offsets.values() if isinstance(one, SourceOffset) and one.path)]
-        )
+    def noted(offsets: Mapping[SourcePartition, SavedRow], *arguments: Any, **more: Any) -> bool:  # noqa: ANN401 - commit's own
+        done = commit(offsets, *arguments, **more)
+        for offset in offsets.values():
+            if isinstance(offset, SourceOffset) and offset.path:
+                recorder.note(offset.position)
+        return done
 
-    store.commit = noted  # type: ignore[method-assign]
+    store.commit = noted  # type: ignore[assignment, method-assign]
 
 
 def _await(condition: Callable[[], bool]) -> None:
