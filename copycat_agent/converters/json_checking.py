@@ -67,7 +67,19 @@ def bounded(validator: Any) -> Any:  # noqa: ANN401 - a class of the library
     own = {"pattern": _pattern, "patternProperties": _pattern_properties, "additionalProperties": _additional, "uniqueItems": _unique}
     timed = {name: _timed(known[name]) for name in _REFERENCES if name in known}
     extend: Any = validators.extend  # it has no types
-    return extend(validator, {**{name: keyword for name, keyword in own.items() if name in known}, **timed})
+    made = extend(validator, {**{name: keyword for name, keyword in own.items() if name in known}, **timed})
+    evolve = made.evolve
+
+    def bounded_evolve(self: Any, **changes: Any) -> Any:  # noqa: ANN401 - the library's
+        """For a schema that names its draft, as the whole does that refers to itself, the library goes on with that draft's own class."""
+        part: Any = evolve(self, **changes)
+        kind: Any = type(part)
+        if kind is made:
+            return part
+        return bounded(kind)(part.schema, registry=part._registry, _resolver=part._resolver)  # noqa: SLF001 - nothing public has them
+
+    made.evolve = bounded_evolve
+    return made
 
 
 def check_patterns(schema: Any) -> None:  # noqa: ANN401 - JSON

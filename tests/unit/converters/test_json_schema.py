@@ -162,6 +162,13 @@ def test_a_pattern_that_cannot_be_used_is_told_with_the_schema(schema: Any, word
     assert write({"enum": [schema], "properties": {"pattern": {"type": "string"}}}, schema), "data and names are no patterns"
 
 
+@pytest.mark.parametrize("draft", [{}, {"$schema": "http://json-schema.org/draft-07/schema#"}])
+def test_a_pattern_is_bounded_in_a_part_that_names_its_draft(draft: dict[str, str]) -> None:
+    part = {**draft, "patternProperties": {"^(a+)+$": {"type": "string"}}}
+    with pytest.raises(Unfit, match="took longer"):
+        write({"properties": {"x": part}}, {"x": {"a" * 50_000 + "!": "v"}})
+
+
 def test_a_long_list_of_unique_items_costs_a_look_at_each() -> None:
     schema = {"properties": {"x": {"uniqueItems": True}}}
     items: list[Any] = [{"n": number} for number in range(10_000)]
@@ -171,12 +178,15 @@ def test_a_long_list_of_unique_items_costs_a_look_at_each() -> None:
             write(schema, {"x": [*items, 1, [True], twin]})
 
 
-def test_a_record_with_too_many_ways_through_the_schema_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "draft", [{}, {"$schema": "http://json-schema.org/draft-07/schema#"}, {"$schema": "https://json-schema.org/draft/2020-12/schema"}]
+)
+def test_a_record_with_too_many_ways_through_the_schema_is_given_up(draft: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(json_checking, "SECONDS", 0.1)
     node = {
         "anyOf": [{"type": "integer"}, {"properties": {"c": {"$ref": "#"}, "a": True}}, {"properties": {"c": {"$ref": "#"}, "b": True}}]
     }
-    schema = {**node, "not": {"type": "string"}}
+    schema = {**draft, **node, "not": {"type": "string"}}
     value: Any = "x"
     for _ in range(60):
         value = {"c": value}
