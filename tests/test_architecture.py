@@ -64,6 +64,7 @@ DOORS: dict[str, tuple[str, ...]] = {
     "botocore": ("oauth",),
     "joserfc": ("oauth",),
     "jsonschema": ("converters",),
+    "jsonschema_rs": ("converters",),
     "referencing": ("converters",),
     "grpc_tools": ("converters",),
     "google": ("converters",),

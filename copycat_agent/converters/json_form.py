@@ -13,7 +13,8 @@ from jsonschema.exceptions import SchemaError, ValidationError, best_match
 from referencing.jsonschema import DRAFT7
 
 from copycat_agent.converters.base import BadSchemaError, ConverterProblem, Site, Written
-from copycat_agent.converters.json_checking import SlowError, approver, bounded, check_patterns, give
+from copycat_agent.converters.json_approval import approver
+from copycat_agent.converters.json_checking import SlowError, bounded, check_patterns, give
 from copycat_agent.converters.moments import Unfit
 from copycat_agent.converters.plain import dump
 from copycat_agent.converters.schema_forms import Key, Scalar, SchemaForm, Writer, referred, typed
@@ -121,7 +122,7 @@ def _writing(schema: Any, others: dict[str, Any]) -> Callable[[Any], bytes]:  # 
     for one in (schema, *others.values()):
         check_patterns(one)
     validator = bounded(validators.validator_for(schema, default=Draft7Validator))(schema, registry=near)
-    approve = approver(schema)
+    approve = approver(schema, others)
 
     def write(value: object) -> bytes:
         data = _write_unchecked(value)

@@ -7,13 +7,10 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from jsonschema import Draft7Validator
 
 from copycat_agent.converters import json_checking
 from copycat_agent.converters.base import BadSchemaError
-from copycat_agent.converters.json_checking import approver
 from copycat_agent.converters.json_form import JsonForm, json_schema_of
 from copycat_agent.converters.moments import Unfit
 from copycat_agent.converters.schema_options import JsonSchemaOptions
@@ -73,33 +70,6 @@ def test_a_date_is_checked_as_the_text_that_it_becomes() -> None:
 
 def test_validate_false_looks_at_nothing() -> None:
     assert write(ORDER, {"other": 1}, validate_=False) == b'{"other":1}'
-
-
-JSON = st.recursive(
-    st.none() | st.booleans() | st.integers(-3, 120) | st.sampled_from([0.0, 1.0, 1.5]) | st.sampled_from(["", "open", "x"]),
-    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.sampled_from(["id", "qty", "state", "note", "lines", "p"]), inner),
-)
-
-
-@given(JSON | st.fixed_dictionaries({"id": st.just("x")}, optional={"qty": JSON, "state": JSON, "note": JSON, "lines": JSON}))
-def test_a_quick_yes_is_never_wrong(value: Any) -> None:
-    approve = approver(ORDER)
-    assert approve is not None
-    if approve(value):
-        assert Draft7Validator(ORDER).is_valid(value)
-
-
-def test_most_good_records_get_the_quick_yes() -> None:
-    approve = approver(ORDER)
-    assert approve is not None
-    assert approve({"id": "a", "qty": 5, "state": "open", "note": "x", "lines": [{"p": 1.5}]})
-
-
-@pytest.mark.parametrize(
-    "schema", [{"$ref": "#/definitions/a"}, {"pattern": "x"}, {"enum": [1]}, {"type": "string", "not": {}}, {"items": [{}]}]
-)
-def test_a_schema_with_more_is_left_to_the_library(schema: Any) -> None:
-    assert approver(schema) is None
 
 
 @pytest.mark.parametrize("text", ["{", "[1]", '{"type": "nothing"}', '{"pattern": "("}'])
