@@ -10,13 +10,10 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _POLL_SECONDS = 0.02
-_LEAST_SECONDS = 60.0
-"""No deadline is shorter: what comes ends the wait at once, and on a busy machine it comes late."""
 
 
 def wait_until(condition: Callable[[], T], deadline_seconds: float = 30.0, message: str | Callable[[], str] = "condition") -> T:
     """Call `condition` until it returns something true, and return that. AssertionError with `message` after the deadline."""
-    deadline_seconds = max(deadline_seconds, _LEAST_SECONDS)
     deadline = time.monotonic() + deadline_seconds
     while not (value := condition()):
         if time.monotonic() > deadline:

@@ -237,6 +237,6 @@ def test_a_file_whose_whole_directory_is_gone_holds_up_no_run_to_the_end(tmp_pat
         spool.scan()
         return spool.source.drained()
 
-    wait_until(is_over, 10, "an end")
+    wait_until(is_over, 60, "an end")
     assert spool.source.lag().troubled_files
     spool.source.close()
