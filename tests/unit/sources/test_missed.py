@@ -405,3 +405,28 @@ def test_an_archive_that_somebody_writes_to_stays_unwanted(tmp_path: Path) -> No
     shift(log)
     append(log, *lines(100, 110))
     settle(agent, lines(0, 110))
+
+
+def test_a_copy_outside_the_patterns_waits_for_the_task_that_reads_its_cut_log(tmp_path: Path) -> None:
+    """How far the log was read is not known before: the copy goes on there, and is not read from its beginning."""
+    log, copy = tmp_path / "app.log", tmp_path / "app.log.1"
+    agent = agent_for(tmp_path, "*.log")
+    agent.scan()
+    log.write_bytes(b"one\ntwo\nthree\n")
+    agent.scan()
+    agent.work(lambda: "stop")
+    log.rename(copy)
+    agent.scan()
+    agent.restart()  # it is known under its new name then
+    agent.scan()
+    splits = agent.source.plan(1).splits
+    tick()
+    copy.rename(log)
+    shutil.copy(log, copy)
+    os.truncate(log, 0)
+    agent.scan()
+    assert not agent.source.plan(1).splits, "the copy is not read before the task is back"
+    agent.come_back(tuple(agent.read(split) for split in splits))
+    agent.drain()
+    assert agent.lines == [b"one", b"two", b"three"]
+    assert not agent.losses

@@ -217,6 +217,8 @@ class Missed:
         with opened:
             try:
                 why = self._why_owed(opened, rotation, changes)
+                if why and self._is_cut_in_flight(path):
+                    return False
                 return not why or self._take(path, opened, rotation, why, changes)
             except OSError as error:
                 self._passed_over.warn(path, f"{why_not(error)}; {NOBODY_LOOKED}")
@@ -259,6 +261,11 @@ class Missed:
             newest_ns=0 if known is None else known.newest_ns,
         )
         return why_owed(found)
+
+    def _is_cut_in_flight(self, path: str) -> bool:
+        """Whether a task reads a file of the log that was cut: how far it came, and what a copy is owed, is not known. Raises OSError."""
+        reading = [one for one in self._followed.relatives(path) if one.in_flight]
+        return any(one.seen.cut is not None or one.needs_scan or not one.holds() for one in reading)
 
     def _take(self, path: str, opened: OpenedFile, rotation: _Rotation, why: str, changes: Changes) -> bool:
         """Follow the file if what it holds is owed, too. False when that cannot be said yet. Raises OSError; then nothing has changed."""
