@@ -166,12 +166,14 @@ class Provenance:
     """Where the file comes from, as far as is known.
 
     `why`: what put it at its position when it was met, for people. `unjudged`: why it is not known yet what it is, "" when it is known.
+    `keeps_turn`: though it is not read yet, newer files of its log wait for it.
     `copy_of`: its first `copied` bytes are that one's. `first_fingerprint`: how it began when it was first seen, as long as nothing of it
     is read.
     """
 
     why: str = ""
     unjudged: str = ""
+    keeps_turn: bool = False
     copy_of: SourcePartition | None = None
     copied: int = 0
     first_fingerprint: Fingerprint = _NO_FINGERPRINT

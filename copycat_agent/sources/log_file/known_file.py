@@ -111,6 +111,11 @@ class KnownFile:
         return bool(self.provenance.unjudged)
 
     @property
+    def passes_turn(self) -> bool:
+        """Whether newer files of its log do not wait for it, as it is not known what it is."""
+        return self.unjudged and not self.provenance.keeps_turn
+
+    @property
     def grown_at(self) -> float:
         """Returns when it was last found to be written to, as `time.monotonic()`."""
         return self.seen.grown_at
@@ -208,13 +213,16 @@ class KnownFile:
 
     # -- whether it is read now -----------------------------------------------------------------------------------------------------
 
-    def held_back(self, why: str) -> None:
-        """Keep it from being read until it is known what it is. `why` that is not known yet, for people."""
-        self.provenance = replace(self.provenance, unjudged=why)
+    def held_back(self, why: str, *, keeps_turn: bool = False) -> None:
+        """Keep it from being read until it is known what it is. `why` that is not known yet, for people.
+
+        `keeps_turn`: newer files of its log wait for it meanwhile. Else they do not, since it may turn out to come after them.
+        """
+        self.provenance = replace(self.provenance, unjudged=why, keeps_turn=keeps_turn)
 
     def freed(self) -> None:
         """Let it be read: it is known what it is."""
-        self.provenance = replace(self.provenance, unjudged="")
+        self.provenance = replace(self.provenance, unjudged="", keeps_turn=False)
 
     def back_off(self) -> float:
         """Record that it could not be read. Returns the seconds until it is tried again, more each time."""

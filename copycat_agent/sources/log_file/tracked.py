@@ -159,7 +159,7 @@ class TrackedFile(KnownFile):
         It does not wait for one that cannot be read, nor for one that nobody reads until it is known what it is, which may itself wait
         for this one. Then it waits for what that one waits for.
         """
-        while self.waits_for is not None and self.waits_for.unjudged and not self.waits_for.removed:
+        while self.waits_for is not None and self.waits_for.passes_turn and not self.waits_for.removed:
             self.wait_for(self.waits_for.waits_for, -1)
         before = self.waits_for
         if before is None:

@@ -85,7 +85,7 @@ class Newcomers:
             offset = unfollowed.known(previous, changes) if previous in unfollowed.unclaimed else None
             if offset is not None and _has_unread_text(offset) and fresh.draining_since is None:
                 past = max(0.0, time.time() - offset.gone_ms / 1000)
-                fresh.held_back(PREVIOUS)
+                fresh.held_back(PREVIOUS, keeps_turn=True)
                 self.undecided[fresh] = _Undecided(previous=previous, held_until=time.monotonic() + rules.QUIET_SECONDS - past)
         self.add([fresh for fresh in begun if is_rotated(fresh.path)])
         for fresh in begun:
@@ -175,7 +175,10 @@ class Newcomers:
     def _free(self, file: TrackedFile) -> None:
         state = self.undecided.get(file)
         if state is not None:
-            if state.is_unjudged or state.previous is not None:
+            if state.is_unjudged:
+                return
+            if state.previous is not None:
+                file.held_back(PREVIOUS, keeps_turn=True)
                 return
             del self.undecided[file]
         file.freed()
