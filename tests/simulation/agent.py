@@ -229,7 +229,7 @@ class TaskProcess:
             comes_too_early = split.after in read and not read[split.after].at_end  # as `BatchRun` has it
             read[split.partition] = SplitResult(split, split.offset) if is_over or comes_too_early else self._read(split, way, sent)
         results: Results = tuple(read.values())
-        self.effects.tell(f"  task {task.number} reads ({way}): {[line.decode() for _, _, line in sent]}")
+        self.effects.tell(f"  task {task.number} reads ({way}): {[line.decode(errors='replace') for _, _, line in sent]}")
         if is_exact:
             results = self._commit(batch, results, sent, way)
         else:

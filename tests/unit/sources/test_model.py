@@ -31,6 +31,10 @@ FOREIGN_DEVICE = 0xFFFF0000
 """Added to the device numbers that are saved: the files' are others then, as after a reboot."""
 
 
+_HEADER = 10
+"""Bytes of gzip's header, which it writes with the first block that it writes."""
+
+
 @dataclass(eq=False)
 class File:
     """One inode: its whole lines, the line that is begun, and its names, of which there may be none any more."""
@@ -207,6 +211,7 @@ class History(RuleBasedStateMachine):
         step = len(content) // members + 1
         block = b"".join(gzip.compress(content[at : at + step]) for at in range(0, step * members, step))
         size = int(len(block) * written)
+        size = max(_HEADER, size) if size else 0  # a few bytes that nothing follows for long are text as far as anybody can tell
         self._add(packed, block[:size])
         if members > 1:  # the first of it may be there, and be too short to prove what it is a part of
             self.repeatable.update(file.lines)
