@@ -142,6 +142,11 @@ class KnownFile:
         return self.seen.rewritten or self.seen.replaced or is_cut or self.is_cut_unread
 
     @property
+    def is_cut(self) -> bool:
+        """Whether it was cut just now: the next scan knows it as a previous generation."""
+        return self.seen.cut is not None or self.needs_scan
+
+    @property
     def is_cut_unread(self) -> bool:
         """Whether it was cut before anything of it was read. Then what it held may be in a copy, and what it holds now is new."""
         return self.seen.cut is not None and not (self.offset.position or self.is_packed or self.in_flight)

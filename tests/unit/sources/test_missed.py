@@ -430,3 +430,23 @@ def test_a_copy_outside_the_patterns_waits_for_the_task_that_reads_its_cut_log(t
     agent.drain()
     assert agent.lines == [b"one", b"two", b"three"]
     assert not agent.losses
+
+
+def test_an_archive_that_is_being_read_keeps_no_other_file_of_its_log_waiting(tmp_path: Path) -> None:
+    """It has fewer bytes than were read of it, since it is packed: that does not mean that it was cut."""
+    log, archive = tmp_path / "app.log", tmp_path / "app.log.3.gz"
+    agent = Agent((f"{tmp_path}/app.log", f"{tmp_path}/*.gz"))
+    agent.scan()
+    append(log, b"first")
+    agent.drain()
+    archive.write_bytes(gzip.compress(b"".join(b"%s %06d\n" % (b"x" * 500, number) for number in range(50))))
+    agent.scan()
+    agent.work(lambda: "stop")
+    splits = agent.source.plan(1).splits
+    assert [split.path for split in splits] == [str(archive)]
+    tick()
+    log.rename(tmp_path / "app.log.2")
+    append(tmp_path / "app.log.1", b"second")
+    append(log, b"third")
+    agent.scan()
+    assert str(tmp_path / "app.log.1") in {view.path for view in agent.source.files()}

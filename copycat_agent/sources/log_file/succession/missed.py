@@ -265,7 +265,7 @@ class Missed:
     def _is_cut_in_flight(self, path: str) -> bool:
         """Whether a task reads a file of the log that was cut: how far it came, and what a copy is owed, is not known. Raises OSError."""
         reading = [one for one in self._followed.relatives(path) if one.in_flight]
-        return any(one.seen.cut is not None or one.needs_scan or not one.holds() for one in reading)
+        return any(one.is_cut or not (one.is_packed or one.holds()) for one in reading)
 
     def _take(self, path: str, opened: OpenedFile, rotation: _Rotation, why: str, changes: Changes) -> bool:
         """Follow the file if what it holds is owed, too. False when that cannot be said yet. Raises OSError; then nothing has changed."""

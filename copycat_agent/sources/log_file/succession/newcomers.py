@@ -85,7 +85,6 @@ class Newcomers:
             offset = unfollowed.known(previous, changes) if previous in unfollowed.unclaimed else None
             if offset is not None and _has_unread_text(offset) and fresh.draining_since is None:
                 past = max(0.0, time.time() - offset.gone_ms / 1000)
-                fresh.held_back(PREVIOUS, keeps_turn=True)
                 self.undecided[fresh] = _Undecided(previous=previous, held_until=time.monotonic() + rules.QUIET_SECONDS - past)
         self.add([fresh for fresh in begun if is_rotated(fresh.path)])
         for fresh in begun:
@@ -227,7 +226,7 @@ class Newcomers:
             state.batches = {one: one.reading.turn for one in relatives if one.in_flight}
         yield from (rules.BeingRead(one.path) for one, turn in state.batches.items() if one.in_flight and one.reading.turn == turn)
         if newcomer.unchanged_seconds <= rules.YOUNG_SECONDS:
-            yield from (rules.JustCut(one.path, one.in_flight) for one in relatives if _is_cut(one))
+            yield from (rules.JustCut(one.path, one.in_flight) for one in relatives if one.is_cut)
         if file.is_packed:
             yield from self.archives.look(file, newcomer, head)
             return
@@ -268,7 +267,7 @@ class Newcomers:
                 return similarity.replaced(file, relative)
             if not (is_rotated(file.path) and rules.may_be_copy(newcomer, relative.identity.birth_ns)):
                 return None
-            if not _is_cut(relative):
+            if not relative.is_cut:
                 if relative.offset.position and not relative.holds():  # cut, and grown beyond its offset since
                     if relative.in_flight:  # its task is about to find out
                         return rules.JustCut(relative.path, in_flight=True)
@@ -277,7 +276,7 @@ class Newcomers:
                     return self._copy(file, relative)
                 else:
                     relative.refresh()
-            return rules.JustCut(relative.path, relative.in_flight) if _is_cut(relative) else None
+            return rules.JustCut(relative.path, relative.in_flight) if relative.is_cut else None
 
     def _copy(self, file: TrackedFile, original: TrackedFile) -> rules.StandingFile:
         file.note_copy_of(original.partition)
@@ -297,11 +296,6 @@ class Newcomers:
         others = [one for one in self._followed.relatives(file.path) if one is not file]
         found = [one for one in others if is_newest(one.path) or not self._is_unjudged(one)]
         return found if file.is_packed else [one for one in found if is_newest(one.path) or one.draining_since is not None]
-
-
-def _is_cut(file: TrackedFile) -> bool:
-    """Whether it was cut just now: the next scan knows it as a previous generation."""
-    return file.seen.cut is not None or file.needs_scan
 
 
 def _is_other(partition: SourcePartition, file: TrackedFile) -> bool:
