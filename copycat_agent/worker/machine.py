@@ -245,7 +245,7 @@ class ConnectorMachine:
             splits = self._delivery.admit(plan.splits)
             if not splits:
                 if policy.backoff.active and not (self._flying or plan.splits or self._source.lag().bytes):
-                    policy.nothing_is_left()
+                    policy.backoff.succeeded()  # what could not be sent is gone: there is nothing to try again
                 return
             grant = Grant() if limits is None else limits.take(len(idle) - index)
             most = PROBE_BYTES if careful else delivery.max_batch_bytes

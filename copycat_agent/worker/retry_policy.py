@@ -124,10 +124,6 @@ class RetryPolicy:
             self.is_well = False
             self._held.add(held)
 
-    def nothing_is_left(self) -> None:
-        """What could not be sent is not there any more: there is nothing that could be tried again, and go well."""
-        self.backoff.succeeded()
-
     def not_saved(self, error: RetriableError) -> None:
         """Offsets could not be saved: nothing is planned until they are. Raises FatalError when errors.retry_timeout is over."""
         self._metrics.count_error("save", type(error).__name__)
