@@ -216,7 +216,9 @@ class Catalog:
             self._log.debug("file renamed", path=file.path, to=found.path)
             self.rotated_files += is_newest(file.path)
             self.missed.left(file.path)
+            before = file.path
             file.renamed(found.path, found.stat.st_ctime_ns)
+            self.followed.rotation_order.renamed(file, before)
         file.note_found(found.stat)
         self.followed.draining.discard(file)
         if file.in_flight:

@@ -179,6 +179,18 @@ class RotationOrder:
         """The files of one log, oldest first."""
         return self._logs.get(log, [])
 
+    def renamed(self, file: TrackedFile, before: str) -> None:
+        """`file` had the name `before`. One that got the name its log is written under is the newest now, and waits for the others."""
+        if not is_newest(file.path) or is_newest(before):
+            return
+        released = [one for one in self.files_of(file.rotation.log) if one.waits_for is file]
+        for one in (file, *released):
+            one.wait_for(None)
+        self.remove(file)
+        self.add(file)
+        for one in released:
+            self.link(one)
+
     def put_before(self, file: TrackedFile, newer: TrackedFile) -> None:
         """`file` holds what `newer` held before it was begun anew: it goes first, and `newer` waits for it."""
         files = self._logs.get(newer.rotation.log, [])

@@ -43,7 +43,7 @@ class _UnfollowedFile(NamedTuple):
 
     `is_previous`: it is a previous generation, what its file held before it was cut or rewritten: its bytes are in a copy, or nowhere.
     `begun_ns`: the ctime of its file when it was first seen under its last name, if it has stood there since; 0 when that is not known.
-    What was made later was made while that file stood there.
+    What was made later, and before the file was found to be cut, was made while that file stood there.
     """
 
     is_previous: bool = False

@@ -19,7 +19,7 @@ from copycat_agent.errors import RetriableError
 from copycat_agent.model import SplitResult
 from copycat_agent.sources.log_file.succession import rules
 from tests.rig.waiting import wait_until
-from tests.unit.sources.rig import Agent, agent_for
+from tests.unit.sources.rig import Agent, agent_for, tick
 
 
 def lines(begin: int, end: int) -> list[bytes]:
@@ -302,6 +302,42 @@ def test_archives_and_copies_of_logs_that_share_a_banner_are_read(tmp_path: Path
     (tmp_path / "x").unlink()
     agent.drain()
     assert Counter(agent.lines) == Counter([*banner * 3, b"first", b"second", b"third"])
+
+
+def test_a_shorter_log_with_the_same_banner_that_was_made_after_a_cut_is_no_copy_of_what_was_cut(tmp_path: Path) -> None:
+    banner = [b"the same banner in every log, number %d" % number for number in range(50)]
+    log = tmp_path / "app.log"
+    append(log, *banner, b"first")
+    agent = agent_for(tmp_path)
+    agent.drain()
+    os.truncate(log, 0)
+    agent.drain()
+    tick()
+    append(tmp_path / "app.log.1", *banner, b"2")
+    read(agent, [*banner, b"first", *banner, b"2"])
+
+
+def test_a_log_that_was_made_after_another_one_was_cut_unread_is_no_copy_of_it_and_comes_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log, old = tmp_path / "app.log", tmp_path / "app.log.1"
+    append(log, *lines(0, 5))
+    (tmp_path / "app.log.1.gz").write_bytes(gzip.compress(b"")[:10])  # the one that is written may be the copy's archive
+    agent = agent_for(tmp_path)
+    agent.scan()
+    os.truncate(log, 0)
+    append(log, *lines(5, 7))
+    agent.scan()
+    log.rename(old)
+    agent.scan()
+    agent.restart()
+    agent.scan()
+    tick()
+    append(log, *lines(7, 12))
+    log.rename(old)
+    monkeypatch.setattr(rules, "QUIET_SECONDS", 0.0)
+    agent.drain()
+    assert agent.lines == lines(5, 12)
 
 
 @pytest.mark.parametrize("first", ["stop", "read"])

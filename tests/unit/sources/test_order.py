@@ -317,3 +317,32 @@ def test_a_new_log_waits_for_the_one_that_was_renamed_over_a_file_in_flight(tmp_
     agent.work()
     agent.drain()
     assert agent.lines == [b"1", b"2", b"3"]
+
+
+def test_a_copy_that_is_moved_back_to_the_name_of_a_deleted_log_is_the_newer_one(tmp_path: Path) -> None:
+    log, copy = tmp_path / "app.log", tmp_path / "app.log.1"
+    append(log, b"1\n2\n")
+    agent = agent_for(tmp_path)
+    agent.drain()
+    shutil.copy(log, copy)
+    agent.scan()
+    append(log, b"3\n")
+    log.unlink()
+    agent.scan()
+    copy.rename(log)
+    append(log, b"4\n")
+    agent.drain()
+    assert [line for line in agent.lines if line in (b"3", b"4")] == [b"3", b"4"]
+
+
+def test_an_older_log_that_is_moved_back_to_the_name_of_the_log_comes_last(tmp_path: Path) -> None:
+    log, old, away = tmp_path / "app.log", tmp_path / "app.log.1", tmp_path / "app.log.2"
+    append(old, b"1\n")
+    append(log, b"2\n")
+    agent = agent_for(tmp_path)
+    agent.scan()
+    log.rename(away)
+    old.rename(log)
+    append(log, b"3\n")
+    agent.drain()
+    assert agent.lines == [b"2", b"1", b"3"]

@@ -74,7 +74,7 @@ class UnfollowedRow(NamedTuple):
 
     `is_previous`: that file has begun anew since. `copied`: so many bytes of it the newcomer was seen to hold, 0 when it was not looked at.
     `stands`: that file still has its last name, so that its bytes are there. `holds`: the newcomer has the bytes that were read.
-    `made_after`: the newcomer was made while that file stood in its place, so that it can only be a copy.
+    `made_after`: the newcomer was made while that file stood in its place and held these bytes, so that it can only be a copy.
     """
 
     partition: SourcePartition
@@ -87,7 +87,10 @@ class UnfollowedRow(NamedTuple):
 
 
 class UnreadRow(NamedTuple):
-    """The row of a file that was cut before anything of it was read. `made_after` as in `UnfollowedRow`."""
+    """The row of a file that was cut before anything of it was read, and not before the newcomer was made.
+
+    `made_after` as in `UnfollowedRow`.
+    """
 
     partition: SourcePartition
     offset: SourceOffset
