@@ -309,6 +309,7 @@ class KnownFile:
     def read_only_as_rest(self, offset: SourceOffset) -> None:
         """Let it be read only if a task finds that it is the rest of another file. `offset` is done: no search looks for it."""
         self.offset, self.ending = offset, replace(self.ending, stalled_size=-1)
+        self.packing = replace(self.packing, only_as_rest=True)
 
     def set_origins(self, origins: tuple[SourceOffset, ...]) -> None:
         """Record what a packed file may be the rest of. Its task finds out."""

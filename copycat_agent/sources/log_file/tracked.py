@@ -271,7 +271,8 @@ class TrackedFile(KnownFile):
             end = min(self.size, end)
         at_ns = clock.seen_ns(self.identity.device, self.seen.ctime_ns)
         self.reading = replace(self.reading, size=self.size, at_ms=int(time.time() * 1000), at_ns=at_ns)
-        offset = replace(self.offset, done=False) if self.offset.done and not self.packing.origins else self.offset
+        only_as_rest = self.packing.only_as_rest and not self.offset.position
+        offset = replace(self.offset, done=False) if self.offset.done and not only_as_rest else self.offset
         if self.provenance.first_fingerprint.head_bytes and not (offset.position or self.is_packed):
             offset = replace(offset, fingerprint=self.provenance.first_fingerprint)  # a task that begins late finds out that it was cut
         return Split(

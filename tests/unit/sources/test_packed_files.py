@@ -495,3 +495,24 @@ def test_an_archive_that_gets_another_member_goes_on_there_and_one_that_was_left
     agent.drain()
     assert agent.lines == [b"one", b"two", b"three", b"four"]
     assert agent.losses == []
+
+
+def test_an_archive_that_was_given_up_and_is_written_on_is_read_though_it_begins_like_another_log(tmp_path: Path) -> None:
+    banner = random_lines(40)
+    (tmp_path / "app.log").write_bytes(banner + b"live\n")
+    agent = agent_for(tmp_path)
+    agent.drain()
+    whole = gzip.compress(banner + b"older\n")
+    path = tmp_path / "app.log.2.gz"
+    path.write_bytes(whole[:12])
+    let_be_quiet(agent, 0)
+    agent.scan()
+    agent.source.finalise()
+    agent.drain()
+    assert [loss.reason for loss in agent.losses] == ["damaged"]
+    append(path, whole[12:])
+    agent.drain()
+    assert agent.lines == [*banner.splitlines(), b"live", *banner.splitlines(), b"older"]
+    agent.restart()
+    agent.scan()
+    assert agent.work() == 0

@@ -112,9 +112,9 @@ class PackedStream(Stream):
 
     def is_what_was_read(self) -> bool:
         """Whether it holds what was read before. An archive that ends before that, unfinished or damaged, is not another one yet."""
-        if self._origins:
+        if self._origins or self.offset.done:
             self._find_origin()
-            self.waits |= self.offset.done  # see `TrackedFile.origins`: it is read as the rest of another one, or not at all
+            self.waits |= self.offset.done  # it is read as the rest of another one, or not at all
             return True
         holds = super().is_what_was_read()
         self.waits = not holds and self._is_short and self._may_hold(self.offset)
@@ -156,8 +156,10 @@ class PackedStream(Stream):
         unpacker, offset = self._unpacker, result.offset
         settled = unpacker.taken if result.at_end else max(0, unpacker.taken - OUTPUT_BYTES)  # no more than a block is ahead
         result = replace(result, origin=self.origin, packed_position=settled)
-        if not result.at_end or result.changed or result.error or (self._origins and offset.done):
+        if not result.at_end or result.changed or result.error:
             return result
+        if offset.done:  # it is not the rest of another one, as far as it goes now
+            return replace(result, offset=replace(offset, size=unpacker.taken))
         if damage := self._damage():
             size = max(self._file.info.st_size, unpacker.taken)
             return replace(result, damage=damage, offset=replace(offset, size=size))
