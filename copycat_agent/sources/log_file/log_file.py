@@ -327,10 +327,18 @@ def _framing(options: LogFileOptions, *, raw: bool) -> Frames:
     return LineFrames(options.line, encoding=options.encoding, raw=raw)
 
 
+class _LogStream(Stream):
+    """A file that somebody may be writing to."""
+
+    def bounds(self, limit: int) -> tuple[int, bool]:
+        """As of any file. What stands at its end is no record if something was added since the split was planned."""
+        return limit, self._file.info.st_size <= limit
+
+
 def open_stream(split: Split, framing: object = None) -> Stream:
     """The split's file, packed or not, in a task; how it is framed is no matter. Raises FileError."""
     del framing
-    return PackedStream(split) if split.offset.compression else Stream(split)
+    return PackedStream(split) if split.offset.compression else _LogStream(split)
 
 
 LOG_FILE = SourceKind(LogFileOptions, LogFiles, open_stream, _framing, packed.saved)

@@ -125,6 +125,23 @@ def test_an_unfinished_line_ends_in_its_own_time(tmp_path: Path) -> None:
     assert both.lines == [b"A\n a\n unfin"]
 
 
+def test_a_line_that_is_finished_after_its_time_was_over_and_before_a_task_reads_it_is_one_line(tmp_path: Path) -> None:
+    path = tmp_path / "app.log"
+    append(path, b"begun")
+    agent = Agent((str(path),), line=LineOptions(flush_partial_after=0))
+    agent.scan()
+    agent.work()
+    agent.source.ripen(at_once=False)
+    (split,) = agent.source.plan(1).splits
+    assert split.final
+    append(path, b" and finished\nnext")
+    agent.come_back((agent.read(split),))
+    agent.drain()
+    agent.source.ripen(at_once=False)
+    agent.drain()
+    assert agent.lines == [b"begun and finished", b"next"]
+
+
 def test_a_file_that_was_last_changed_long_ago_waits_for_nothing(tmp_path: Path) -> None:
     append(tmp_path / "app", b"A\n a\n")
     age(tmp_path / "app", HOUR + 120)
