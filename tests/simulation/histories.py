@@ -24,6 +24,8 @@ AGENT_RULES = {
     "pause": 1, "resume": 2, "fill_disk": 1, "make_room": 2, "catch_up": 2,
 }  # fmt: skip
 """What becomes of the agent."""
+BANNERS = (b"", b"", b"the same in each log", b"the same in each log, and longer than what a file is recognised by: " + b"=" * 1024)
+"""What a log begins with, so that the files of different logs, and of one that is begun anew, begin alike; b"" for nothing."""
 
 
 class Whole(History):
@@ -44,9 +46,12 @@ class Whole(History):
     def start(self) -> None:
         """The world before anything happens."""
         rng = self.rng
+        self.banner = rng.choice(BANNERS)
         self.tasks_max = rng.choice([1, 1, 2])
         how = rng.choices(["read", "stop", "fail", "lost", "later"], weights=[8, 3, 1, 1, 2], k=rng.randint(1, 8))
         self.begin(keep_open=rng.choice([1, 2, 512, 512]), matches_rotated=rng.random() < 0.5, scans_partly=rng.random() < 0.5, how=how)
+        self.repeatable.add(self.banner)
+        self.excused.add(self.banner)
 
     def _make_agent(self, directory: Path, pattern: str, keep_open: int) -> Any:
         delivery = {"guarantee": self.guarantee, "tasks_max": self.tasks_max}
@@ -131,10 +136,22 @@ class Whole(History):
         assert places == sorted(places), f"out of order: {next(pair for pair in pairwise(places) if pair[0] > pair[1])}"
 
     def append(self, name: str, count: int) -> None:
+        self._begin_with_banner(name)
         super().append(name, count)
         file = self.names[self.directory / name]
         self.logs[name][-1] += file.lines[-count:]
         self._doubt_log(file)
+
+    def append_unfinished(self, name: str) -> None:
+        self._begin_with_banner(name)
+        super().append_unfinished(name)
+
+    def _begin_with_banner(self, name: str) -> None:
+        path = self.directory / name
+        file = self._there(path)
+        if self.banner and not (file.lines or file.unfinished):
+            self._add(path, self.banner + b"\n")
+            file.lines.append(self.banner)
 
     def link(self, name: str) -> None:
         super().link(name)
