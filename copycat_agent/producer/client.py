@@ -1,8 +1,15 @@
-"""The client that a producer sends with: what it is made from and takes, what belongs to it while it is open, what it has reported."""
+"""The client that a producer sends with: what it is made from and takes, what belongs to it while it is open, what it has reported.
+
+Every few seconds librdkafka gives statistics of itself, which become a `ClientView`. The library queues them as events for whoever polls.
+An event is 12 KB and more: a producer that nobody polls would leak 300 MB a day, hence `Producers` polls those that are idle. The format:
+https://github.com/confluentinc/librdkafka/blob/master/STATISTICS.md
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -10,10 +17,10 @@ from confluent_kafka import KafkaError, Producer
 from confluent_kafka import Message as Receipt
 
 from copycat_agent.errors import DataError
+from copycat_agent.model import BrokerView, ClientView
 from copycat_agent.options import KafkaOptions
 from copycat_agent.producer.kafka_errors import classify
 from copycat_agent.producer.learnt import ConnectionTrouble, Topics
-from copycat_agent.producer.statistics import ClientStatistics
 
 Message = tuple[Any, ...]
 """Arguments of `produce`, in order: topic, value, key, partition, None, None, timestamp_ms (0: now), headers.
@@ -56,6 +63,79 @@ class Connection:
         """Let go of the client, whose callbacks hold the producer: a ring that would keep its threads and connections alive."""
         self.topics.close()
         del self.topics, self.client
+
+
+class ClientStatistics:
+    """Holds what one client has said about itself, for the task that uses it. Used from one thread at a time."""
+
+    def __init__(self) -> None:
+        self.has_news = False
+        """Whether `take` has anything to give."""
+        self._said: tuple[str, float] | None = None
+        self._earlier: ClientView | None = None
+        self._retries_before: int | None = 0
+
+    def hear(self, text: str) -> None:
+        """The client has said this; what it said before and nobody took is out of date."""
+        self._said, self.has_news = (text, time.time()), True
+
+    def take(self) -> ClientView | None:
+        """Returns what was heard since the last call; None when that was nothing, or is not as expected."""
+        said, self._said, self.has_news = self._said, None, False
+        earlier, self._earlier = self._earlier, None
+        if said is None:
+            return earlier
+        view = client_view(*said)
+        if view is None:
+            return None
+        if self._retries_before is None:
+            self._retries_before = view.retries
+        return view._replace(retries=view.retries - self._retries_before)
+
+    def hand_over(self) -> None:
+        """Another task uses the client from now on.
+
+        What it said of brokers holds for that task, too. Its queue, and what it sent again, was the affair of the task before; so is what
+        it has sent again by the next statistics, since nobody knows when that was: from there on the other task's retries are counted.
+        """
+        view = self.take()
+        self._earlier = view and view._replace(queue_records=0, queue_bytes=0, retries=0)
+        self.has_news = view is not None
+        self._retries_before = None
+
+
+def client_view(text: str, at: float) -> ClientView | None:
+    """The statistics in `text`, which came in at `at` (epoch seconds). None when they are not as expected: they are not worth a batch."""
+    try:
+        return _view(_without_topics(text), at)
+    except (AttributeError, KeyError, TypeError, ValueError):
+        return None
+
+
+def _view(said: Mapping[str, Any], at: float) -> ClientView:
+    known = [one for one in said["brokers"].values() if one["source"] != "internal"]
+    brokers = [one for one in known if one["nodeid"] >= 0 and _was_used(one)] or [one for one in known if one["nodeid"] < 0]
+    views = tuple(sorted(_broker(one) for one in brokers))
+    return ClientView(at, views, said["msg_cnt"], said["msg_size"], sum(one["txretries"] for one in known))
+
+
+def _without_topics(text: str) -> dict[str, Any]:
+    """Topics are left out: they come after the brokers, and with a thousand partitions they are most of the text."""
+    head, found, _ = text.partition(', "topics":{')
+    parsed: dict[str, Any] = json.loads(head + "}" if found else text)
+    return parsed
+
+
+def _was_used(broker: Mapping[str, Any]) -> bool:
+    """Brokers that lead nothing of ours are known, but never connected to: that they are not up means nothing."""
+    return bool(broker["state"] != "INIT" or broker["connects"] or broker["disconnects"])
+
+
+def _broker(broker: Mapping[str, Any]) -> BrokerView:
+    """Names are host:port/id, or host:port/bootstrap before anything is known. Round trips come in microseconds."""
+    window = broker["rtt"]
+    name, _, _ = broker["name"].rpartition("/")
+    return BrokerView(name or broker["name"], broker["state"], window["avg"] / 1000 if window["cnt"] else None)
 
 
 class ClientReports:

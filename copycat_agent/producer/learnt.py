@@ -15,8 +15,7 @@ from copycat_agent.errors import BlockedError, CopycatError, RetriableError
 from copycat_agent.options import KafkaOptions, TopicOptions
 from copycat_agent.producer.asking import ANSWER_SECONDS, Admin, Question
 from copycat_agent.producer.kafka_errors import classify, translate, with_trouble
-from copycat_agent.producer.settings import TRANSACTION_TIMEOUT_MS
-from copycat_agent.producer.statistics import INTERVAL_SECONDS
+from copycat_agent.producer.settings import INTERVAL_SECONDS, TRANSACTION_TIMEOUT_MS
 
 if TYPE_CHECKING:
     from confluent_kafka import Producer

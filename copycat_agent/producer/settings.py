@@ -14,8 +14,9 @@ from confluent_kafka import KafkaError
 from copycat_agent.errors import FatalError
 from copycat_agent.oauth import KAFKA_OAUTH, Tokens, tokens_of
 from copycat_agent.options import KafkaOptions, SecurityOptions
-from copycat_agent.producer.statistics import INTERVAL_SECONDS
 
+INTERVAL_SECONDS = 5.0
+"""Time between two statistics of one producer: 0.4 ms of CPU each, with a dozen partitions."""
 MESSAGE_TIMEOUT_MS = 30_000
 """A record that is not acknowledged within this time makes its batch retriable (message.timeout.ms)."""
 

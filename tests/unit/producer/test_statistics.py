@@ -12,7 +12,7 @@ from copycat_agent.dev_broker import free_port
 from copycat_agent.model import BrokerView, ClientView, TaskId
 from copycat_agent.options import KafkaOptions
 from copycat_agent.producer import Producers, TaskProducer, keeping, settings, task_producer
-from copycat_agent.producer.statistics import ClientStatistics, client_view
+from copycat_agent.producer.client import ClientStatistics, client_view
 from tests.rig.waiting import wait_until
 
 if TYPE_CHECKING:
