@@ -25,7 +25,7 @@ from copycat_agent.options import (
     TransformOptions,
 )
 from copycat_agent.patterns import compile_pattern
-from copycat_agent.sources.declared import declared_columns
+from copycat_agent.sources import declared_columns
 from copycat_agent.sources.log_file.log_options import LogFileOptions
 from copycat_agent.templates import Template, compile_template
 from copycat_agent.transforms import UNKNOWN_COLUMNS, UNKNOWN_COLUMNS_HINT, action_of, columns_after, columns_at

@@ -13,7 +13,7 @@ from copycat_agent.converters import CONVERTERS, Converter, Site, build_converte
 from copycat_agent.errors import DataError
 from copycat_agent.formats import Draft
 from copycat_agent.producer import Message
-from copycat_agent.sources.declared import declared_columns
+from copycat_agent.sources import declared_columns
 from copycat_agent.templates import MISSING, Template, compile_path, compile_template
 from copycat_agent.transforms import columns_after
 

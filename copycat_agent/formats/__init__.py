@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from copycat_agent.formats.draft import Draft, Parsed, Unparsed
-from copycat_agent.formats.encoding import encoding_problem, split_problem
+from copycat_agent.formats.draft import Chunk, Draft, Parsed, Unparsed
 from copycat_agent.formats.lines import LineFrames, LineOptions
 from copycat_agent.formats.model import Frame, Frames, Gap, How, LongLine, OnTooLong, Part, RecordFile, RecordFormat, SkippedRest
 from copycat_agent.formats.multiline import MultilineFrames
 from copycat_agent.formats.multiline_options import MultilineOptions
-from copycat_agent.formats.text import TAIL_BYTES, Chunk, Reader, Text
+from copycat_agent.formats.text import TAIL_BYTES, Reader, Text, encoding_problem, split_problem
 
 __all__ = [
     "TAIL_BYTES",

@@ -1,4 +1,4 @@
-"""Records that a format has found: one on its way through the steps, and runs of them that a format has read itself."""
+"""Records that a format has found: one on its way through the steps, and runs of them: those that it has read itself, and plain lines."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import bisect
 from collections.abc import Iterator, Sequence
 from itertools import accumulate, groupby, pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+from copycat_agent.formats.text import TAIL_BYTES, Text
 
 if TYPE_CHECKING:
     from copycat_agent.model import Schema
@@ -163,3 +165,91 @@ class Parsed(NamedTuple):
         """Returns the part of `tail` that stands before the `index`-th record."""
         behind = self.places[-1] - self.places[index]
         return self.tail[:-behind] if behind else self.tail
+
+
+class Chunk(NamedTuple):
+    """A run of complete records, read at once.
+
+    `raw` are the stretches between delimiters as they stand in the file; `values` are the records that `text` makes of them,
+    where empty lines are skipped without those. `raw` and `values` are the same list when nothing differs. `tail` are the last
+    bytes before `end`, for the fingerprint. `partial`: one stretch that no delimiter ends.
+    """
+
+    raw: list[bytes]
+    values: list[bytes]
+    start: int
+    end: int
+    delimiter: bytes
+    text: Text
+    skip_empty: bool
+    tail: bytes
+    partial: bool = False
+
+    @property
+    def size_bytes(self) -> int:
+        """The number of bytes it covers."""
+        return self.end - self.start
+
+    @property
+    def total(self) -> int:
+        """The number of stretches it is made of."""
+        return len(self.raw)
+
+    def weight(self, index: int) -> int:
+        """Returns how many bytes its first `index` stretches cover."""
+        return sum(map(len, self.raw[:index])) + index * len(self.delimiter)
+
+    def rows(self, first: int = 1) -> Iterator[Draft]:
+        """A draft of each record; skipped empty lines are left out. The first stretch is the `first`-th record of its file."""
+        position = self.start
+        for number, raw in enumerate(self.raw, first):
+            end = min(position + len(raw) + len(self.delimiter), self.end)
+            if not self._is_skipped(raw):
+                draft = Draft(self.text.value(raw), position, end, number)
+                draft.partial = self.partial
+                yield draft
+            position = end
+
+    def fitting(self, records: int, size_bytes: int) -> int:
+        """Returns how many stretches hold no more than so many records and bytes; at least one, however long."""
+        if records >= len(self.values) and size_bytes >= self.end - self.start:
+            return len(self.raw)
+        taken = place = 0
+        for index, raw in enumerate(self.raw):
+            place += len(raw) + len(self.delimiter)
+            taken += not self._is_skipped(raw)
+            if index and (place > size_bytes or taken > records):
+                return index
+        return len(self.raw)
+
+    def before(self, position: int) -> int:
+        """Returns how many stretches begin before byte `position`."""
+        place = self.start
+        for index, raw in enumerate(self.raw):
+            if place >= position:
+                return index
+            place += len(raw) + len(self.delimiter)
+        return len(self.raw)
+
+    def cut(self, index: int) -> tuple[Chunk, Chunk]:
+        """The first `index` stretches and the others, each a chunk. Neither may be empty."""
+        assert 0 < index < len(self.raw), "half of a chunk is a chunk"
+        first, others = self.raw[:index], self.raw[index:]
+        middle = self.start + self.weight(index)
+        tail = self.tail[-(self.end - middle) :]
+        return (
+            self._replace(raw=first, values=self._values(first), end=middle, tail=self.tail_before(index)),
+            self._replace(raw=others, values=self._values(others), start=middle, tail=tail),
+        )
+
+    def _values(self, raw: list[bytes]) -> list[bytes]:
+        """The records of some of the stretches."""
+        return raw if self.values is self.raw else self.text.values(raw, skip_empty=self.skip_empty)
+
+    def _is_skipped(self, stretch: bytes) -> bool:
+        return self.skip_empty and stretch in (b"", self.text.cr)
+
+    def tail_before(self, index: int) -> bytes:
+        """Up to `TAIL_BYTES` of the chunk's bytes before its `index`-th stretch."""
+        stretches = self.raw[max(0, index - TAIL_BYTES) : index]
+        return b"".join(stretch + self.delimiter for stretch in stretches)[-TAIL_BYTES:]

@@ -9,10 +9,11 @@ from collections.abc import Iterator
 from functools import cached_property
 from typing import Literal, Unpack
 
+from copycat_agent.formats.draft import Chunk
 from copycat_agent.formats.holes import HOLE_BYTES, INNER_HOLE_BYTES, OPEN_BYTES, Holes
-from copycat_agent.formats.long_lines import FrameLimits, LongLines
 from copycat_agent.formats.model import Cut, Frame, Gap, How, LongLine, OnTooLong, Part
-from copycat_agent.formats.text import CHARACTER_BYTES, MARK_BYTES, TAIL_BYTES, Chunk, Encoding, Layout, Reader, Text
+from copycat_agent.formats.over_limit import FrameLimits, LongLines
+from copycat_agent.formats.text import CHARACTER_BYTES, MARK_BYTES, TAIL_BYTES, Encoding, Layout, Reader, Text
 from copycat_agent.options import ByteSize, Duration, Field, Options
 
 BLOCK_BYTES = 2**20

@@ -1,4 +1,4 @@
-"""What framing yields, and who yields it.
+"""What framing yields, and who yields it: `Frames` of lines, and formats of whole files, as the dict of formats lists them.
 
 A record over the limit may be sent in parts: pieces in the order of the file, which put together are the record. A part goes as far as
 the limits let it: to the end of a line where a group of lines is cut, else to the end of a character. So where a part ends follows from
@@ -7,11 +7,14 @@ where it begins, and reading can go on at any of them with what `Cut` says.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, Protocol, TypedDict, Unpack
 
-from copycat_agent.formats.draft import Parsed
-from copycat_agent.formats.text import Chunk, Reader
+from copycat_agent.formats.draft import Chunk, Parsed
+from copycat_agent.formats.text import Reader
+from copycat_agent.model import Column
+from copycat_agent.options import Field, Options
 
 OnTooLong = Literal["dlq", "truncate", "split", "drop"]
 """What becomes of a record over the limit."""
@@ -212,3 +215,57 @@ class RecordFormat(Protocol):
 
         Called by the driver, with an unpacked file. What is before the first record belongs to the first range.
         """
+
+
+class FormatOptions(Options):
+    """Base of a format's options. `type` is the name in `FORMATS`."""
+
+    type: str = Field(description="Format of the files.")
+
+
+class FileFormat:
+    """What most formats of whole files are, see `RecordFormat`: each says what else it is."""
+
+    counts_records = False
+    finds_end = False
+    makes_fields = True
+    on_too_long: OnTooLong = "dlq"
+
+    def cuts(self, file: RecordFile, parts: int) -> tuple[int, ...]:
+        """Not cut: where a record begins shows only from the beginning."""
+        del file, parts
+        return ()
+
+
+class OptionProblem(NamedTuple):
+    """What options cannot mean together: where (names of options and keys, from the format on), why, and the next step."""
+
+    place: tuple[str | int, ...]
+    why: str
+    hint: str
+
+
+def _none(_: Any) -> Iterable[OptionProblem]:  # noqa: ANN401 - options of any format
+    return ()
+
+
+def one_line(_: Any) -> tuple[Column, ...]:  # noqa: ANN401 - options of any format
+    """The columns of records without fields: the record itself."""
+    return (Column("message"),)
+
+
+def _unknown(_: Any) -> tuple[Column, ...] | None:  # noqa: ANN401 - options of any format
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class FormatKind:
+    """An entry of `FORMATS`. `problems`: what its options cannot mean though each of them is valid; with one, `build` is not called.
+
+    `columns`: the columns of every file, where the options say them; None where only the files do.
+    """
+
+    options: type[FormatOptions]
+    build: Callable[[Any], RecordFormat]
+    problems: Callable[[Any], Iterable[OptionProblem]] = _none
+    columns: Callable[[Any], tuple[Column, ...] | None] = _unknown

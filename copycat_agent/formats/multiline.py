@@ -2,7 +2,7 @@
 
 Nothing is kept between two calls: a group that is not known to be complete is not yielded, and is read again from its beginning, after
 a kill as after a batch. So the offset never passes an open group; whether a line goes on with it follows from the group's own lines.
-A group over a limit goes in parts (`group_parts`); or it is cut there, and the rest of it is passed over up to the next group's beginning.
+A group over a limit goes in parts (`GroupParts`); or it is cut there, and the rest of it is passed over up to the next group's beginning.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from collections.abc import Iterator
 from operator import sub
 from typing import Unpack
 
-from copycat_agent.formats.encoding import AS_IT_STANDS
-from copycat_agent.formats.group_parts import GroupParts
+from copycat_agent.formats.draft import Chunk
 from copycat_agent.formats.grouping import GroupMarks, GroupState
 from copycat_agent.formats.lines import BLOCK_BYTES, LineFrames, LineOptions
 from copycat_agent.formats.model import Cut, Frame, Gap, How, LongLine, Part, SkippedRest, part_bytes
 from copycat_agent.formats.multiline_options import MultilineOptions
-from copycat_agent.formats.text import TAIL_BYTES, Chunk, Layout, Reader, Text
+from copycat_agent.formats.over_limit import GroupParts
+from copycat_agent.formats.text import AS_IT_STANDS, TAIL_BYTES, Layout, Reader, Text
 
 _READ_BACK_BYTES = 2**15
 """How far back the line before a position inside a group is looked for: the parts of a wrapped line are half as long."""

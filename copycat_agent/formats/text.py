@@ -1,4 +1,4 @@
-"""What a file's text looks like as bytes, how lines become values, and a run of lines that was read at once.
+"""What a file's text looks like as bytes: the encodings it can be in, where lines end, and how they become values.
 
 Lines are found in bytes and decoded afterwards. Of the encodings of Unicode with units of two or four bytes, a delimiter counts
 only where a unit begins, counted from byte 0 of the file.
@@ -7,15 +7,20 @@ only where a unit begins, counted from byte 0 of the file.
 from __future__ import annotations
 
 import codecs
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import lru_cache
 from typing import NamedTuple
 
-from copycat_agent.formats.draft import Draft
-from copycat_agent.formats.encoding import AS_IT_STANDS, BY_MARK, UNITS, canonical, extends_ascii
-
 TAIL_BYTES = 256
 """Bytes before a position that its fingerprint covers."""
+BY_MARK = {"auto": "utf-8", "utf-16": "utf-16-le", "utf-32": "utf-32-le"}
+"""Names that leave the choice to the mark, and what holds without one."""
+UNITS = {"utf-16-le": 2, "utf-16-be": 2, "utf-32-le": 4, "utf-32-be": 4}
+AS_IT_STANDS = frozenset({"utf-8", "ascii"})
+"""Codecs whose bytes are taken for UTF-8 as they are."""
+_SURROGATES = range(0xD800, 0xE000)
+_NO_TEXT = frozenset({"idna", "punycode", "raw-unicode-escape", "undefined", "unicode-escape"})
+"""Codecs of Python that are made for other things than files."""
 _MARKS = (
     ("utf-8", codecs.BOM_UTF8),
     ("utf-32-le", codecs.BOM_UTF32_LE),  # before UTF-16, whose mark it begins with
@@ -33,6 +38,63 @@ _LEADS = ((2, range(0xC2, 0xE0)), (3, range(0xE0, 0xF0)), (4, range(0xF0, 0xF5))
 
 Reader = Callable[[int, int], bytes]
 """`read(position, size)`: up to `size` bytes from `position`; fewer only at the end of the file. Raises OSError."""
+
+
+def encoding_problem(name: str, delimiter: str) -> tuple[str, str] | None:
+    """Returns why files cannot be read in the encoding `name` with this `delimiter`, and a hint; None when they can."""
+    try:
+        codec = canonical(name)
+    except ValueError as error:
+        return str(error), "such as utf-8, auto (by byte order mark), utf-16, latin-1, cp1252 or shift_jis"
+    codec = BY_MARK.get(codec, codec)
+    try:
+        encoded = delimiter.encode(codec)
+    except UnicodeError:
+        return f"the delimiter does not exist in {codec}", "write a line.delimiter that this encoding has"
+    if codec not in UNITS and encoded[0] in _inner_bytes(codec):
+        return f"the delimiter can be a part of other characters in {codec}", 'keep line.delimiter "\\n"'
+    return None
+
+
+def split_problem(name: str) -> tuple[str, str] | None:
+    """Returns why `on_too_long: split` cannot be had in the encoding `name`, and a hint; None when it can."""
+    if not canonical(name).startswith(("iso2022", "hz", "utf-7")):
+        return None
+    words = f"text in {name} cannot be read from its middle on, so it cannot go in parts"
+    return words, "set on_too_long to truncate, dlq or drop, where it is split"
+
+
+def canonical(name: str) -> str:
+    """Python's own name of the codec; `auto` as it is. Raises ValueError."""
+    if name == "auto":
+        return name
+    try:
+        codec = codecs.lookup(name).name.replace("_", "-")
+        "\n".encode(codec)  # a codec between bytes and bytes, or text and text, is refused here
+    except (LookupError, ValueError):
+        codec = ""
+    if not codec or codec in _NO_TEXT:
+        msg = "is no text encoding that Python knows"
+        raise ValueError(msg)
+    return "utf-8" if codec == "utf-8-sig" else codec
+
+
+def extends_ascii(codec: str) -> bool:
+    """False for codecs that make other characters of ASCII bytes too, as EBCDIC, and ISO 2022 behind an escape."""
+    ascii_bytes = bytes(range(128))
+    return not codec.startswith(("iso2022", "hz")) and ascii_bytes.decode(codec, "replace").encode("utf-8", "replace") == ascii_bytes
+
+
+@lru_cache(maxsize=16)
+def _inner_bytes(codec: str) -> frozenset[int]:
+    """Bytes that stand in a character behind its first one."""
+    if codec in AS_IT_STANDS:
+        return frozenset(range(0x80, 0xC0))
+    found: set[int] = set()
+    for point in range(0x10000):
+        with_tail = b"" if point in _SURROGATES else chr(point).encode(codec, "ignore")
+        found.update(with_tail[1:])
+    return frozenset(found)
 
 
 class Text(NamedTuple):
@@ -184,91 +246,3 @@ def _layout(codec: str, mark: bytes, delimiter: str, *, is_raw: bool) -> Layout:
     decode = "" if is_raw or codec in AS_IT_STANDS else codec
     text = Text("\r".encode(codec) if delimiter == "\n" else b"", decode)
     return Layout(codec, UNITS.get(codec, 1), mark, delimiter.encode(codec), text, is_raw, extends_ascii(codec), "\0" not in delimiter)
-
-
-class Chunk(NamedTuple):
-    """A run of complete records, read at once.
-
-    `raw` are the stretches between delimiters as they stand in the file; `values` are the records that `text` makes of them,
-    where empty lines are skipped without those. `raw` and `values` are the same list when nothing differs. `tail` are the last
-    bytes before `end`, for the fingerprint. `partial`: one stretch that no delimiter ends.
-    """
-
-    raw: list[bytes]
-    values: list[bytes]
-    start: int
-    end: int
-    delimiter: bytes
-    text: Text
-    skip_empty: bool
-    tail: bytes
-    partial: bool = False
-
-    @property
-    def size_bytes(self) -> int:
-        """The number of bytes it covers."""
-        return self.end - self.start
-
-    @property
-    def total(self) -> int:
-        """The number of stretches it is made of."""
-        return len(self.raw)
-
-    def weight(self, index: int) -> int:
-        """Returns how many bytes its first `index` stretches cover."""
-        return sum(map(len, self.raw[:index])) + index * len(self.delimiter)
-
-    def rows(self, first: int = 1) -> Iterator[Draft]:
-        """A draft of each record; skipped empty lines are left out. The first stretch is the `first`-th record of its file."""
-        position = self.start
-        for number, raw in enumerate(self.raw, first):
-            end = min(position + len(raw) + len(self.delimiter), self.end)
-            if not self._is_skipped(raw):
-                draft = Draft(self.text.value(raw), position, end, number)
-                draft.partial = self.partial
-                yield draft
-            position = end
-
-    def fitting(self, records: int, size_bytes: int) -> int:
-        """Returns how many stretches hold no more than so many records and bytes; at least one, however long."""
-        if records >= len(self.values) and size_bytes >= self.end - self.start:
-            return len(self.raw)
-        taken = place = 0
-        for index, raw in enumerate(self.raw):
-            place += len(raw) + len(self.delimiter)
-            taken += not self._is_skipped(raw)
-            if index and (place > size_bytes or taken > records):
-                return index
-        return len(self.raw)
-
-    def before(self, position: int) -> int:
-        """Returns how many stretches begin before byte `position`."""
-        place = self.start
-        for index, raw in enumerate(self.raw):
-            if place >= position:
-                return index
-            place += len(raw) + len(self.delimiter)
-        return len(self.raw)
-
-    def cut(self, index: int) -> tuple[Chunk, Chunk]:
-        """The first `index` stretches and the others, each a chunk. Neither may be empty."""
-        assert 0 < index < len(self.raw), "half of a chunk is a chunk"
-        first, others = self.raw[:index], self.raw[index:]
-        middle = self.start + self.weight(index)
-        tail = self.tail[-(self.end - middle) :]
-        return (
-            self._replace(raw=first, values=self._values(first), end=middle, tail=self.tail_before(index)),
-            self._replace(raw=others, values=self._values(others), start=middle, tail=tail),
-        )
-
-    def _values(self, raw: list[bytes]) -> list[bytes]:
-        """The records of some of the stretches."""
-        return raw if self.values is self.raw else self.text.values(raw, skip_empty=self.skip_empty)
-
-    def _is_skipped(self, stretch: bytes) -> bool:
-        return self.skip_empty and stretch in (b"", self.text.cr)
-
-    def tail_before(self, index: int) -> bytes:
-        """Up to `TAIL_BYTES` of the chunk's bytes before its `index`-th stretch."""
-        stretches = self.raw[max(0, index - TAIL_BYTES) : index]
-        return b"".join(stretch + self.delimiter for stretch in stretches)[-TAIL_BYTES:]

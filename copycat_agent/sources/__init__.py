@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from copycat_agent.formats.model import one_line
+from copycat_agent.formats.records import FORMATS
+from copycat_agent.model import Column
 from copycat_agent.options import SourceOptions
 from copycat_agent.registry import Fence, Registry, wrong_kind, wrong_type_name
 from copycat_agent.sources.base import (
@@ -21,6 +24,7 @@ from copycat_agent.sources.base import (
     create_source,
     only_looking,
 )
+from copycat_agent.sources.contract import PolledOptions
 from copycat_agent.sources.datasource.source import DATASOURCE
 from copycat_agent.sources.files.identity import Identity
 from copycat_agent.sources.log_file.log_file import LOG_FILE
@@ -29,7 +33,7 @@ from copycat_agent.sources.spool_dir.spool_dir import SPOOL_DIR
 
 __all__ = [
     "SOURCES", "Changes", "FileState", "FileView", "Identity", "Keeper", "KeepsFiles", "KnowsUnchanged", "Lag", "LooksLater", "Offsets",
-    "Plan", "Source", "SourceKind", "create_source", "only_looking",
+    "Plan", "Source", "SourceKind", "create_source", "declared_columns", "only_looking",
 ]  # fmt: skip
 
 _BUILT_IN: dict[str, SourceKind] = {"log_file": LOG_FILE, "spool_dir": SPOOL_DIR, "datasource": DATASOURCE}
@@ -45,3 +49,17 @@ def _fenced(kind: SourceKind, fence: Fence) -> SourceKind:
 
 SOURCES = Registry("source", _BUILT_IN, _wrong, _fenced)
 """By the name of their type; those of installed packages too."""
+
+
+def declared_columns(options: SourceOptions) -> tuple[Column, ...] | None:
+    """The fields of a source's records before any step, as far as its definition says; None where only what is read says it.
+
+    A source of lines has one: `message`, which is what a step sees of a line.
+    """
+    if isinstance(options, PolledOptions):
+        return None
+    form = getattr(options, "format", None)
+    if form is None:
+        return one_line(options)
+    kind = FORMATS.get(form.type)
+    return None if kind is None else kind.columns(form)

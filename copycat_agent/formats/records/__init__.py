@@ -10,8 +10,7 @@ from dataclasses import replace
 from typing import Any, Literal
 
 from copycat_agent.errors import FatalError
-from copycat_agent.formats.model import RecordFormat
-from copycat_agent.formats.records.base import FormatKind, FormatOptions, OptionProblem
+from copycat_agent.formats.model import FormatKind, FormatOptions, OptionProblem, RecordFormat
 from copycat_agent.formats.records.byte_records import BINARY, LINES
 from copycat_agent.formats.records.csv_format import CSV
 from copycat_agent.formats.records.fixed_width import FIXED_WIDTH

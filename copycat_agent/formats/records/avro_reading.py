@@ -17,9 +17,8 @@ from fastavro.read import LOGICAL_READERS
 from copycat_agent.errors import CopycatError
 from copycat_agent.formats.draft import Parsed, Unparsed
 from copycat_agent.formats.lines import BLOCK_BYTES
-from copycat_agent.formats.model import Frame, How, RecordFile
+from copycat_agent.formats.model import FileFormat, Frame, How, RecordFile
 from copycat_agent.formats.records.avro_blocks import CODECS, Block, Header, Marks, blocks, damaged, header_of, payload
-from copycat_agent.formats.records.base import FileFormat
 from copycat_agent.formats.records.schemas import AvroType, avro_columns, clocks, day, moments
 from copycat_agent.model import Schema
 

@@ -6,11 +6,9 @@ from collections.abc import Iterator
 from typing import Literal, Unpack
 
 from copycat_agent.formats.draft import Parsed
-from copycat_agent.formats.encoding import encoding_problem, split_problem
 from copycat_agent.formats.lines import BLOCK_BYTES, LineFrames, TextLineOptions
-from copycat_agent.formats.model import Frame, How, LongLine, RecordFile
-from copycat_agent.formats.records.base import FileFormat, FormatKind, FormatOptions, one_line
-from copycat_agent.formats.text import TAIL_BYTES, Layout
+from copycat_agent.formats.model import FileFormat, FormatKind, FormatOptions, Frame, How, LongLine, RecordFile, one_line
+from copycat_agent.formats.text import TAIL_BYTES, Layout, encoding_problem, split_problem
 from copycat_agent.options import ByteSize, Field
 
 _LOOK_BYTES = 2**16

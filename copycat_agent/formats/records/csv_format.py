@@ -6,17 +6,16 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple, Unpack
 
 from copycat_agent.errors import DamageError
-from copycat_agent.formats.draft import Unparsed
+from copycat_agent.formats.draft import Chunk, Unparsed
 from copycat_agent.formats.lines import LineFrames
-from copycat_agent.formats.model import Frame, Gap, How, LongLine, RecordFile, SkippedRest
-from copycat_agent.formats.records.base import FileFormat, FormatKind
+from copycat_agent.formats.model import FileFormat, FormatKind, Frame, Gap, How, LongLine, RecordFile, SkippedRest
 from copycat_agent.formats.records.byte_records import line_starts
 from copycat_agent.formats.records.columns import Columns, Rules, numbered
 from copycat_agent.formats.records.csv_options import CsvOptions, declared, problems
 from copycat_agent.formats.records.csv_rows import CsvRows, RowReader
 from copycat_agent.formats.records.field_types import field_types
 from copycat_agent.formats.records.row_runs import BLOCK_BYTES, Lines, RowRun, header_gap, of_lines
-from copycat_agent.formats.text import Chunk, Layout
+from copycat_agent.formats.text import Layout
 
 _REPLACED = "\ufffd"
 _BLOCK_BYTES = 2**10

@@ -7,10 +7,10 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import Annotated, Literal, NamedTuple
 
-from copycat_agent.formats.encoding import encoding_problem
 from copycat_agent.formats.lines import LineOptions
-from copycat_agent.formats.records.base import OptionProblem
+from copycat_agent.formats.model import OptionProblem
 from copycat_agent.formats.records.field_types import TypedOptions, TypeWord, field_types
+from copycat_agent.formats.text import encoding_problem
 from copycat_agent.model import Column
 from copycat_agent.options import BeforeValidator, ByteSize, Field, Options
 

@@ -9,8 +9,8 @@ from typing import Annotated, Any, NamedTuple
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from copycat_agent.formats.draft import Unparsed
+from copycat_agent.formats.model import FormatOptions
 from copycat_agent.formats.records import field_values
-from copycat_agent.formats.records.base import FormatOptions
 from copycat_agent.formats.records.field_times import dates, times, timestamps
 from copycat_agent.options import BeforeValidator, Field
 

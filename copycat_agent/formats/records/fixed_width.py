@@ -6,16 +6,14 @@ from collections.abc import Iterator
 from typing import Any, Literal, NamedTuple, Unpack
 
 from copycat_agent.formats.draft import Parsed, Unparsed
-from copycat_agent.formats.encoding import encoding_problem
 from copycat_agent.formats.lines import LineFrames
-from copycat_agent.formats.model import Frame, Gap, How, LongLine, Part, RecordFile, SkippedRest
-from copycat_agent.formats.records.base import FileFormat, FormatKind, OptionProblem
+from copycat_agent.formats.model import FileFormat, FormatKind, Frame, Gap, How, LongLine, OptionProblem, Part, RecordFile, SkippedRest
 from copycat_agent.formats.records.byte_records import line_starts
 from copycat_agent.formats.records.columns import Columns, Rules, Value
 from copycat_agent.formats.records.csv_options import RowLineOptions
 from copycat_agent.formats.records.field_types import TypedOptions, TypeWord, field_types
 from copycat_agent.formats.records.row_runs import BLOCK_BYTES, Lines, RowRun, header_gap, of_lines
-from copycat_agent.formats.text import TAIL_BYTES, Layout
+from copycat_agent.formats.text import TAIL_BYTES, Layout, encoding_problem
 from copycat_agent.options import Field, Options
 
 _BLANKS = " \t\0"

@@ -10,15 +10,13 @@ from itertools import accumulate, groupby
 from typing import Literal, TypeGuard, Unpack
 
 from copycat_agent.errors import DamageError
-from copycat_agent.formats.draft import Parsed, Unparsed
+from copycat_agent.formats.draft import Chunk, Parsed, Unparsed
 from copycat_agent.formats.lines import LineFrames, TextLineOptions
-from copycat_agent.formats.model import Frame, Gap, How, RecordFile
-from copycat_agent.formats.records.base import FileFormat, FormatKind
+from copycat_agent.formats.model import FileFormat, FormatKind, Frame, Gap, How, RecordFile
 from copycat_agent.formats.records.byte_records import line_starts, refuse_encoding
 from copycat_agent.formats.records.field_types import TreeOptions, Typing
 from copycat_agent.formats.records.json_elements import Elements, JsonLimits, UnfinishedError, skip_mark
 from copycat_agent.formats.records.json_values import NOTHING, OPEN_ARRAY, Cursor, Value, last_before, parse, parse_all
-from copycat_agent.formats.text import Chunk
 from copycat_agent.options import ByteSize, Field
 
 BLOCK_BYTES = 2**16

@@ -20,8 +20,7 @@ import pyarrow.parquet as pq
 
 from copycat_agent.errors import CopycatError, DamageError
 from copycat_agent.formats.draft import Parsed
-from copycat_agent.formats.model import Frame, How, RecordFile
-from copycat_agent.formats.records.base import FileFormat
+from copycat_agent.formats.model import FileFormat, Frame, How, RecordFile
 from copycat_agent.formats.records.parquet_values import instants, rows_of, values
 from copycat_agent.formats.records.schemas import arrow_columns
 from copycat_agent.model import Schema

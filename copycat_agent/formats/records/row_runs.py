@@ -6,11 +6,10 @@ from collections.abc import Iterator
 from itertools import accumulate
 from typing import NamedTuple, Protocol
 
-from copycat_agent.formats.draft import Parsed
-from copycat_agent.formats.encoding import AS_IT_STANDS
+from copycat_agent.formats.draft import Chunk, Parsed
 from copycat_agent.formats.model import Frame, Gap, RecordFile
 from copycat_agent.formats.records.columns import Value
-from copycat_agent.formats.text import TAIL_BYTES, Chunk, Layout
+from copycat_agent.formats.text import AS_IT_STANDS, TAIL_BYTES, Layout
 from copycat_agent.model import Schema
 
 _DECODES_TO_NO_TEXT = "utf-7"

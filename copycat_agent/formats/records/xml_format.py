@@ -13,8 +13,7 @@ from typing import Annotated, Literal, Unpack
 
 from copycat_agent.errors import DamageError
 from copycat_agent.formats.draft import Parsed, Unparsed
-from copycat_agent.formats.model import Frame, Gap, How, LongLine, RecordFile
-from copycat_agent.formats.records.base import FileFormat, FormatKind
+from copycat_agent.formats.model import FileFormat, FormatKind, Frame, Gap, How, LongLine, RecordFile
 from copycat_agent.formats.records.field_types import TreeOptions, Typing, Value
 from copycat_agent.formats.records.xml_tree import RecordPath, XmlHit, XmlShape, XmlTree
 from copycat_agent.options import BeforeValidator, ByteSize, Field

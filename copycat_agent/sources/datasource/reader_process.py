@@ -12,8 +12,8 @@ import threading
 from multiprocessing.connection import Connection
 from typing import Any, NamedTuple
 
+from copycat_agent.display import Mask
 from copycat_agent.errors import FatalError, RetriableError
-from copycat_agent.masks import Mask
 
 MODULE = "copycat_agent.sources.datasource.process"
 _SHOWN_MOST = 500
