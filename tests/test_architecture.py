@@ -21,7 +21,7 @@ PACKAGE = "copycat_agent"
 
 LAYERS: tuple[tuple[str, ...], ...] = (
     ("errors",),
-    ("model", "logs", "templates", "patterns", "registry", "small_files", "failpoints", "masks", "probe", "sql_types", "rendering"),
+    ("model", "logs", "templates", "patterns", "registry", "small_files", "failpoints", "display", "probe", "sql_types"),
     ("options", "transactions", "turns", "wake"),
     ("oauth",),
     ("sources", "formats", "transforms", "converters", "producer", "offsets", "watch", "systemd"),
@@ -132,7 +132,7 @@ DUPLICATE_MODULES = frozenset(
 SAME_NAMES: dict[str, str] = {
     "Catalog": "what a source knows of its files: log files and spool directories keep different things of them",
     "backfill": "a command is named after the package that does its work",
-    "base": "the contract of a package's parts: of a source, a transform, a converter, a delivery, a format of records",
+    "base": "the contract of a package's parts: of a source, a transform, a converter, a delivery",
     "catalog": "as the class",
     "demo": "a command is named after the module that does its work",
     "losses": "a command is named after what it shows",

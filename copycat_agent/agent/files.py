@@ -14,9 +14,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from copycat_agent import logs
-from copycat_agent.agent.contents import Contents
 from copycat_agent.definitions import NO_ADDRESS, LoadedFile, digest_of, find_agent_file, load_agent, load_directory
 from copycat_agent.errors import DefinitionError, Problem
+from copycat_agent.small_files import Contents
+from copycat_agent.sources.files import clock
 from copycat_agent.wake import Wake
 
 if TYPE_CHECKING:
@@ -72,7 +73,7 @@ class DefinitionFiles:
         self._good: dict[Path, Definition] = {}
         self._loaded: tuple[AgentOptions | None, dict[Path, LoadedFile]] = (None, {})
         """The files that loaded last without a problem, and the agent's options under them."""
-        self._contents = Contents(_SEEN_BYTES_MAX)
+        self._contents = Contents(_SEEN_BYTES_MAX, is_local=clock.is_local)
         self.seen: dict[str, bytes] = {}
         """The result of `look` just before the last load."""
         self.agent_file: Path | None = None

@@ -15,11 +15,11 @@ from copycat_agent.batch.policy import StopAt, messages_of, policy_of
 from copycat_agent.batch.progress import Progress
 from copycat_agent.batch.refused import RefusedSearch
 from copycat_agent.batch.sending import ChunkSender, Sender, Tap, Watch
+from copycat_agent.display import NOTHING_SECRET
 from copycat_agent.encoding.encoder import Encoder, SplitEncoder
 from copycat_agent.errors import BlockedError, DamageError, DataError, FileError, SentInPartError
 from copycat_agent.formats import Chunk, Frame, LongLine, Parsed, Part
 from copycat_agent.formats.lines import BLOCK_BYTES
-from copycat_agent.masks import NOTHING_SECRET
 from copycat_agent.model import Batch
 from copycat_agent.producer import TaskProducer
 

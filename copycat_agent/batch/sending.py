@@ -12,12 +12,12 @@ from time import monotonic
 
 from copycat_agent.batch.policy import ErrorPolicy, RecordOutcome, StopAt, messages_of
 from copycat_agent.batch.progress import Progress
+from copycat_agent.display import NOTHING_SECRET, Mask
 from copycat_agent.encoding.bulk import ChunkEncoding, Encoded
 from copycat_agent.encoding.encoder import BulkEncoder, SplitEncoder
 from copycat_agent.encoding.layout import SplitLayout
 from copycat_agent.errors import BlockedError, DataError, TimestampError
 from copycat_agent.formats import Chunk, Draft, Parsed
-from copycat_agent.masks import NOTHING_SECRET, Mask
 from copycat_agent.model import Counts, Sample
 from copycat_agent.producer import Message, Refused, TaskProducer
 

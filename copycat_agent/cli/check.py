@@ -31,9 +31,9 @@ from copycat_agent.definitions import (
     problem_in,
 )
 from copycat_agent.definitions.models import definition_schema
+from copycat_agent.display import printable
 from copycat_agent.errors import CopycatError, DefinitionError, FatalError, Problem
 from copycat_agent.options import AgentOptions, Definition, SparkOptions
-from copycat_agent.rendering import printable
 from copycat_agent.sources.datasource.reader_process import ReaderFaultError, ReaderProcess, UnusableReaderError
 from copycat_agent.sources.datasource.source import DataSourceOptions
 from copycat_agent.transforms import sql_step

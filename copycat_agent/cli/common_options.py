@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 import typer
 
 from copycat_agent import logs
-from copycat_agent.rendering import render
+from copycat_agent.display import render
 
 if TYPE_CHECKING:
     from copycat_agent.errors import Problem

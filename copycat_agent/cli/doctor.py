@@ -18,7 +18,7 @@ from copycat_agent.cli import exits
 from copycat_agent.cli.common_options import BootstrapServers, Config, Directory, Format, NoColor, Output, Socket, StateDir
 from copycat_agent.cli.running import resolve_settings
 from copycat_agent.definitions import load_directory
-from copycat_agent.rendering import printable
+from copycat_agent.display import printable
 from copycat_agent.workbench.doctor import CheckStep, CheckVerdict, Examined, examine, find_user, only_unreachable, worst
 
 _COLORS = {CheckVerdict.OK: "green", CheckVerdict.WARN: "yellow", CheckVerdict.FAIL: "red", CheckVerdict.SKIP: "bright_black"}

@@ -19,8 +19,8 @@ from typer.core import TyperGroup
 from copycat_agent import __version__, failpoints
 from copycat_agent.cli import exits
 from copycat_agent.cli.common_options import Format, leave, say_problems, use_color
+from copycat_agent.display import printable
 from copycat_agent.errors import CopycatError, DefinitionError
-from copycat_agent.rendering import printable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

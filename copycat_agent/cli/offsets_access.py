@@ -21,13 +21,13 @@ from copycat_agent.cli.agent_client import find_agent
 from copycat_agent.cli.common_options import state_directory
 from copycat_agent.cli.shown import visible
 from copycat_agent.definitions import load_agent, load_file
+from copycat_agent.display import render
 from copycat_agent.errors import CopycatError, DataError, FatalError, UnknownConnectorError
 from copycat_agent.model import STATE_KEY, Loss, LossReason, LossTotal, SavedRow, SourceOffset, SourcePartition
 from copycat_agent.offsets import OffsetStore
 from copycat_agent.offsets.document import changes_document, from_documents, saved_rows
 from copycat_agent.offsets.lanes import to_lanes_document
 from copycat_agent.options import HIDDEN, AgentOptions
-from copycat_agent.rendering import render
 from copycat_agent.sources.contract import as_text
 from copycat_agent.sources.log_file.beginning.placing import LineRules, is_file_key
 from copycat_agent.sources.spool_dir.rows import is_range_key

@@ -24,10 +24,9 @@ from copycat_agent.cli.screen import make_console
 from copycat_agent.cli.shown import as_json, plain, type_of, value_text, visible
 from copycat_agent.cli.try_view import assumed_words, hidden_in, masked
 from copycat_agent.definitions import LoadedFile, find_agent_file, lines_of, load_agent, load_directory, load_file
+from copycat_agent.display import NOTHING_SECRET, Mask, printable
 from copycat_agent.errors import CopycatError, DefinitionError, Problem
-from copycat_agent.masks import NOTHING_SECRET, Mask
 from copycat_agent.options import SparkOptions
-from copycat_agent.rendering import printable
 from copycat_agent.workbench.trying import ABSENT, CaseMismatch, CaseOutcome, Difference, TriedRecord, run_tests
 
 _MOST_CHARACTERS = 300

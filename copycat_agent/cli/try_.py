@@ -20,9 +20,9 @@ from copycat_agent.cli.common_options import Config, Format, NoColor, Output, sa
 from copycat_agent.cli.screen import make_console
 from copycat_agent.cli.try_view import assumed_words, hidden, masked, picture, report, summary
 from copycat_agent.definitions import find_agent_file, load_agent, load_file
+from copycat_agent.display import printable
 from copycat_agent.errors import CopycatError, DefinitionError, FatalError
 from copycat_agent.options import Definition
-from copycat_agent.rendering import printable
 from copycat_agent.sources.contract import PolledOptions
 from copycat_agent.wake import Wake
 from copycat_agent.watch import Watcher

@@ -20,10 +20,10 @@ from copycat_agent.cli.running import Stopping
 from copycat_agent.cli.shown import as_json
 from copycat_agent.converters import CONVERTERS
 from copycat_agent.definitions import load_directory
+from copycat_agent.display import Mask
 from copycat_agent.encoding import letters
 from copycat_agent.errors import CopycatError
 from copycat_agent.executor import InlineExecutor, run_batch
-from copycat_agent.masks import Mask
 from copycat_agent.model import Batch, SourceOffset, Split, SplitResult, TaskId
 from copycat_agent.offsets import OffsetStore
 from copycat_agent.offsets.looking import offsets_of, saved_offsets

@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 from copycat_agent.definitions.models import Loc, field_at, fields_by_key, markers, model_at
 from copycat_agent.definitions.secret_values import Masker, masked_lines
 from copycat_agent.definitions.yaml_tree import Mark, Node, is_null, way_to
+from copycat_agent.display import printable
 from copycat_agent.errors import Problem
 from copycat_agent.options import Definition, FieldInfo, Options, format_duration, format_size
-from copycat_agent.rendering import printable
 
 
 def _by_theirs(words: Mapping[str, str]) -> dict[str, str]:

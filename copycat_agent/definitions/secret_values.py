@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import NamedTuple
 
-from copycat_agent.masks import SHORTEST, Mask
+from copycat_agent.display import SHORTEST, Mask
 from copycat_agent.options import HIDDEN, without_login
 from copycat_agent.small_files import read_small_file
 

@@ -17,7 +17,7 @@ from pydantic import ValidationError as ValidationError
 from pydantic import WithJsonSchema as WithJsonSchema
 from pydantic.fields import FieldInfo as FieldInfo
 
-from copycat_agent.masks import HIDDEN as HIDDEN
+from copycat_agent.display import HIDDEN as HIDDEN
 from copycat_agent.options.definition import *  # noqa: F403 - the package is what its modules define
 from copycat_agent.options.kafka_access import *  # noqa: F403 - as above
 from copycat_agent.options.values import *  # noqa: F403 - as above

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, PrivateAttr, SerializeAsAny, StringConstraints
 
-from copycat_agent.masks import Mask
+from copycat_agent.display import Mask
 from copycat_agent.options.kafka_access import KafkaOptions, SchemaRegistryOptions
 from copycat_agent.options.values import ByteSize, Duration, JvmMemory, Options, Regex, ScalarText
 

@@ -17,7 +17,7 @@ from pydantic import (
     WithJsonSchema,
 )
 
-from copycat_agent.masks import HIDDEN
+from copycat_agent.display import HIDDEN
 
 FROM_YAML = "from yaml"
 """Validation context of the loader: numbers without a unit are refused for durations and sizes."""

@@ -10,8 +10,8 @@ import psutil
 import pytest
 
 from copycat_agent import logs
+from copycat_agent.display import Mask
 from copycat_agent.errors import FatalError, RetriableError
-from copycat_agent.masks import Mask
 from copycat_agent.model import SourceOffset, SourcePartition
 from copycat_agent.options import DeliveryOptions
 from copycat_agent.sources.datasource.reader_process import ReaderFaultError, ReaderProcess

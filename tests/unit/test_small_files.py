@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from copycat_agent.agent.contents import Contents
-from copycat_agent.small_files import read_with_status
+from copycat_agent.small_files import Contents, read_with_status
 from tests.rig.waiting import wait_until
 
 if TYPE_CHECKING:

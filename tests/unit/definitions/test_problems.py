@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from copycat_agent.definitions import load_file
 from copycat_agent.definitions.yaml_tree import DEPTH_MAX
+from copycat_agent.display import render
 from copycat_agent.options import AgentOptions
-from copycat_agent.rendering import render
 from tests.unit.definitions.conftest import GOOD, Load
 
 BOMB = "a: &a [x,x,x,x,x,x,x,x,x]\n" + "".join(f"{chr(98 + i)}: &{chr(98 + i)} [{','.join(['*' + chr(97 + i)] * 9)}]\n" for i in range(9))

@@ -13,9 +13,9 @@ from typer.testing import CliRunner
 from copycat_agent.cli.check import check
 from copycat_agent.definitions import Loaded, load_agent, load_directory
 from copycat_agent.definitions.secret_values import is_secret_name, masked_lines
+from copycat_agent.display import render
 from copycat_agent.errors import DefinitionError
 from copycat_agent.options import HIDDEN, AgentOptions, KafkaOptions, SecurityOptions
-from copycat_agent.rendering import render
 from tests.unit.definitions.conftest import GOOD, Load
 
 CANARY = "c4n4ry-Zq7"

@@ -1,4 +1,8 @@
-"""Hiding known secrets in what a person is shown: by their text, wherever it came to stand. What is sent to Kafka is never masked."""
+"""What a person is shown: no known secret, nothing that a terminal acts upon, and problems of definitions with their place.
+
+Secrets are known by their text, wherever it came to stand; what is sent to Kafka is never masked. All of it is below `definitions`:
+commands that only ask the agent do without all that loads a definition.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +10,13 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from copycat_agent.errors import Problem
+
 HIDDEN = "********"
 """Shown in place of a secret."""
 SHORTEST = 4
 """A secret of fewer characters is hidden only where it stands alone: replacing every "a" would hide everything."""
+_BOLD, _RED, _YELLOW, _CYAN, _END = "\x1b[1m", "\x1b[31m", "\x1b[33m", "\x1b[36m", "\x1b[0m"
 
 
 class Mask:
@@ -56,3 +63,26 @@ NOTHING_SECRET = Mask(())
 def _forms(secret: str) -> Iterator[str]:
     for text in (secret, secret.replace("{{", "{").replace("}}", "}")):  # the latter: what a template makes of it
         yield from (text, repr(text)[1:-1], json.dumps(text)[1:-1], json.dumps(text, ensure_ascii=False)[1:-1])
+
+
+def printable(text: str) -> str:
+    """`text` as one line that no terminal acts upon: whatever is not printable (controls, bidi marks, surrogates) as U+FFFD."""
+    return text if text.isprintable() else "".join(character if character.isprintable() else "\ufffd" for character in text)
+
+
+def render(problem: Problem, *, kind: str = "error", color: bool = False) -> str:
+    """`file:line:col: error[CODE] text`, the line, a caret and the hint; no line end at the end.
+
+    Whether to color is the caller's decision (terminal, NO_COLOR, --no-color). `kind` is `error` or `warning`.
+    """
+    bold, paint, cyan, end = (_BOLD, _RED if kind == "error" else _YELLOW, _CYAN, _END) if color else ("", "", "", "")
+    place = f":{problem.line}:{problem.column}" if problem.line else ""
+    lines = [f"{bold}{printable(problem.path)}{place}:{end} {paint}{kind}[{problem.code}]{end} {problem.text}"]
+    if problem.source_line.strip():
+        number = str(problem.line)
+        column = min(problem.column, len(problem.source_line) + 1)
+        lines.append(f"{cyan}{number} |{end} {problem.source_line}")
+        lines.append(f"{' ' * len(number)} {cyan}|{end} {' ' * (column - 1)}{paint}^{end}")
+    if problem.hint:
+        lines.append(f"  {cyan}hint:{end} {problem.hint}")
+    return "\n".join(lines)
