@@ -38,7 +38,7 @@ from copycat_agent.transforms.regex_ import REGEX, REPLACE
 from copycat_agent.transforms.set_ import DEFAULT, SET
 from copycat_agent.transforms.sql import RAW_LINE, SQL, SqlOptions, SqlStep, declared_columns, plain_type, sql_at
 from copycat_agent.transforms.syslog import SYSLOG
-from copycat_agent.transforms.timestamp import TIMESTAMP
+from copycat_agent.transforms.times import TIMESTAMP
 
 __all__ = [
     "TRANSFORMS",
