@@ -16,7 +16,7 @@ from copycat_agent.cli import exits
 from copycat_agent.cli.agent_client import find_agent
 from copycat_agent.cli.common_options import Config, Format, Output, Socket, StateDir, leave, say_problems
 from copycat_agent.cli.explain_view import Explained, entry, text_of
-from copycat_agent.cli.live_agent import LiveAgent
+from copycat_agent.cli.plan import LiveAgent
 from copycat_agent.cli.running import resolve_settings
 from copycat_agent.cli.shown import visible
 from copycat_agent.cli.unsent import MOST_BYTES, first_records

@@ -7,21 +7,21 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
 from copycat_agent import logs
-from copycat_agent.api import AgentClient
+from copycat_agent.api import AgentClient, address
 from copycat_agent.cli import exits
 from copycat_agent.cli.common_options import Config, Directory, Format, Output, Socket, StateDir, leave, say_problems
-from copycat_agent.cli.live_agent import AT_WORK, LiveAgent
 from copycat_agent.cli.running import resolve_settings
 from copycat_agent.cli.shown import EXACTLY_ONCE, visible
 from copycat_agent.definitions import Loaded, load_directory
 from copycat_agent.encoding.layout import host_name
 from copycat_agent.errors import DataError, RetriableError
 from copycat_agent.model import Loss, Record, SavedRow, SourcePartition
+from copycat_agent.offsets.document import saved_rows
 from copycat_agent.offsets.looking import offsets_of, saved_offsets
 from copycat_agent.options import Definition
 from copycat_agent.sources import SOURCES, FileView, Lag, LooksLater, create_source
@@ -30,6 +30,9 @@ from copycat_agent.sources.files.identity import Identity
 from copycat_agent.sources.log_file.rotation import log_of
 from copycat_agent.templates import SplitMeta, Template, compile_template
 
+if TYPE_CHECKING:
+    from copycat_agent.workbench.explaining import PathAnswer
+
 _KEYS_SHOWN = 40
 _PASSED_SHOWN = 20
 _NAMES_SHOWN = 3
@@ -37,7 +40,40 @@ _FILE_NAMES = frozenset({"@file.path", "@file.name", "@file.dir", "@file.inode",
 """What a template may name to be the same for all records of a file."""
 FILES_SHOWN = 50
 """Of each connector; those with something to read, or with trouble, come first."""
+AT_WORK = frozenset({"running", "retrying", "blocked", "paused"})
+"""States in which a connector follows files."""
+_FILES_MAX = 10_000
+"""As many as the agent gives in one answer."""
 _log = logs.get("plan")
+
+
+class LiveAgent:
+    """What the running agent has in memory. Every method raises AgentUnreachableError, and other errors with the agent's own words."""
+
+    def __init__(self, client: AgentClient) -> None:
+        self._client = client
+        self.directory = str(client.get("/v1")["directory"])
+        self.statuses: Mapping[str, Mapping[str, Any]] = {one["name"]: one for one in client.get("/v1/connectors")["connectors"]}
+
+    def offsets(self, definition: Definition) -> dict[SourcePartition, SavedRow]:
+        """What is saved for the connector, as `offsets_of` has it."""
+        saved: dict[SourcePartition, SavedRow] = {}
+        for name in (definition.name, *definition.renamed_from):
+            saved |= saved_rows(name, self._client.get(address("offsets", name)))
+        return offsets_of(definition, saved)
+
+    def files(self, name: str) -> tuple[tuple[FileView, ...], int]:
+        """The files that a connector follows, as many as come in one answer, and how many there are."""
+        found = self._client.get(address("connectors", name, f"/files?limit={_FILES_MAX}"))
+        return tuple(FileView(**one) for one in found["files"]), found["total"]
+
+    def file(self, answer: PathAnswer) -> FileView | None:
+        """Where the agent is in the file of an answer."""
+        name = answer.definition.name
+        if answer.closeup is None or self.statuses.get(name, {}).get("state") not in AT_WORK:
+            return None
+        key = answer.closeup.view.key
+        return next((one for one in self.files(name)[0] if one.key == key), None)
 
 
 class Planned(NamedTuple):
