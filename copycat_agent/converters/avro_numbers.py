@@ -7,7 +7,7 @@ import uuid
 from collections.abc import Callable
 from decimal import Decimal
 
-from copycat_agent.converters.moments import Unfit, kind, wanted
+from copycat_agent.converters.base import Unfit, kind, wanted
 
 Write = Callable[[object], bytes]
 

@@ -11,10 +11,10 @@ from typing import Any
 
 from fastavro import parse_schema
 
-from copycat_agent.converters import avro_numbers, moments
+from copycat_agent.converters import avro_numbers
 from copycat_agent.converters.avro_numbers import Write
-from copycat_agent.converters.base import BadSchemaError
-from copycat_agent.converters.moments import Unfit, kind, wanted
+from copycat_agent.converters.base import BadSchemaError, Unfit, kind, wanted
+from copycat_agent.converters.schema_forms import clock_micros_of, days_of, local_micros_of, local_nanos_of, micros_of, nanos_of
 
 AvroType = str | list[Any] | dict[str, Any]
 """An Avro schema, as JSON has it."""
@@ -27,15 +27,15 @@ _PLAIN: dict[str, Write] = {
     "float": avro_numbers.single, "double": avro_numbers.double, "bytes": avro_numbers.binary, "string": avro_numbers.string,
 }  # fmt: skip
 _LOGICAL: dict[tuple[str, str], Write] = {
-    ("int", "date"): avro_numbers.counted(moments.days_of, avro_numbers.integer),
-    ("int", "time-millis"): avro_numbers.counted(lambda value: moments.clock_micros_of(value) // 1000, avro_numbers.integer),
-    ("long", "time-micros"): avro_numbers.counted(moments.clock_micros_of, avro_numbers.long),
-    ("long", "timestamp-millis"): avro_numbers.counted(lambda value: moments.micros_of(value) // 1000, avro_numbers.long),
-    ("long", "timestamp-micros"): avro_numbers.counted(moments.micros_of, avro_numbers.long),
-    ("long", "timestamp-nanos"): avro_numbers.counted(moments.nanos_of, avro_numbers.long),
-    ("long", "local-timestamp-millis"): avro_numbers.counted(lambda value: moments.local_micros_of(value) // 1000, avro_numbers.long),
-    ("long", "local-timestamp-micros"): avro_numbers.counted(moments.local_micros_of, avro_numbers.long),
-    ("long", "local-timestamp-nanos"): avro_numbers.counted(moments.local_nanos_of, avro_numbers.long),
+    ("int", "date"): avro_numbers.counted(days_of, avro_numbers.integer),
+    ("int", "time-millis"): avro_numbers.counted(lambda value: clock_micros_of(value) // 1000, avro_numbers.integer),
+    ("long", "time-micros"): avro_numbers.counted(clock_micros_of, avro_numbers.long),
+    ("long", "timestamp-millis"): avro_numbers.counted(lambda value: micros_of(value) // 1000, avro_numbers.long),
+    ("long", "timestamp-micros"): avro_numbers.counted(micros_of, avro_numbers.long),
+    ("long", "timestamp-nanos"): avro_numbers.counted(nanos_of, avro_numbers.long),
+    ("long", "local-timestamp-millis"): avro_numbers.counted(lambda value: local_micros_of(value) // 1000, avro_numbers.long),
+    ("long", "local-timestamp-micros"): avro_numbers.counted(local_micros_of, avro_numbers.long),
+    ("long", "local-timestamp-nanos"): avro_numbers.counted(local_nanos_of, avro_numbers.long),
     ("string", "uuid"): avro_numbers.uuid_text,
 }
 _WHOLE_FIRST = ("int", "long")

@@ -1,4 +1,4 @@
-"""What a converter is, and how the dict of converters lists one."""
+"""What a converter is, how the dict of converters lists one, and what it says of a schema or a value that does not do."""
 
 from __future__ import annotations
 
@@ -6,10 +6,13 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
+from copycat_agent.errors import DataError
 from copycat_agent.model import Column
 
 if TYPE_CHECKING:
     from copycat_agent.options import ConverterOptions, SchemaRegistryOptions
+
+_NAME_CHARACTERS = 100
 
 Converter = Callable[..., bytes]
 """Makes the bytes that Kafka gets of a value (framed bytes or a dict of fields) or of a key (a rendered text).
@@ -38,6 +41,49 @@ class Written(NamedTuple):
 
 class BadSchemaError(Exception):
     """A schema that is none, or one that cannot be used. Its text says why and holds no data."""
+
+
+class Unfit(ValueError):  # noqa: N818 - an outcome, which becomes a DataError with its place
+    """A value does not fit. `reason` never holds it; `path` is where it lies, outermost name first."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.path: list[str] = []
+
+    def within(self, name: str) -> Unfit:
+        """The same, seen from outside of the field `name`."""
+        self.path.insert(0, name[:_NAME_CHARACTERS])
+        return self
+
+    def as_data_error(self, hint: str) -> DataError:
+        """In words, for a dead letter or a person."""
+        path = ".".join(self.path[:20]).replace(".[", "[")
+        return DataError(f"field {path!r}: {self.reason}" if path else self.reason, hint)
+
+
+def kind(value: object) -> str:  # noqa: PLR0911 - a table of kinds
+    """What a value is, in words for people, without it."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "a boolean"
+    if isinstance(value, int):
+        return "a whole number"
+    if isinstance(value, float):
+        return "a number with a point"
+    if isinstance(value, str):
+        return "text"
+    if isinstance(value, bytes):
+        return "bytes"
+    if isinstance(value, dict):
+        return "an object"
+    return "a list" if isinstance(value, list | tuple) else f"a {type(value).__name__}"
+
+
+def wanted(what: str, value: object) -> Unfit:
+    """`what` is needed, and `value` is something else."""
+    return Unfit(f"{what} is needed, not {kind(value)}")
 
 
 class Site(NamedTuple):

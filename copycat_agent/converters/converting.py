@@ -12,8 +12,7 @@ import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from copycat_agent.converters.base import BadSchemaError, Site, Written
-from copycat_agent.converters.moments import Unfit
+from copycat_agent.converters.base import BadSchemaError, Site, Unfit, Written
 from copycat_agent.converters.registry_access import OfflineRegistry, Registered, SchemaRegistry
 from copycat_agent.converters.schema_forms import SchemaForm, Writer
 from copycat_agent.converters.schema_options import SchemaOptions

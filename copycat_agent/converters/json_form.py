@@ -12,10 +12,9 @@ from jsonschema import Draft7Validator, validators
 from jsonschema.exceptions import SchemaError, ValidationError, best_match
 from referencing.jsonschema import DRAFT7
 
-from copycat_agent.converters.base import BadSchemaError, ConverterProblem, Site, Written
+from copycat_agent.converters.base import BadSchemaError, ConverterProblem, Site, Unfit, Written
 from copycat_agent.converters.json_approval import approver
 from copycat_agent.converters.json_checking import SlowError, bounded, check_patterns, give
-from copycat_agent.converters.moments import Unfit
 from copycat_agent.converters.plain import dump
 from copycat_agent.converters.schema_forms import Key, Scalar, SchemaForm, Writer, referred, typed
 from copycat_agent.converters.schema_options import file_problem, underivable

@@ -12,7 +12,8 @@ from google.protobuf.descriptor import Descriptor, FieldDescriptor  # type: igno
 from google.protobuf.message import EncodeError  # type: ignore[import-untyped]
 from google.protobuf.message_factory import GetMessageClass  # type: ignore[import-untyped]
 
-from copycat_agent.converters.moments import Unfit, nanos_of, wanted
+from copycat_agent.converters.base import Unfit, wanted
+from copycat_agent.converters.schema_forms import nanos_of
 
 Fit = Callable[[Any], Any]
 """From a value to what a message's constructor takes for it. Raises Unfit."""

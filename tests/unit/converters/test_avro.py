@@ -16,8 +16,7 @@ from hypothesis import strategies as st
 
 from copycat_agent.converters.avro_form import avro_of
 from copycat_agent.converters.avro_writing import Compiler, parsed
-from copycat_agent.converters.base import BadSchemaError
-from copycat_agent.converters.moments import Unfit
+from copycat_agent.converters.base import BadSchemaError, Unfit
 from copycat_agent.model import Column
 
 

@@ -10,9 +10,8 @@ import pytest
 from jsonschema import Draft7Validator
 
 from copycat_agent.converters import json_checking
-from copycat_agent.converters.base import BadSchemaError
+from copycat_agent.converters.base import BadSchemaError, Unfit
 from copycat_agent.converters.json_form import JsonForm, json_schema_of
-from copycat_agent.converters.moments import Unfit
 from copycat_agent.converters.schema_options import JsonSchemaOptions
 from copycat_agent.model import Column
 

@@ -10,8 +10,7 @@ import pytest
 from google.protobuf import json_format  # type: ignore[import-untyped]
 from google.protobuf.message_factory import GetMessageClass  # type: ignore[import-untyped]
 
-from copycat_agent.converters.base import BadSchemaError
-from copycat_agent.converters.moments import Unfit
+from copycat_agent.converters.base import BadSchemaError, Unfit
 from copycat_agent.converters.proto_fields import writer_of
 from copycat_agent.converters.proto_form import ProtoForm, compile_proto, message_indexes, message_of
 from copycat_agent.converters.registry_access import OfflineRegistry
