@@ -29,7 +29,7 @@ from copycat_agent.offsets.looking import offsets_of, saved_offsets
 from copycat_agent.options import Definition, LimitsOptions
 from copycat_agent.sources import SOURCES
 from copycat_agent.sources.files.reading.address import is_remote
-from copycat_agent.sources.remote.remote_files import maker as remote_maker
+from copycat_agent.sources.remote import maker as remote_maker
 
 if TYPE_CHECKING:
     from copycat_agent.agent import Settings

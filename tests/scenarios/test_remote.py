@@ -23,7 +23,7 @@ from copycat_agent.options import AgentOptions, KafkaOptions
 from copycat_agent.sources import SOURCES
 from copycat_agent.sources.files.reading.address import parse
 from copycat_agent.sources.files.reading.remote_objects import BLOCK_BYTES, RemoteHandle, list_files
-from copycat_agent.sources.remote.remote_files import maker
+from copycat_agent.sources.remote import maker
 from copycat_agent.worker import Status, Worker
 from tests.rig.kafka import values
 from tests.rig.object_store import CREDENTIALS, ObjectStore
@@ -196,7 +196,7 @@ def test_an_object_that_was_replaced_after_it_was_listed_is_read_as_it_is_now(
     store.put("late/a", b"old\n")
     found = list_files(parse(store.uri("late/a")))
     store.put_elsewhere_in_time("late/a", b"newer\n")
-    monkeypatch.setattr("copycat_agent.sources.remote.remote_files.list_files", lambda _: found)
+    monkeypatch.setattr("copycat_agent.sources.remote.list_files", lambda _: found)
     with caplog.at_level(logging.WARNING):
         run(store.uri("late/a"))
     assert run.lines() == [b"newer"]
@@ -217,12 +217,12 @@ def test_a_damaged_object_gives_what_comes_before_and_is_reported(run: Run, stor
 
 
 def test_an_object_that_went_away_is_given_up_and_counted(run: Run, store: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("copycat_agent.sources.remote.remote_files._RETRY_SECONDS", (0.01, 30.0))
+    monkeypatch.setattr("copycat_agent.sources.remote._RETRY_SECONDS", (0.01, 30.0))
     store.put("gone/a", b"1\n")
     store.put("gone/b", b"2\n")
     found = list_files(parse(store.uri("gone/*")))
     store.delete("gone/a")
-    monkeypatch.setattr("copycat_agent.sources.remote.remote_files.list_files", lambda _: found)
+    monkeypatch.setattr("copycat_agent.sources.remote.list_files", lambda _: found)
     status = run(store.uri("gone/*"))
     assert run.lines() == [b"2"]
     assert status.troubled_files == 1

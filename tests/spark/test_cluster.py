@@ -16,7 +16,7 @@ from copycat_agent.model import TaskId
 from copycat_agent.offsets import OffsetStore
 from copycat_agent.options import AgentOptions, KafkaOptions
 from copycat_agent.sources import SOURCES
-from copycat_agent.sources.remote.remote_files import maker
+from copycat_agent.sources.remote import maker
 from copycat_agent.watch import Watcher
 from copycat_agent.worker import Worker
 from tests.rig.apart import ExecutorApart
