@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.connect_jars import class_path
-from copycat_agent.dev_broker.broker import free_port
+from copycat_agent.dev_broker import free_port
 from copycat_agent.dev_broker.jars import java
 
 CONNECT_JVM = (

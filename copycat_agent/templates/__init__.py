@@ -15,7 +15,276 @@ Names that begin with `@` are metadata:
 
 from __future__ import annotations
 
-from copycat_agent.templates.fields import MISSING, RecordLike, compile_path, scalar_text
-from copycat_agent.templates.template import METADATA, SplitMeta, Template, compile_template, time_text
+import re
+import time
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from pathlib import PurePosixPath
+from string import Formatter
+from typing import TYPE_CHECKING
+
+from copycat_agent.errors import DataError
+from copycat_agent.templates.fields import MISSING, RecordLike, compile_path, is_not_utf8, is_path, readable, scalar_text
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
 
 __all__ = ["METADATA", "MISSING", "RecordLike", "SplitMeta", "Template", "compile_path", "compile_template", "scalar_text", "time_text"]
+
+SPLIT_NAMES = ("@file.path", "@file.name", "@file.dir", "@file.inode", "@host", "@connector")
+TIME_NAMES = ("@timestamp", "@read_time")
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class SplitMeta:
+    """The metadata that is the same for every record of a split. `path` may hold surrogate escapes.
+
+    `mtime_ms` is when the file was last changed, 0 where nobody knows: times without a year are near it. `clock` gives epoch seconds.
+    """
+
+    path: str
+    inode: int
+    host: str
+    connector: str
+    mtime_ms: int = 0
+    clock: Callable[[], float] = time.time
+
+
+@dataclass(frozen=True, slots=True)
+class Name:
+    """One `{name:spec}` of a template."""
+
+    name: str
+    spec: str
+
+
+def bind(parts: Iterable[str | Name], meta: SplitMeta, clock: Callable[[], float]) -> Callable[[RecordLike], str]:
+    """Join texts and names into one closure; see `Template.bind`."""
+    pattern, getters = "", []
+    for part in parts:
+        bound = part if isinstance(part, str) else _bind(part, meta, clock)
+        if isinstance(bound, str):
+            pattern += bound.replace("%", "%%")
+        else:
+            pattern += "%s"
+            getters.append(bound)
+    return _assemble(pattern, getters)
+
+
+def _bind(part: Name, meta: SplitMeta, clock: Callable[[], float]) -> str | Callable[[RecordLike], str]:
+    """A text when it is constant within the split, else a closure."""
+    name, spec = part.name, part.spec
+    if name in SPLIT_NAMES:
+        return _formatted(_split_value(name, meta), name, spec)
+    if name == "@offset":
+        return (lambda record: _formatted(record.start, name, spec)) if spec else (lambda record: str(record.start))
+    if name == "@record.number":
+        return (lambda record: _formatted(record.number, name, spec)) if spec else (lambda record: str(record.number))
+    if name == "@read_time":
+        stamp = _stamper(spec)
+        return lambda _: stamp(int(clock() * 1000))
+    if name == "@timestamp":
+        stamp = _stamper(spec)
+        return lambda record: stamp(int(clock() * 1000) if record.timestamp_ms is None else record.timestamp_ms)
+    return _field(name, spec)
+
+
+def _split_value(name: str, meta: SplitMeta) -> str | int:
+    if name == "@file.inode":
+        return meta.inode
+    path = PurePosixPath(readable(meta.path))
+    values = {
+        "@file.path": str(path),
+        "@file.name": path.name,
+        "@file.dir": str(path.parent),
+        "@host": readable(meta.host),
+        "@connector": meta.connector,
+    }
+    return values[name]
+
+
+def _field(name: str, spec: str) -> Callable[[RecordLike], str]:
+    """A closure that renders one field of the record."""
+    find = compile_path(name)
+
+    def plain(record: RecordLike) -> str:
+        value = find(record)
+        if not isinstance(value, str):
+            value = _required(value, name)
+        return value if value.isascii() or not is_not_utf8(value) else readable(value)
+
+    def formatted(record: RecordLike) -> str:
+        value = find(record)
+        return readable(_formatted(value if isinstance(value, int | float | Decimal) else _required(value, name), name, spec))
+
+    return formatted if spec else plain
+
+
+def _required(value: object, name: str) -> str:
+    """The text of a field, or the `DataError` that says what is wrong with it."""
+    try:
+        text = scalar_text(value)
+    except ValueError:  # an int of more digits than Python turns into text
+        text = None
+    if text is not None:
+        return text
+    what = "is missing" if value is MISSING else "is null" if value is None else "is not a text or a number"
+    msg = f"field {name!r} {what}"
+    raise DataError(msg)
+
+
+def _formatted(value: object, name: str, spec: str) -> str:
+    try:
+        return format(value, spec)
+    except (ValueError, TypeError, ArithmeticError):
+        msg = f"field {name!r} cannot be written as {spec!r}"
+    raise DataError(msg)  # outside the except: the cause may quote the data
+
+
+def _stamper(spec: str) -> Callable[[int], str]:
+    """Epoch milliseconds -> text. Remembers the last second's text: records come in runs, and strftime costs 1 µs."""
+    whole_seconds = bool(spec) and "%f" not in spec
+    last_key, last_text = None, ""
+
+    def stamp(epoch_ms: int) -> str:
+        nonlocal last_key, last_text
+        key = epoch_ms // 1000 if whole_seconds else epoch_ms
+        if key != last_key:
+            last_text = _time_text(epoch_ms, spec)
+            last_key = key
+        return last_text
+
+    return stamp
+
+
+def _time_text(epoch_ms: int, spec: str) -> str:
+    try:
+        moment = _EPOCH + timedelta(milliseconds=epoch_ms)
+    except OverflowError:
+        msg = "the record's timestamp is outside the years 1 to 9999"
+        raise DataError(msg) from None
+    return moment.strftime(spec) if spec else moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def time_text(epoch_ms: float, timespec: str = "milliseconds") -> str:
+    """RFC 3339 in UTC, for people; a time outside of the years 1 to 9999, which files may have, as the number that it is."""
+    try:
+        moment = _EPOCH + timedelta(milliseconds=epoch_ms)
+    except OverflowError:
+        return f"{int(epoch_ms)} ms since 1970"
+    return moment.isoformat(timespec=timespec).replace("+00:00", "Z")
+
+
+def _assemble(pattern: str, getters: list[Callable[[RecordLike], str]]) -> Callable[[RecordLike], str]:
+    """`pattern % texts`, in the cheapest form for the number of texts."""
+    if not getters:
+        text = pattern.replace("%%", "%")
+        return lambda _: text
+    if pattern == "%s":
+        return getters[0]
+    if len(getters) == 1:
+        get = getters[0]
+        return lambda record: pattern % get(record)
+    return lambda record: pattern % tuple([get(record) for get in getters])
+
+
+METADATA = frozenset((*SPLIT_NAMES, *TIME_NAMES, "@offset", "@record.number"))
+"""Every name that may follow an `@`, the sign included."""
+
+_MAX_SPEC_CHARS = 64
+_MAX_WIDTH = 200  # a format spec pads to this many characters at most: {a:1000000000} would be a gigabyte
+_SPEC = re.compile(r"(?:[^{}]?[<>=^])?[-+ ]?#?0?(?P<width>\d*)[,_]?(?:\.(?P<precision>\d+))?[sdxXobeEfFgG%]?")
+_STRFTIME = re.compile(r"(?:[^%{}]|%[YmdHMSfjyBbAaIpzZGVuwUW%])*")
+
+
+@dataclass(frozen=True, slots=True)
+class Template:
+    """A checked template. Made by `compile_template`; equal by its text; pickles."""
+
+    text: str
+    parts: tuple[str | Name, ...]
+
+    @property
+    def is_literal(self) -> bool:
+        """Whether it names nothing: every record renders to `literal_prefix`."""
+        return not any(isinstance(part, Name) for part in self.parts)
+
+    @property
+    def literal_prefix(self) -> str:
+        """What every rendering begins with (doubled braces resolved); all of it for a literal."""
+        return self.parts[0] if self.parts and isinstance(self.parts[0], str) else ""
+
+    @property
+    def fields(self) -> frozenset[str]:
+        """Every name in it, metadata with their `@`."""
+        return frozenset(part.name for part in self.parts if isinstance(part, Name))
+
+    @property
+    def uses_fields(self) -> bool:
+        """Whether it names a field of the record (not only metadata)."""
+        return any(not name.startswith("@") for name in self.fields)
+
+    @property
+    def single_field(self) -> str | None:
+        """The field when it is exactly one, unformatted, with nothing around it; None for all other templates and for metadata."""
+        match self.parts:
+            case (Name(name=name, spec=""),) if not name.startswith("@"):
+                return name
+        return None
+
+    def bind(self, meta: SplitMeta, clock: Callable[[], float] | None = None) -> Callable[[RecordLike], str]:
+        """A closure that renders records of one split; `clock` gives epoch seconds for `@read_time`, None: the split's.
+
+        What it returns always encodes as UTF-8. It raises `DataError`, naming the field and never its content, when a field
+        is missing, null, an object or a list, or does not go with its format spec.
+        """
+        return bind(self.parts, meta, clock or meta.clock)
+
+    def render(self, record: RecordLike, meta: SplitMeta) -> str:
+        """`bind(meta)(record)`, for once; see there."""
+        return self.bind(meta)(record)
+
+
+def compile_template(text: str) -> Template:
+    """Check `text` and make a template of it. ValueError says what is wrong with it, for the author of the definition."""
+    if is_not_utf8(text):
+        msg = "a template must be valid Unicode; this one holds a lone surrogate"
+        raise ValueError(msg)
+    try:
+        pieces = list(Formatter().parse(text))
+    except ValueError as error:
+        msg = f"bad template: {str(error).lower()}; a literal brace is written twice: {{{{ or }}}}"
+        raise ValueError(msg) from None
+    parts: list[str | Name] = []
+    for literal, name, spec, conversion in pieces:
+        if literal:
+            parts[-1:] = [parts[-1] + literal] if parts and isinstance(parts[-1], str) else [*parts[-1:], literal]
+        if name is not None:
+            parts.append(_checked(name, spec or "", conversion))
+    return Template(text, tuple(parts))
+
+
+def _checked(name: str, spec: str, conversion: str | None) -> Name:
+    """ValueError for a `{name!conversion:spec}` that is not allowed."""
+    shown = f"{{{name}{':' + spec if spec else ''}}}"
+    if conversion:
+        msg = f"bad template: conversions such as !{conversion} are not available in {shown}"
+    elif name.startswith("@") and name not in METADATA:
+        msg = f"bad template: unknown metadata {name!r}; there are {' '.join(sorted(METADATA))}"
+    elif not name.startswith("@") and not is_path(name):
+        msg = f"bad template: {shown} needs a field name: names joined by dots, such as {{user.id}}"
+    elif name in TIME_NAMES and not (_STRFTIME.fullmatch(spec) and len(spec) <= _MAX_SPEC_CHARS):
+        msg = f"bad template: {shown} takes strftime directives such as %Y-%m-%d, at most {_MAX_SPEC_CHARS} characters"
+    elif name not in TIME_NAMES and not _spec_allowed(spec):
+        msg = f"bad template: {shown}: not a format of texts or numbers such as >8, 05d or .2f (width at most {_MAX_WIDTH})"
+    else:
+        return Name(name, spec)
+    raise ValueError(msg)
+
+
+def _spec_allowed(spec: str) -> bool:
+    match = _SPEC.fullmatch(spec) if len(spec) <= _MAX_SPEC_CHARS else None
+    return match is not None and int(match["width"] or 0) <= _MAX_WIDTH and int(match["precision"] or 0) <= _MAX_WIDTH

@@ -21,8 +21,7 @@ import pytest
 
 from copycat_agent import api as api_client
 from copycat_agent.cli.main import main
-from copycat_agent.dev_broker import DevBroker
-from copycat_agent.dev_broker.broker import free_port
+from copycat_agent.dev_broker import DevBroker, free_port
 from tests.cli.conftest import COMMAND, Done
 from tests.rig.agent import AgentProcess
 from tests.rig.kafka import create_topic, unique_topic, values

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Self
 
 from pyarrow import fs
 
-from copycat_agent.dev_broker.broker import free_port
+from copycat_agent.dev_broker import free_port
 from tests.rig.waiting import wait_until
 
 if TYPE_CHECKING:

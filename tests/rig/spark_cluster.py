@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Self
 
 import psutil
 
-from copycat_agent.dev_broker.broker import free_port
+from copycat_agent.dev_broker import free_port
 from copycat_agent.spark import java
 from tests.rig.waiting import wait_until
 

@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from copycat_agent.dev_broker import cache_dir, fetch_kafka, free_port
+from copycat_agent.dev_broker import cache_dir, fetch_kafka, free_port, is_free
 from copycat_agent.dev_broker import jars as jars_module
-from copycat_agent.dev_broker.broker import is_free
 from copycat_agent.dev_broker.jars import java
 from copycat_agent.errors import FatalError, RetriableError
 

@@ -6,8 +6,8 @@ import threading
 
 import pytest
 
-from copycat_agent.agent import agent as module
-from copycat_agent.agent.agent import Heartbeat
+from copycat_agent import agent as module
+from copycat_agent.agent import Heartbeat
 from copycat_agent.errors import FatalError
 from copycat_agent.offsets import OffsetStore, ledger
 from tests.rig.waiting import wait_until

@@ -21,7 +21,7 @@ from copycat_agent.api import connections, port_access
 from copycat_agent.api.handlers import ENDPOINTS
 from copycat_agent.api.port_access import Logins, line_of
 from copycat_agent.api.server import ApiServer
-from copycat_agent.dev_broker.broker import free_port
+from copycat_agent.dev_broker import free_port
 from copycat_agent.errors import FatalError
 from copycat_agent.metrics import PATHS
 from copycat_agent.options import ApiOptions

@@ -11,10 +11,9 @@ import pytest
 
 from copycat_agent.errors import DataError
 from copycat_agent.formats import grouping, multiline_options
-from copycat_agent.patterns import Pattern, compile_pattern
+from copycat_agent.patterns import Pattern, compile_pattern, most_characters
 from copycat_agent.patterns.ambiguity import EXPONENTIAL, cost, searching, steps
 from copycat_agent.patterns.automaton import Alphabet
-from copycat_agent.patterns.pattern import most_characters
 from copycat_agent.patterns.trees import Tree, parse
 from copycat_agent.transforms import containers, syslog
 

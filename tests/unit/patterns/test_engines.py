@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from copycat_agent.patterns.pattern import Timed
+from copycat_agent.patterns import Timed
 from copycat_agent.patterns.trees import parse, write
 
 LEAVES = [

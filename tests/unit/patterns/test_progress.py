@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from copycat_agent.patterns import where_it_stopped
-from copycat_agent.patterns.pattern import elements
+from copycat_agent.patterns import elements, where_it_stopped
 
 PATTERN = r'^(?P<client>\S+) \S+ \[(?P<ts>[^\]]+)\] "(?P<method>[A-Z]+)'
 
