@@ -163,6 +163,7 @@ class Catalog:
             changes,
             kept=0 if file.offset.position else kept,
             begun_ns=0 if file.draining_since is not None else seen.met_ns,
+            read_ns=file.verified.at_ns,
         )
         saved_as, generation = Identity.parse(file.partition.key)[0], file.generation + 1
         if seen.unseen:

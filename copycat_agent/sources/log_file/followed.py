@@ -197,7 +197,7 @@ class Followed:
     def remove(self, file: TrackedFile) -> None:
         """Stop following a file; its offset stays saved until it is forgotten."""
         self.drop(file)
-        self.unfollowed.add(file.partition, file.offset)
+        self.unfollowed.add(file.partition, file.offset, file.verified.at_ns)
 
     def drop(self, file: TrackedFile) -> None:
         """Stop following a file, whose offset is nobody's any more."""

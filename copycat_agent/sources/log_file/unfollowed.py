@@ -44,10 +44,12 @@ class _UnfollowedFile(NamedTuple):
     `is_previous`: it is a previous generation, what its file held before it was cut or rewritten: its bytes are in a copy, or nowhere.
     `begun_ns`: the ctime of its file when it was first seen under its last name, if it has stood there since; 0 when that is not known.
     What was made later, and before the file was found to be cut, was made while that file stood there.
+    `read_ns`: a time, by the clock of its file system, at which it certainly held everything up to its offset; 0 when that is not known.
     """
 
     is_previous: bool = False
     begun_ns: int = 0
+    read_ns: int = 0
 
 
 class _Unclaimed(NamedTuple):
@@ -108,33 +110,45 @@ class Unfollowed:
         if log is not None:
             self._unread_of_log.setdefault(log, {})[partition] = None
 
-    def add(self, partition: SourcePartition, offset: SourceOffset) -> None:
-        """Add a partition whose file is not followed, or no longer."""
-        self._add(partition, offset, _PLAIN)
+    def add(self, partition: SourcePartition, offset: SourceOffset, read_ns: int = 0) -> None:
+        """Add a partition whose file is not followed, or no longer. `read_ns` as in `_UnfollowedFile`."""
+        self._add(partition, offset, _UnfollowedFile(read_ns=read_ns) if read_ns else _PLAIN)
 
     def _add(self, partition: SourcePartition, offset: SourceOffset, row: _UnfollowedFile) -> None:
         self._by_inode.setdefault(_inode(partition), {})[partition] = row
         self._heads.add(partition, offset)
 
     def add_previous(
-        self, partition: SourcePartition, offset: SourceOffset, why: str, changes: Changes, *, kept: int = 0, begun_ns: int = 0
+        self,
+        partition: SourcePartition,
+        offset: SourceOffset,
+        why: str,
+        changes: Changes,
+        *,
+        kept: int = 0,
+        begun_ns: int = 0,
+        read_ns: int = 0,
     ) -> None:
         """Add a partition whose file begins anew and holds the bytes of this one no more, or only the first `kept`.
 
-        `why` its rest is lost, if no copy has it. `begun_ns` as in `_UnfollowedFile`.
+        `why` its rest is lost, if no copy has it. `begun_ns` and `read_ns` as in `_UnfollowedFile`.
         """
         if not offset.position and not offset.size:
             changes.forget.add(partition)
             changes.offsets.pop(partition, None)
             return
         changes.offsets[partition] = offset = replace(offset, gone_ms=int(time.time() * 1000))
-        self._add(partition, offset, _UnfollowedFile(is_previous=True, begun_ns=begun_ns))
+        self._add(partition, offset, _UnfollowedFile(is_previous=True, begun_ns=begun_ns, read_ns=read_ns))
         self.note_unclaimed(partition, offset, why, kept)
         self.fresh.add(partition)
 
     def copied_by(self, partition: SourcePartition, birth_ns: int) -> bool:
         """Whether a rotated file that was made then can only be a copy of this previous generation: its own file never left its place."""
         return 0 < self._row(partition).begun_ns < birth_ns
+
+    def was_read_after(self, partition: SourcePartition, changed_ns: int) -> bool:
+        """Whether it certainly still held what was read of it after this time, by the clock of its file system."""
+        return changed_ns < self._row(partition).read_ns
 
     def is_previous(self, partition: SourcePartition) -> bool:
         """Whether its file has begun anew since."""

@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from copycat_agent.model import SourcePartition
+from copycat_agent.sources.files import clock
 from copycat_agent.sources.files.identity import Identity
 from copycat_agent.sources.files.paths.partial_scan import PartialScan
 from tests.unit.sources.rig import Agent, agent_for
@@ -100,6 +101,7 @@ class History(RuleBasedStateMachine):
         file = self._there(path)
         lines = [self._line(name) for _ in range(count)]
         block = b"".join(line + b"\n" for line in lines)
+        self._doubt_copies_of_this_moment(file)
         begun, file.unfinished = file.unfinished, b""
         if begun and begun in self.excused:
             self.split.add(begun + lines[0])
@@ -113,6 +115,7 @@ class History(RuleBasedStateMachine):
         path = self.directory / name
         file = self._there(path)
         if not file.unfinished:
+            self._doubt_copies_of_this_moment(file)
             file.unfinished = self._line("unfinished") + b" "
             self._add(path, file.unfinished)
 
@@ -442,6 +445,13 @@ class History(RuleBasedStateMachine):
             for copy, other in self.copies:
                 if other is original:
                     self.repeatable.update([*copy.lines, copy.unfinished])
+
+    def _doubt_copies_of_this_moment(self, original: File) -> None:
+        """Time stamps do not say which is older: a copy, or what is written next to its original."""
+        now_ns = clock.now_ns()
+        for copy, other in self.copies:
+            if other is original and any(name.stat().st_mtime_ns >= now_ns for name in copy.names):
+                self.repeatable.update([*copy.lines, copy.unfinished])
 
     def _excuse(self, lines: Iterable[bytes]) -> None:
         self.excused.update(line for line in lines if line not in self.agent.lines)

@@ -317,6 +317,24 @@ def test_a_shorter_log_with_the_same_banner_that_was_made_after_a_cut_is_no_copy
     read(agent, [*banner, b"first", *banner, b"2"])
 
 
+@pytest.mark.parametrize("is_there", [False, True])
+def test_a_copy_of_what_was_written_between_two_cuts_is_no_shorter_copy_of_what_was_read(tmp_path: Path, is_there: bool) -> None:
+    banner = [b"the same banner in every log, number %d" % number for number in range(50)]
+    log, copy = tmp_path / "app.log", tmp_path / "app.log.1"
+    if is_there:
+        append(copy, b"older")
+    append(log, *banner, *lines(0, 3))
+    agent = agent_for(tmp_path)
+    agent.drain()
+    tick()
+    os.truncate(log, 0)
+    append(log, *banner, *lines(3, 5))
+    copytruncate(log, copy)
+    agent.drain()
+    expected = [*([b"older"] if is_there else []), *banner, *lines(0, 3)]
+    assert agent.lines == [*expected, *banner, *lines(3, 5)]
+
+
 def test_a_log_that_was_made_after_another_one_was_cut_unread_is_no_copy_of_it_and_comes_later(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -45,7 +45,7 @@ PARTITION = SourcePartition("app", "1:2:3:0")
 
 
 def row(offset: SourceOffset, **facts: Any) -> UnfollowedRow:
-    nothing = {"is_previous": False, "copied": 0, "stands": False, "holds": False, "made_after": False}
+    nothing = {"is_previous": False, "copied": 0, "stands": False, "holds": False, "made_after": False, "was_read_later": True}
     return UnfollowedRow(PARTITION, offset, **{**nothing, **facts})
 
 
@@ -88,6 +88,8 @@ def test_bytes_that_another_file_has_lost_are_gone_on_with(offset: SourceOffset,
         (READ, {"is_previous": True, "size": 100}),
         (READ, {"is_previous": True, "made_after": True, "size": 0}),
         (READ, {"is_previous": True, "made_after": True, "size": 5000}),
+        (READ, {"is_previous": True, "made_after": True, "was_read_later": False, "size": 4000}),
+        (READ, {"is_previous": True, "copied": 4000, "was_read_later": False, "size": 4000}),
     ],
 )
 def test_equal_text_alone_proves_nothing(offset: SourceOffset, facts: dict[str, Any]) -> None:

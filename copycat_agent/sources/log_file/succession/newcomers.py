@@ -248,7 +248,8 @@ class Newcomers:
         stands = proves and not is_previous and _stands(offset, partition)
         holds = proves and not stands and similarity.holds(file, offset)
         made_after = unfollowed.copied_by(partition, file.made_ns) and not _is_made_after(file, offset)
-        return rules.UnfollowedRow(partition, offset, is_previous, copied, stands, holds, made_after)
+        was_read_later = unfollowed.was_read_after(partition, max(file.made_ns, file.seen.mtime_ns))
+        return rules.UnfollowedRow(partition, offset, is_previous, copied, stands, holds, made_after, was_read_later)
 
     def _candidates(self, file: TrackedFile, head: bytes, changes: Changes) -> list[Saved]:
         """Returns what it may go on with, first what it was seen to be a copy of; not what it held itself before it was written over."""

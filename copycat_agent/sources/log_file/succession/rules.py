@@ -75,6 +75,7 @@ class UnfollowedRow(NamedTuple):
     `is_previous`: that file has begun anew since. `copied`: so many bytes of it the newcomer was seen to hold, 0 when it was not looked at.
     `stands`: that file still has its last name, so that its bytes are there. `holds`: the newcomer has the bytes that were read.
     `made_after`: the newcomer was made while that file stood in its place and held these bytes, so that it can only be a copy.
+    `was_read_later`: that file still held what was read of it when the newcomer had been written to for the last time.
     """
 
     partition: SourcePartition
@@ -84,6 +85,7 @@ class UnfollowedRow(NamedTuple):
     stands: bool
     holds: bool
     made_after: bool
+    was_read_later: bool
 
 
 class UnreadRow(NamedTuple):
@@ -214,7 +216,7 @@ def claim(newcomer: Newcomer, found: UnfollowedRow) -> GoOn | None:
         return GoOn(partition, offset, "it holds the bytes before that offset, and that file has them no more")
     if found.copied and not offset.position:
         return GoOn(partition, offset, "it was seen to be a copy of it before it was cut, and nothing of it had been read")
-    is_copy = found.copied == newcomer.size or found.made_after
+    is_copy = (found.copied == newcomer.size or found.made_after) and found.was_read_later  # else it may hold what was written since a cut
     if is_copy and 0 < newcomer.size < offset.position:
         why = "it is a copy that was made before that file was written to, and read, for the last time"
         return GoOn(partition, offset, why, is_shorter=True)
