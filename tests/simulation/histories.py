@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import shutil
+import time
 from collections.abc import Callable, Mapping, Sequence
 from itertools import chain, pairwise
 from pathlib import Path
@@ -28,6 +29,10 @@ BANNERS = (b"", b"", b"the same in each log", b"the same in each log, and longer
 """What a log begins with, so that the files of different logs, and of one that is begun anew, begin alike; b"" for nothing."""
 
 
+FLUSH_SECONDS = 4.0
+"""A line that was begun so long ago, by the clock of the simulation, may be over: `line.flush_partial_after` is 5 s."""
+
+
 class Whole(History):
     """`History` with a whole connector for its agent: batches stay under way, effects are cut off, and the disk may be full for a while."""
 
@@ -36,6 +41,7 @@ class Whole(History):
         self.rng = random.Random(f"{seed} {guarantee}")
         self.guarantee = guarantee
         self.tell = tell
+        self._begun_at: dict[bytes, float] = {}
         self.packed: set[bytes] = set()
         """What was packed: an archive that ends early may end in the middle of a line."""
         self.logs: dict[str, list[list[bytes]]] = {"app.log": [[]], "web.log": [[]]}
@@ -119,6 +125,7 @@ class Whole(History):
         super().stop_and_start()
 
     def _check(self) -> None:
+        self._doubt_old_beginnings()
         self.repeatable |= self.agent.repeats
         for line in self.agent.lines:
             self.excused.update([line] if any(text.startswith(line) or text.endswith(line) for text in self.packed) else ())
@@ -137,6 +144,7 @@ class Whole(History):
 
     def append(self, name: str, count: int) -> None:
         self._begin_with_banner(name)
+        self._doubt_old_beginnings()
         super().append(name, count)
         file = self.names[self.directory / name]
         self.logs[name][-1] += file.lines[-count:]
@@ -145,6 +153,12 @@ class Whole(History):
     def append_unfinished(self, name: str) -> None:
         self._begin_with_banner(name)
         super().append_unfinished(name)
+        self._begun_at.setdefault(self._there(self.directory / name).unfinished, time.monotonic())
+
+    def _doubt_old_beginnings(self) -> None:
+        """A line that was begun so long ago may have been sent as it is, in any file."""
+        now = time.monotonic()
+        self.excused.update(text for text, at in self._begun_at.items() if now - at > FLUSH_SECONDS)
 
     def _begin_with_banner(self, name: str) -> None:
         path = self.directory / name
