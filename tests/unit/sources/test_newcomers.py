@@ -358,6 +358,21 @@ def test_a_log_that_was_made_after_another_one_was_cut_unread_is_no_copy_of_it_a
     assert agent.lines == lines(5, 12)
 
 
+@pytest.mark.parametrize("count", SIZES)
+def test_a_log_that_is_made_anew_before_the_deleted_one_gets_its_last_line_is_read(tmp_path: Path, count: int) -> None:
+    log = tmp_path / "app.log"
+    append(log, *lines(0, count))
+    agent = agent_for(tmp_path)
+    agent.drain()
+    with log.open("ab") as old:
+        log.unlink()
+        append(log, *lines(0, count))
+        tick()
+        old.write(b"same\n")
+    append(log, b"same", b"same")
+    read(agent, [*lines(0, count), b"same", *lines(0, count), b"same", b"same"])
+
+
 @pytest.mark.parametrize("first", ["stop", "read"])
 @pytest.mark.parametrize("count", SIZES)
 def test_a_file_moved_over_another_one_with_its_content_goes_on(tmp_path: Path, first: str, count: int) -> None:

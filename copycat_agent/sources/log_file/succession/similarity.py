@@ -89,8 +89,12 @@ def last_name(file: TrackedFile) -> str:
 
 
 def was_there_before(file: TrackedFile, deleted: TrackedFile) -> bool:
-    """Whether `file` was made before the other one was deleted, so that it was moved to its name. The other one is open. Raises OSError."""
-    return 0 < file.identity.birth_ns < os.fstat(deleted.fd).st_ctime_ns
+    """Whether `file` was made before the other one was deleted, so that it was moved to its name. The other one is open. Raises OSError.
+
+    Where the last change of that one was a write, it may have come after it was deleted, and nothing says when that was.
+    """
+    info = os.fstat(deleted.fd)
+    return info.st_mtime_ns < info.st_ctime_ns and 0 < file.identity.birth_ns < info.st_ctime_ns
 
 
 def replaced(file: TrackedFile, one: TrackedFile) -> rules.DeletedFile | None:
