@@ -61,10 +61,12 @@ def identify_by_name(path: str, stat: os.stat_result, *, follow_symlinks: bool) 
 def is_at(path: str, identity: Identity) -> bool:
     """Whether `path` is a name of this file, whatever number its device has by now; a link is not followed. Raises OSError."""
     info = os.lstat(path)
-    if info.st_ino != identity.inode or info.st_dev == identity.device:
-        return info.st_ino == identity.inode
+    if info.st_ino != identity.inode:
+        return False
     now = identify_by_name(path, info, follow_symlinks=False)
-    return now is not None and now.lasting == identity.lasting
+    if now is None or not identity.birth_ns:  # nothing says when it was made
+        return info.st_dev == identity.device
+    return now.lasting == identity.lasting
 
 
 class _Timestamp(ctypes.Structure):

@@ -470,6 +470,18 @@ def test_an_archive_beside_the_file_it_was_made_of_is_not_read_again(tmp_path: P
     read(agent, [*lines(0, 200), b"new"])
 
 
+def test_a_copy_goes_on_though_the_inode_of_its_log_is_another_file_s_by_now(tmp_path: Path) -> None:
+    log = tmp_path / "app.log"
+    append(log, *lines(0, 200))
+    agent = agent_for(tmp_path)
+    agent.drain()
+    agent.stop()
+    shutil.copy(log, tmp_path / "app.log.1")
+    log.unlink()
+    append(log, b"new")
+    read(agent, [*lines(0, 200), b"new"])
+
+
 def test_an_archive_of_another_generation_that_no_pattern_matches_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rules, "QUIET_SECONDS", 0.0)
     banner = [b"the same banner in every log, number %d" % number for number in range(50)]

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from copycat_agent.sources.files.identity import Identity, Whereabouts
+from copycat_agent.sources.files.identity import Identity, Whereabouts, identify_by_name
 from tests.unit.sources.rig import agent_for
 from tests.unit.sources.saved import remount
 
@@ -21,6 +21,15 @@ def test_a_renamed_file_is_found_in_its_directory(tmp_path: Path) -> None:
     path.rename(tmp_path / "app.log.1")
     path.write_text("another file")
     assert Whereabouts().find(str(path), Identity(info.st_dev, info.st_ino, 0)) == str(tmp_path / "app.log.1")
+
+
+def test_a_file_that_has_its_inode_now_is_another_one(tmp_path: Path) -> None:
+    path = tmp_path / "app.log"
+    path.write_text("x")
+    now = identify_by_name(str(path), path.stat(), follow_symlinks=False)
+    assert now is not None
+    assert Whereabouts().find(str(path), now) == str(path)
+    assert Whereabouts().find(str(path), now._replace(birth_ns=now.birth_ns - 1)) is None
 
 
 def test_its_old_name_comes_first(tmp_path: Path) -> None:
