@@ -146,7 +146,8 @@ class Split(Compact):
     opens, which may be the driver's descriptor. `final` makes an unfinished last line a record of its own: nobody will
     finish it. `flush` ends an open group of lines: it has been quiet for long enough, what is written later is another record.
     `origins` are offsets of files that this packed one may be the rest of: the task goes on behind the first of them whose bytes
-    it holds, and begins at byte 0 when it holds those of none. `after`: the older generation of the same log, of which what is left
+    it holds, and begins at byte 0 when it holds those of none; `origin_sizes` are how many bytes each of these files has, -1 or absent
+    where nobody knows: one that holds more was not made of it. `after`: the older generation of the same log, of which what is left
     goes first: in a batch that has a split of it nothing of this one is sent before. `stretch`: what to read of a source that has no
     files; positions are numbers of records then. Replaying a split is always safe.
     """
@@ -163,6 +164,7 @@ class Split(Compact):
     origins: tuple[SourceOffset, ...] = ()
     after: SourcePartition | None = None
     stretch: Stretch | None = None
+    origin_sizes: tuple[int, ...] = ()
 
     @property
     def goes_as_one(self) -> bool:

@@ -139,7 +139,7 @@ class Packing:
 
     `is_known`: whether it is packed is known, or nobody asks because nothing is unpacked. Of a packed file whose present end was reached,
     `is_whole` says that it ends with a member's end, `rest` that there is something behind the offset; `position` is how much of it a task
-    has taken in; `origins`: see `Split.origins`; `only_as_rest`: it is read as the rest of one of these, or not at all.
+    has taken in; `origins`, `origin_sizes`: see `Split`; `only_as_rest`: it is read as the rest of one of these, or not at all.
     """
 
     is_known: bool = False
@@ -147,6 +147,7 @@ class Packing:
     rest: int = 0
     is_whole: bool = False
     origins: tuple[SourceOffset, ...] = ()
+    origin_sizes: tuple[int, ...] = ()
     only_as_rest: bool = False
 
     def after_end(self, result: SplitResult) -> Packing:

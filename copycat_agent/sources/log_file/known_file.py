@@ -311,6 +311,6 @@ class KnownFile:
         self.offset, self.ending = offset, replace(self.ending, stalled_size=-1)
         self.packing = replace(self.packing, only_as_rest=True)
 
-    def set_origins(self, origins: tuple[SourceOffset, ...]) -> None:
-        """Record what a packed file may be the rest of. Its task finds out."""
-        self.packing = replace(self.packing, origins=origins)
+    def set_origins(self, origins: tuple[SourceOffset, ...], sizes: tuple[int, ...] = ()) -> None:
+        """Record what a packed file may be the rest of, and how much each of these holds. Its task finds out."""
+        self.packing = replace(self.packing, origins=origins, origin_sizes=sizes)

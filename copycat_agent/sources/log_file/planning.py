@@ -89,17 +89,20 @@ class FilePlanner:
         limit = self._delivery.max_batch_bytes
         if len(chosen) > 1:
             limit = max(self._least_bytes, limit // len(chosen))
+        taken: list[TrackedFile] = []
         for file in chosen:
+            is_behind = file.waits_for is not None and file.waits_for not in taken
+            if is_behind or not self._catalog.newcomers.archives.ask(file):
+                continue
+            taken.append(file)
             self._turn += 1
             file.planned(self._turn)
             self._followed.dirty.served(file)
-            if file.is_packed:
-                self._catalog.newcomers.archives.ask(file)
             self._planner.take(file)
             self._served.add(file)
         alone = len(self._followed.files) == 1
         seconds = self._delivery.max_batch_time if alone else min(self._delivery.max_batch_time, SHARED_SECONDS)
-        return Plan(tuple(file.split(max(limit, self._least_bytes)) for file in chosen), seconds)
+        return Plan(tuple(file.split(max(limit, self._least_bytes)) for file in taken), seconds)
 
     def next_split(self, file: TrackedFile, most_bytes: int) -> Split | None:
         """Returns what a task would be given of `file`, whether it is its turn or not; None when nothing can be read."""

@@ -286,6 +286,7 @@ class TrackedFile(KnownFile):
             inode=self.identity.inode,
             mtime_ms=self.seen.mtime_ns // 1_000_000,
             origins=self.packing.origins if self.is_packed and not self.offset.position else (),
+            origin_sizes=self.packing.origin_sizes if self.is_packed and not self.offset.position else (),
             after=None if self.waits_for is None else self.waits_for.partition,
         )
 

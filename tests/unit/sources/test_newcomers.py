@@ -470,6 +470,83 @@ def test_an_archive_beside_the_file_it_was_made_of_is_not_read_again(tmp_path: P
     read(agent, [*lines(0, 200), b"new"])
 
 
+BANNER = [b"the same banner in every log, number %d" % number for number in range(50)]
+
+
+@pytest.mark.parametrize("ended", ["killed", "stopped"])
+@pytest.mark.parametrize("first", [0, 10, 100])
+@pytest.mark.parametrize("counts", [(100, 300), (300, 100)])
+def test_archives_of_generations_that_look_alike_are_all_read(
+    tmp_path: Path, pattern: str, counts: tuple[int, int], first: int, ended: str
+) -> None:
+    """All begin with the same banner and go on with equal lines. Only one is the rest of the log that was read."""
+    log = tmp_path / "app.log"
+    append(log, *BANNER, *[b"same"] * first)
+    agent = agent_for(tmp_path, pattern)
+    agent.drain()
+    append(log, *[b"same"] * (counts[0] - first))
+    _do(agent, ended)
+    for number, count in ((2, counts[1]), (1, 7)):
+        log.rename(tmp_path / f"app.log.{number}")
+        pack(tmp_path / f"app.log.{number}")
+        tick()
+        append(log, *BANNER, *[b"same"] * count)
+    agent.drain()
+    assert Counter(agent.lines) == Counter([*BANNER * 3, *[b"same"] * (sum(counts) + 7)])
+    assert lost(agent) == []
+
+
+def test_an_archive_that_holds_more_than_what_it_looks_like_is_another_one(tmp_path: Path) -> None:
+    log, packed = tmp_path / "app.log", tmp_path / "app.log.1.gz"
+    append(log, *BANNER, *[b"same"] * 50)
+    agent = agent_for(tmp_path)
+    agent.drain()
+    packed.write_bytes(gzip.compress(b"\n".join([*BANNER, *[b"same"] * 80, b""])))
+    agent.drain()
+    assert Counter(agent.lines) == Counter([*BANNER * 2, *[b"same"] * 130])
+
+
+def test_an_archive_is_the_rest_of_the_log_that_it_was_made_of_rather_than_of_an_archive_that_is_there(tmp_path: Path) -> None:
+    log, old = tmp_path / "app.log", tmp_path / "app.log.1"
+    append(log, *BANNER, *[b"same"] * 200)
+    agent = agent_for(tmp_path)
+    agent.drain()
+    log.rename(old)
+    agent.drain()
+    pack(old)
+    append(log, *BANNER, *[b"same"] * 10)
+    agent.drain()
+    append(log, *[b"same"] * 190)
+    agent.stop()
+    (tmp_path / "app.log.1.gz").rename(tmp_path / "app.log.2.gz")
+    log.rename(old)
+    pack(old)
+    agent.drain()
+    assert Counter(agent.lines) == Counter([*BANNER * 2, *[b"same"] * 400])
+
+
+def test_an_archive_that_is_packed_anew_beside_the_old_one_is_not_read_again(tmp_path: Path) -> None:
+    append(tmp_path / "app.log.1", *lines(0, 200))
+    text = (tmp_path / "app.log.1").read_bytes()
+    pack(tmp_path / "app.log.1")
+    agent = agent_for(tmp_path)
+    read(agent, lines(0, 200))
+    (tmp_path / "app.log.1.zst").write_bytes(zstd.compress(text))
+    read(agent, lines(0, 200))
+
+
+def test_an_archive_that_is_replaced_by_one_with_another_member_goes_on(tmp_path: Path) -> None:
+    """As rsync does with one that grows."""
+    append(tmp_path / "app.log.1", *lines(0, 200))
+    pack(tmp_path / "app.log.1")
+    path, fresh = tmp_path / "app.log.1.gz", tmp_path / ".fresh"
+    agent = agent_for(tmp_path)
+    agent.drain()
+    fresh.write_bytes(path.read_bytes() + gzip.compress(b"one more\n"))
+    fresh.replace(path)
+    read(agent, [*lines(0, 200), b"one more"])
+
+
 def test_a_copy_goes_on_though_the_inode_of_its_log_is_another_file_s_by_now(tmp_path: Path) -> None:
     log = tmp_path / "app.log"
     append(log, *lines(0, 200))

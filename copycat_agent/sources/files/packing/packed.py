@@ -127,7 +127,8 @@ class PackedStream(Stream):
         for position, index in sorted(known):
             one = self._origins[index]
             if fingerprint.holds(self.read, one.fingerprint, position):
-                held.append(index)
+                if not self._holds_more(index):
+                    held.append(index)
             elif self._is_short and not self._damage() and self._may_hold(one):
                 self.waits = True
                 return
@@ -143,6 +144,11 @@ class PackedStream(Stream):
                 done=False,
                 fingerprint=one.fingerprint,
             )
+
+    def _holds_more(self, index: int) -> bool:
+        """Whether it holds more, as far as it goes now, than the file of the origin with this index."""
+        size = self._split.origin_sizes[index] if self._split.origin_sizes else -1
+        return size >= 0 and bool(self.read(size, 1))
 
     def _may_hold(self, offset: SourceOffset) -> bool:
         """Whether what was unpacked so far agrees with `offset`, and is too little to prove it."""

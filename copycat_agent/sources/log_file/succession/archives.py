@@ -6,14 +6,17 @@ Offsets count unpacked bytes, so a proof at one costs unpacking. The driver ther
 
 from __future__ import annotations
 
+import contextlib
 import itertools
+import os
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from copycat_agent.model import SourceOffset, SourcePartition, SplitResult
 from copycat_agent.sources.files import fingerprint
+from copycat_agent.sources.files.identity import Identity, is_at
 from copycat_agent.sources.files.paths.opening import Opener
 from copycat_agent.sources.log_file.followed import Followed
 from copycat_agent.sources.log_file.rotation import rotation_family
@@ -31,6 +34,23 @@ TakeOver = Callable[[SourcePartition, SourceOffset, int, Changes], None]
 """`take_over(partition, offset, kept, changes)`: an archive has the first `kept` bytes of it, and goes on in its place."""
 
 
+class _Origin(NamedTuple):
+    """A file that an archive may be the rest of: its offset, and how much it holds, -1 when that is not known.
+
+    `is_there`: it still has what was read of it.
+    """
+
+    saved: Saved
+    size: int = -1
+    is_there: bool = False
+
+    @property
+    def rank(self) -> tuple[bool, int]:
+        """The order in which origins are preferred: what archives were made of before archives that are there, then the furthest."""
+        offset = self.saved[1]
+        return self.is_there and bool(offset.compression), -offset.position
+
+
 class Archives:
     """Packed files that were met. A task is told what one may go on with, and finds out whether it does."""
 
@@ -42,6 +62,7 @@ class Archives:
         self._log = log
         self._barriers: dict[TrackedFile, tuple[TrackedFile, int, float]] = {}
         self._asked: dict[SourcePartition, tuple[Saved, ...]] = {}
+        self._askers: dict[SourcePartition, TrackedFile] = {}
         self._expected: set[TrackedFile] = set()
 
     @property
@@ -70,22 +91,43 @@ class Archives:
             self._expected.discard(file)
             self._followed.remove(file)
 
-    def ask(self, file: TrackedFile) -> None:
-        """Let the task of its next split find out what a packed file is the rest of. No effect on other files."""
-        if file.is_packed and not file.offset.position:
-            try:
-                file.set_origins(self._of(file))
-            except OSError:
-                file.set_origins(())  # the task reports why it cannot be read
+    def ask(self, file: TrackedFile) -> bool:
+        """Let the task of its next split find out what a packed file is the rest of. No effect on other files.
 
-    def _of(self, file: TrackedFile) -> tuple[SourceOffset, ...]:
-        """Returns what it may be the rest of, as of now. Raises OSError."""
+        False while a task finds that out of another one that may be the rest of the same file: only one of them is.
+        """
+        if not file.is_packed or file.offset.position:
+            return True
+        try:
+            origins = self._of(file)
+        except OSError:
+            file.set_origins(())  # the task reports why it cannot be read
+            return True
+        asking = (self._askers.get(one.saved[0], file) for one in origins)
+        if any(other is not file and other.in_flight for other in asking):
+            return False
+        self._asked[file.partition] = tuple(one.saved for one in origins)
+        self._askers.update((one.saved[0], file) for one in origins if not one.is_there)
+        file.set_origins(tuple(one.saved[1] for one in origins), tuple(one.size for one in origins))
+        return True
+
+    def _of(self, file: TrackedFile) -> list[_Origin]:
+        """Returns what it may be the rest of, as of now, in the order of preference. Raises OSError."""
         head = similarity.head_of(file)
         saved = self._followed.unfollowed.candidates(file.path, head, None)
-        saved += [(one.partition, one.offset) for one in self._relatives(file) if _has_head(one.offset, head)]
-        saved.sort(key=lambda one: -one[1].position)
-        self._asked[file.partition] = tuple(saved)
-        return tuple(offset for _, offset in saved)
+        found = [self._saved_origin(one) for one in saved]
+        found += [_followed_origin(one) for one in self._relatives(file) if _has_head(one.offset, head)]
+        return sorted(found, key=lambda one: one.rank)
+
+    def _saved_origin(self, saved: Saved) -> _Origin:
+        """A file that nobody follows. It may stand there still: what was in it when it was let go, and what was added since."""
+        partition, offset = saved
+        if not self._followed.unfollowed.is_previous(partition):
+            with contextlib.suppress(OSError):
+                size = os.lstat(offset.path).st_size
+                if is_at(offset.path, Identity.parse(partition.key)[0]):
+                    return _origin_there(saved, size)
+        return _Origin(saved)
 
     def answered(self, file: TrackedFile, result: SplitResult, changes: Changes) -> None:
         """Take over what a task found a packed file to be the rest of. `changes` save how far it came. No effect on other files."""
@@ -100,6 +142,7 @@ class Archives:
             self._takes_unread(file, max(kept, result.offset.position), changes)
         if result.error is None and not result.changed and (result.origin >= 0 or result.offset.position):
             self._asked.pop(file.partition, None)
+            self._askers = {partition: one for partition, one in self._askers.items() if one is not file}
             self._expected.discard(file)
             file.set_origins(())
 
@@ -146,6 +189,27 @@ class Archives:
     def judged(self, file: TrackedFile) -> None:
         """Forget how long it had to wait: it waits no more."""
         self._barriers.pop(file, None)
+
+
+def _followed_origin(file: TrackedFile) -> _Origin:
+    """An archive that is replaced by another one may have less than that one; what an archive was made of has all of it."""
+    file.refresh()
+    saved = file.partition, file.offset
+    if file.is_cut or (file.is_packed and file.is_deleted()):
+        return _Origin(saved)
+    if file.fd >= 0:
+        return _origin_there(saved, file.size)
+    info = file.found_by_name(follow_symlinks=True)
+    return _Origin(saved) if info is None else _origin_there(saved, info.st_size)
+
+
+def _origin_there(saved: Saved, disk_size: int) -> _Origin:
+    """A file that is so large on the disk now. How much an archive holds is known when all of it is read."""
+    offset = saved[1]
+    if not offset.compression:
+        return _Origin(saved, disk_size, is_there=True) if disk_size >= offset.position else _Origin(saved)
+    is_read = offset.done and offset.size == disk_size
+    return _Origin(saved, offset.position if is_read else -1, is_there=True)
 
 
 def _is_no_rest(file: TrackedFile, *, at_once: bool) -> bool:
