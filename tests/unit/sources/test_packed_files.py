@@ -19,7 +19,7 @@ from copycat_agent.sources.files.packing.unpacking import Unpacker
 from copycat_agent.sources.log_file import endings
 from copycat_agent.sources.log_file.log_file import open_stream
 from tests.unit.sources.packing import PACK, SUFFIX, random_lines, source, write_packed
-from tests.unit.sources.rig import Agent, agent_for
+from tests.unit.sources.rig import Agent, agent_for, tick
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -495,6 +495,20 @@ def test_an_archive_that_gets_another_member_goes_on_there_and_one_that_was_left
     agent.drain()
     assert agent.lines == [b"one", b"two", b"three", b"four"]
     assert agent.losses == []
+
+
+def test_a_large_archive_that_begins_like_a_log_whose_rest_is_missing_is_looked_into_once(tmp_path: Path) -> None:
+    banner, log = random_lines(40), tmp_path / "app.log"
+    log.write_bytes(banner + b"live\n")
+    write_packed(tmp_path / "app.log.1.gz", banner + random_lines(20_000))
+    tick()
+    agent = agent_for(tmp_path, "*.log")
+    agent.drain()
+    append(log, b"unread\n")
+    agent.scan()
+    log.write_bytes(b"")
+    agent.drain()
+    assert agent.lines == [*banner.splitlines(), b"live"]
 
 
 def test_an_archive_that_was_given_up_and_is_written_on_is_read_though_it_begins_like_another_log(tmp_path: Path) -> None:

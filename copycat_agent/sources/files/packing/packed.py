@@ -164,8 +164,8 @@ class PackedStream(Stream):
         result = replace(result, origin=self.origin, packed_position=settled)
         if not result.at_end or result.changed or result.error:
             return result
-        if offset.done:  # it is not the rest of another one, as far as it goes now
-            return replace(result, offset=replace(offset, size=unpacker.taken))
+        if offset.done:  # it is not the rest of another one, as far as it goes now; that may show before all of it is taken
+            return replace(result, offset=replace(offset, size=max(unpacker.taken, self._file.info.st_size)))
         if damage := self._damage():
             size = max(self._file.info.st_size, unpacker.taken)
             return replace(result, damage=damage, offset=replace(offset, size=size))
