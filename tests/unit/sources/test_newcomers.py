@@ -525,6 +525,31 @@ def test_an_archive_is_the_rest_of_the_log_that_it_was_made_of_rather_than_of_an
     assert Counter(agent.lines) == Counter([*BANNER * 2, *[b"same"] * 400])
 
 
+def test_a_generation_that_gets_the_name_of_one_that_is_packed_is_no_copy_of_it(tmp_path: Path) -> None:
+    log, old = tmp_path / "app.log", tmp_path / "app.log.1"
+    append(log, *BANNER, b"same")
+    log.rename(old)
+    agent = agent_for(tmp_path)
+    agent.drain()
+    append(log, *BANNER, *[b"same"] * 2)
+    tick()
+    old.unlink()
+    log.rename(old)
+    read(agent, [*BANNER, b"same", *BANNER, b"same", b"same"])
+
+
+def test_a_log_that_was_made_after_a_deleted_one_is_no_copy_of_it_when_it_is_rotated(tmp_path: Path) -> None:
+    log, old = tmp_path / "app.log", tmp_path / "app.log.1"
+    append(log, *BANNER, b"same")
+    agent = agent_for(tmp_path)
+    agent.drain()
+    tick()
+    log.unlink()
+    append(log, *BANNER, *[b"same"] * 2)
+    log.rename(old)
+    read(agent, [*BANNER, b"same", *BANNER, b"same", b"same"])
+
+
 def test_an_archive_that_is_packed_anew_beside_the_old_one_is_not_read_again(tmp_path: Path) -> None:
     append(tmp_path / "app.log.1", *lines(0, 200))
     text = (tmp_path / "app.log.1").read_bytes()

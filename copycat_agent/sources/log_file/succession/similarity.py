@@ -66,6 +66,14 @@ def holds(file: TrackedFile, offset: SourceOffset) -> bool:
     return 0 < offset.position <= file.size and bool(proof.head_bytes) and fingerprint.holds(file.read, proof, offset.position)
 
 
+def begins_as(file: TrackedFile, offset: SourceOffset, opener: Opener) -> bool:
+    """Whether the file, unpacked where it is packed, begins with what was read first of the file of this offset."""
+    proof = offset.fingerprint
+    with kept_open(file, opener) as is_open, contextlib.suppress(OSError):
+        return is_open and bool(proof.head_bytes) and fingerprint.digest(head_of(file)[: proof.head_bytes]) == proof.head
+    return False
+
+
 def begins_like(file: TrackedFile, other: TrackedFile, size: int) -> bool:
     """Whether the first `size` bytes of two open files agree, as far as head and end of that stretch tell. Raises OSError."""
     return agree(file.read, other.read, size)
@@ -97,11 +105,17 @@ def was_there_before(file: TrackedFile, deleted: TrackedFile) -> bool:
     return info.st_mtime_ns < info.st_ctime_ns and 0 < file.identity.birth_ns < info.st_ctime_ns
 
 
+def _was_made_after(file: TrackedFile, deleted: TrackedFile) -> bool:
+    """Whether `file` was made after the other one was deleted. The other one is open. Raises OSError."""
+    info, identity = os.fstat(deleted.fd), file.identity
+    return info.st_dev == identity.device and info.st_mtime_ns < info.st_ctime_ns <= identity.birth_ns
+
+
 def replaced(file: TrackedFile, one: TrackedFile) -> rules.DeletedFile | None:
     """Returns what `file`, which is open, is to a deleted one that is open, too; None for nothing. Raises OSError."""
     name = last_name(one)
-    moved_over = name == file.path and was_there_before(file, one)
-    was_copied = is_rotated(file.path) and not is_rotated(name)
+    moved_over = name == file.path and is_newest(name) and was_there_before(file, one)  # under a rotated name it is the next generation
+    was_copied = is_rotated(file.path) and not is_rotated(name) and not _was_made_after(file, one)
     if not (moved_over or was_copied) or not one.size or file.size < one.size or not begins_like(file, one, one.size):
         return None
     return rules.DeletedFile(one.partition, replace(one.offset, path=name, size=one.known_size), one.in_flight)
