@@ -525,6 +525,88 @@ def test_an_archive_is_the_rest_of_the_log_that_it_was_made_of_rather_than_of_an
     assert Counter(agent.lines) == Counter([*BANNER * 2, *[b"same"] * 400])
 
 
+def test_an_archive_of_a_log_that_came_and_went_is_not_the_rest_of_one_whose_archive_is_there(tmp_path: Path) -> None:
+    log, old = tmp_path / "app.log", tmp_path / "app.log.1"
+    append(log, *BANNER, *[b"same"] * 60)
+    agent = agent_for(tmp_path)
+    agent.drain()
+    log.rename(old)
+    pack(old, keep=True)
+    agent.drain()
+    old.unlink()
+    agent.drain()
+    append(log, *BANNER, *[b"same"] * 124)
+    (tmp_path / "app.log.1.gz").rename(tmp_path / "app.log.2.gz")
+    log.rename(old)
+    pack(old)
+    agent.drain()
+    assert Counter(agent.lines) == Counter([*BANNER * 2, *[b"same"] * 184])
+
+
+def test_an_archive_is_not_the_rest_of_another_one_of_which_a_banner_is_read(tmp_path: Path) -> None:
+    for number, count in ((2, 2), (1, 1)):
+        append(tmp_path / f"app.log.{number}", *BANNER, *[b"same"] * count)
+        pack(tmp_path / f"app.log.{number}")
+        tick()
+    agent = agent_for(tmp_path)
+    agent.scan()
+    agent.work(lambda: "stop")
+    agent.drain()
+    assert Counter(agent.lines) == Counter([*BANNER * 2, *[b"same"] * 3])
+
+
+def test_an_archive_that_was_there_before_a_log_with_equal_lines_is_not_made_of_it(tmp_path: Path) -> None:
+    append(tmp_path / "app.log.1", *BANNER)
+    pack(tmp_path / "app.log.1")
+    tick()
+    append(tmp_path / "app.log", *BANNER)
+    agent = agent_for(tmp_path)
+    agent.scan()
+    agent.drain()
+    assert Counter(agent.lines) == Counter(BANNER * 2)
+
+
+@pytest.mark.parametrize("ended", ["killed", "stopped"])
+@pytest.mark.parametrize("first", [0, 10, 100])
+@pytest.mark.parametrize("counts", [(100, 300), (300, 100)])
+def test_the_oldest_goes_on_with_a_log_that_others_look_like_be_it_an_archive(
+    tmp_path: Path, pattern: str, counts: tuple[int, int], first: int, ended: str
+) -> None:
+    """As `delaycompress` leaves them, after two rotations that the agent has not seen."""
+    log = tmp_path / "app.log"
+    append(log, *BANNER, *[b"same"] * first)
+    agent = agent_for(tmp_path, pattern)
+    agent.drain()
+    append(log, *[b"same"] * (counts[0] - first), b"the first")
+    _do(agent, ended)
+    log.rename(tmp_path / "app.log.2")
+    pack(tmp_path / "app.log.2")
+    tick()
+    append(log, *BANNER, *[b"same"] * counts[1], b"the second")
+    log.rename(tmp_path / "app.log.1")
+    agent.drain()
+    assert Counter(agent.lines) == Counter([*BANNER * 2, *[b"same"] * sum(counts), b"the first", b"the second"])
+    assert agent.lines.index(b"the first") < agent.lines.index(b"the second")
+    at = agent.lines.index(b"the first") + 1
+    assert agent.lines[at:] == [*BANNER, *[b"same"] * counts[1], b"the second"]
+
+
+def test_an_archive_waits_for_the_file_it_is_made_of_which_waits_for_an_older_archive(tmp_path: Path) -> None:
+    log, old, older = tmp_path / "app.log", tmp_path / "app.log.1", tmp_path / "app.log.2"
+    append(log, *BANNER, b"the first")
+    agent = agent_for(tmp_path)
+    agent.drain()
+    agent.stop()
+    log.rename(older)
+    pack(older)
+    tick()
+    append(log, *BANNER, b"the first", b"the second")
+    log.rename(old)
+    pack(old, keep=True)
+    os.utime(tmp_path / "app.log.1.gz", ns=(0, old.stat().st_mtime_ns))
+    read(agent, [*BANNER, b"the first", *BANNER, b"the first", b"the second"])
+
+
 def test_a_generation_that_gets_the_name_of_one_that_is_packed_is_no_copy_of_it(tmp_path: Path) -> None:
     log, old = tmp_path / "app.log", tmp_path / "app.log.1"
     append(log, *BANNER, b"same")
