@@ -10,6 +10,7 @@ import threading
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
+from copycat_agent.batch.following import Reporting
 from copycat_agent.batch.run import BatchRun
 from copycat_agent.delivery.at_least_once import AtLeastOnceTask
 from copycat_agent.delivery.batch_outcomes import without_answer
@@ -53,6 +54,17 @@ class Executor(Protocol):
 
 
 @runtime_checkable
+class Follower(Protocol):
+    """An executor whose batches may stay at the ends of their files (`Batch.follow_seconds`)."""
+
+    def follow(self, batch: Batch, report: Callable[[tuple[SplitResult, ...]], None]) -> Results:
+        """As `submit`. `report` is called from any thread with what has been settled since the last time; the future yields the rest.
+
+        Each result begins where the last one of its split ended. A batch that fails says so from there on.
+        """
+
+
+@runtime_checkable
 class Examiner(Protocol):
     """An executor that can say of a definition, before there is anything to read, that it cannot carry its batches."""
 
@@ -78,6 +90,11 @@ class InlineExecutor:
         """Start `batch` on a thread of this process."""
         stopping = self._stopping[batch.task] = threading.Event()
         return self._threads.submit(self._run or run_batch, batch, self._producers, stopping.is_set)
+
+    def follow(self, batch: Batch, report: Callable[[tuple[SplitResult, ...]], None]) -> Results:
+        """Start `batch` on a thread of this process, which may stay as long as the batch does."""
+        stopping = self._stopping[batch.task] = threading.Event()
+        return self._threads.submit(self._run or run_batch, batch, self._producers, Reporting(stopping, report))
 
     def settle(self, task: TaskId) -> None:
         """Ask the task's batch to settle and return early."""

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from copycat_agent import logs
+from copycat_agent.batch.following import Reporting
 from copycat_agent.delivery.batch_outcomes import without_answer
 from copycat_agent.errors import CopycatError, FatalError, RetriableError
 from copycat_agent.executor import run_batch
@@ -68,6 +69,13 @@ class Settle(NamedTuple):
 
 class Answer(NamedTuple):
     """Runner -> driver: what became of the batch with that number; `results` as `packed` makes them."""
+
+    number: int
+    results: bytes
+
+
+class Report(NamedTuple):
+    """Runner -> driver: how far the batch with that number came since it was last heard of. It goes on."""
 
     number: int
     results: bytes
@@ -190,7 +198,7 @@ class _Runner:
             self._end()
             return False
 
-    def send(self, message: Hello | Answer | Said) -> None:
+    def send(self, message: Hello | Answer | Report | Said) -> None:
         """From any thread. Raises OSError when the driver has hung up, and what pickle raises."""
         data = pickle.dumps(message, PICKLE)
         with self._sending:
@@ -208,7 +216,12 @@ class _Runner:
             self._answer(message, failed(message.batch, RetriableError(*_NO_THREAD), begun=False))
 
     def _work(self, work: Work, stopping: threading.Event) -> None:
-        self._answer(work, run_safely(work.batch, self._producers, stopping.is_set, self._run))
+        asked = Reporting(stopping, functools.partial(self._report, work)) if work.batch.follow_seconds else stopping.is_set
+        self._answer(work, run_safely(work.batch, self._producers, asked, self._run))
+
+    def _report(self, work: Work, results: Results) -> None:
+        with contextlib.suppress(OSError):  # hung up: the driver plans it again
+            self.send(Report(work.number, packed(work.batch, results)))
 
     def _answer(self, work: Work, results: Results) -> None:
         answer = Answer(work.number, packed(work.batch, results))

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from copycat_agent.encoding.bulk import NAMED_MAX
+from copycat_agent.encoding.encoder import SplitEncoder
 from copycat_agent.encoding.window import BoundWindow
 from copycat_agent.errors import CopycatError, FileError, SentInPartError
 from copycat_agent.formats import TAIL_BYTES, Chunk, Draft, Parsed
@@ -114,7 +115,7 @@ class Progress:
 
     `sent` tells of the records on their way, `done` of those that are settled. `orphans` counts messages that were sent and never will
     be settled. `changed`: the file is not the one that was read before. `error`, `damage`: why reading ended before the split's end.
-    `settled` is the offset that is saved for what is settled.
+    `settled` is the offset that is saved for what is settled. `limit` is the byte that reading goes up to.
     """
 
     def __init__(self, split: Split) -> None:
@@ -122,6 +123,7 @@ class Progress:
         self.stream: Stream | None = None
         self.window: BoundWindow | None = None
         self.at_end = self.changed = False
+        self._seen_ns = 0
         self.error: CopycatError | None = None
         self.damage = ""
         self.schema: Schema | None = None
@@ -129,7 +131,9 @@ class Progress:
         self.reach = self._settled_reach = Reach(split.offset.position, split.offset.records, split.offset.skipping, split.offset.cut)
         self.sent, self.done = RecordTally(), RecordTally()
         self.orphans = 0
-        self._limit = split.end
+        self.limit = split.end
+        self.encoder: SplitEncoder | None = None
+        """What its records are encoded with while it stays at the end of its file."""
 
     def begin(self, stream: Stream) -> None:
         """Its file is open and is what was read before. Raises FileError.
@@ -141,8 +145,19 @@ class Progress:
         self.settled = stream.offset
         position, records, skipping, cut = stream.offset.position, stream.offset.records, stream.offset.skipping, stream.offset.cut
         self.reach = self._settled_reach = Reach(position, records, skipping, cut, stream.tail(position))
-        self._limit = position + self.split.end - self.split.offset.position
+        self.limit = position + self.split.end - self.split.offset.position
         self.at_end = stream.waits
+
+    def go_on(self, end: int, seen_ns: int) -> None:
+        """Its file was seen to end at byte `end` at this time, by the clock of its file system: what was added is read next."""
+        self.limit, self._seen_ns = end, seen_ns
+        self.at_end = False
+
+    def reported(self) -> None:
+        """What is settled has been told: from now on it tells of what comes after it."""
+        self.split = replace(self.split, offset=self.settled)
+        self.encoder = None
+        self.done = RecordTally()
 
     @property
     def sent_position(self) -> int:
@@ -157,12 +172,12 @@ class Progress:
     def bounds(self) -> tuple[int, bool]:
         """Where framing has to end, and whether the split's `final` and `flush` hold there. Of a packed file both are known late."""
         assert self.stream is not None
-        return self.stream.bounds(self._limit)
+        return self.stream.bounds(self.limit)
 
     def reach_end(self) -> None:
         """No complete record is left before `bounds`."""
         assert self.stream is not None
-        self.at_end = self.stream.is_exhausted(self._limit)
+        self.at_end = self.stream.is_exhausted(self.limit)
 
     def pass_chunk(self, chunk: Chunk | Parsed) -> None:
         """The whole chunk is on its way. It has fewer values than lines where empty lines were left out."""
@@ -295,9 +310,11 @@ class Progress:
 
     def result(self, error: CopycatError | None) -> SplitResult:
         """The result as it stands; `error` is the batch's, the split's own comes first."""
-        done = self.done
+        done, split = self.done, self.split
+        if self._seen_ns:
+            split = replace(split, end=self.limit, final=False, flush=False)
         result = SplitResult(
-            self.split,
+            split,
             self.settled,
             done.counts,
             at_end=self.at_end,
@@ -310,6 +327,7 @@ class Progress:
             delivered=tuple(sorted(done.places.values())),
             undated=done.undated,
             step_failures=tuple(done.step_failures),
+            seen_ns=self._seen_ns,
         )
         return result if self.stream is None else self.stream.complete(result)
 

@@ -102,6 +102,10 @@ class BatchRun:
         self._open: list[Progress] = []
         self._policy = policy_of(encoder)
         self.sender = Sender(producer, self._policy)
+        self._batch = batch
+        self.stay: Callable[[], None] = lambda: None
+        """Called once everything is settled, with the files still open where the batch may stay at their ends."""
+        self._keeps_open = batch.follow_seconds > 0
         self._tap = Tap(batch.samples, self.progresses, encoder.definition.mask if batch.samples else NOTHING_SECRET)
         self._chunks = ChunkSender(producer, self._policy, self.sender, self._tap, Watch(self._is_over))
 
@@ -115,9 +119,24 @@ class BatchRun:
                     break
                 self._one(progress)
             self._settle()
+            self.stay()
         finally:
             for progress in self.progresses:
                 progress.close()
+
+    def go_on(self, grown: Sequence[tuple[Progress, int, int]]) -> bool:
+        """Send and settle what was added to files whose end had been reached; each with where it was seen to end, and when.
+
+        Returns whether their ends are reached again. Raises what ends the whole batch.
+        """
+        self._budget = Budget(self._batch)
+        for progress, end, seen_ns in grown:
+            progress.go_on(end, seen_ns)
+            self._attempt(progress, self._read_on)
+            if not progress.at_end:
+                break
+        self._settle()
+        return all(progress.at_end and not progress.changed for progress, _, _ in grown)
 
     def anew(self, batch: Batch, producer: TaskProducer, stopping: Callable[[], bool]) -> BatchRun:
         """Another run, of what is left of the same batch: nothing of this one counts."""
@@ -136,18 +155,27 @@ class BatchRun:
 
     def _one(self, progress: Progress) -> None:
         """Send one split, as far as the budget goes. A file's own trouble stays with it; a bad record ends the batch."""
-        if self._comes_too_early(progress):
-            return
+        if not self._comes_too_early(progress):
+            self._attempt(progress, self._begin)
+
+    def _begin(self, progress: Progress) -> None:
+        stream = progress.stream = self._encoder.source.open(progress.split, self._encoder.frames)
+        self._open.append(progress)
+        if stream.is_what_was_read():
+            progress.begin(stream)
+            if not progress.at_end:
+                self._read(progress)
+        else:
+            progress.changed = True
+
+    def _read_on(self, progress: Progress) -> None:
+        self._open.append(progress)
+        self._read(progress)
+
+    def _attempt(self, progress: Progress, read: Callable[[Progress], None]) -> None:
         begun = time.monotonic()
         try:
-            stream = progress.stream = self._encoder.source.open(progress.split, self._encoder.frames)
-            self._open.append(progress)
-            if stream.is_what_was_read():
-                progress.begin(stream)
-                if not progress.at_end:
-                    self._read(progress)
-            else:
-                progress.changed = True
+            read(progress)
         except FileError as error:
             progress.error = error
         except BlockedError as error:
@@ -200,12 +228,17 @@ class BatchRun:
 
     def _bind(self, progress: Progress) -> SplitEncoder:
         """The encoder for what is sent of this split next; its records are the split's, wherever they come to lie."""
+        if progress.encoder is not None:
+            return progress.encoder
         if self._tracked:
             self._producer.attribute(progress.place)
         if self._encoder.window is not None:
             assert progress.stream is not None
             progress.window = self._encoder.window.bind(progress.stream.read, progress.sent_position, progress.split.mtime_ms)
-        return self._encoder.bind(progress.split, self._producer.topics.partitions, next(_runs), window=progress.window)
+        encoder = self._encoder.bind(progress.split, self._producer.topics.partitions, next(_runs), window=progress.window)
+        if self._keeps_open and progress.window is None and not self._tracked:
+            progress.encoder = encoder
+        return encoder
 
     def _frames(self, progress: Progress, block_bytes: int | None) -> Iterator[Frame]:
         """Frames from what is sent on."""
@@ -268,7 +301,7 @@ class BatchRun:
                 self._settle_one_by_one(pending)
         for progress in pending:
             progress.move()
-            if progress not in self._open:
+            if progress not in self._open and not self._keeps_open:
                 progress.close()
 
     def _settle_before(self, progress: Progress) -> None:

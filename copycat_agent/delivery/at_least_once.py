@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from copycat_agent.batch.following import Following, Reporting
 from copycat_agent.delivery.base import Accounts, AsValue, Delivery, DeliveryView, MakeRun, Results, Unsaved, joined
 from copycat_agent.errors import CopycatError, FatalError, RetriableError
 from copycat_agent.model import AT_LEAST_ONCE, AtLeastOncePlan, SplitResult
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from copycat_agent.delivery.base import Callbacks
     from copycat_agent.encoding.encoder import Encoder
     from copycat_agent.logs import Log
-    from copycat_agent.model import Batch, Split
+    from copycat_agent.model import Batch, ClientView, Split
     from copycat_agent.offsets import OffsetStore
     from copycat_agent.options import Definition
     from copycat_agent.producer import Producers
@@ -68,6 +69,7 @@ class AtLeastOnce:
     """The driver's half: what a batch brings back is saved in the store. Nothing is kept here, and Kafka is never asked."""
 
     pace_seconds = 0.0
+    may_stay = True
     has_work = False
     trouble: RetriableError | None = None
     unanswered: frozenset[int] = frozenset()
@@ -142,17 +144,27 @@ class AtLeastOnceTask:
         failure: CopycatError | None = None
         try:
             producer.begin(stopping)
+            if batch.follow_seconds and isinstance(stopping, Reporting):
+                following = Following(
+                    run, batch.follow_seconds, stopping, lambda some: _results(some, None, as_value, producer.take_view())
+                )
+                run.stay = following.stay
             run.run()
         except Exception as error:  # noqa: BLE001 - a batch never raises
             failure = as_value(error)
         finally:
             client = producer.take_view()
             producers.give_back(batch.task, kafka, producer)
-        results = [_result(progress, failure, as_value) for progress in run.progresses]
-        samples = tuple(sample for progress in run.progresses for sample in progress.done.samples)
-        if results and (samples or client):
-            results[0] = replace(results[0], samples=samples, client=client)
-        return tuple(results)
+        return _results(run.progresses, failure, as_value, client)
+
+
+def _results(progresses: Iterable[Progress], failure: CopycatError | None, as_value: AsValue, client: ClientView | None) -> Results:
+    progresses = tuple(progresses)
+    results = [_result(progress, failure, as_value) for progress in progresses]
+    samples = tuple(sample for progress in progresses for sample in progress.done.samples)
+    if results and (samples or client):
+        results[0] = replace(results[0], samples=samples, client=client)
+    return tuple(results)
 
 
 def _result(progress: Progress, failure: CopycatError | None, as_value: AsValue) -> SplitResult:

@@ -28,7 +28,8 @@ Accounts = Mapping[SourcePartition, Account]
 class Unsaved(NamedTuple):
     """Changes that are not in the store yet, and the batch they came from, if any, which took so many seconds.
 
-    `taken_back`: what was planned and not handed out (`Delivery.tend`), where they come from that.
+    `goes_on`: that batch is still under way. `taken_back`: what was planned and not handed out, where they come from that
+    (`Delivery.tend`).
     """
 
     changes: Changes
@@ -36,6 +37,7 @@ class Unsaved(NamedTuple):
     task: int = 0
     seconds: float = 0.0
     taken_back: Results = ()
+    goes_on: bool = False
 
 
 class DeliveryView(NamedTuple):
@@ -55,6 +57,10 @@ class Delivery(Protocol):
     @property
     def pace_seconds(self) -> float:
         """Least time between two batches of a connector that is up to date."""
+
+    @property
+    def may_stay(self) -> bool:
+        """Whether a batch may stay at the ends of its files and report: what it reports counts as soon as it is saved."""
 
     @property
     def has_work(self) -> bool:

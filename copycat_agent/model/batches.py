@@ -218,7 +218,8 @@ class SplitResult(Compact):
     bytes are settled, never too many. `damage` is also why a spooled file cannot be read beyond `offset`. `schema` is the file's,
     where its format has one. `delivered` is where its records are in Kafka, if the batch was `tracked`. `undated`: see `Account`.
     `step_failures` names the first few records of which a step failed and that nobody else tells of. `outcome` is what became of the
-    transaction of a batch that had one (on one result of the batch).
+    transaction of a batch that had one (on one result of the batch). `seen_ns`, of a batch that stayed at the end of the file: a time, by
+    the clock of its file system, at which the file held everything up to `offset`; 0 for any other.
     """
 
     split: Split
@@ -240,6 +241,7 @@ class SplitResult(Compact):
     undated: int = 0
     step_failures: tuple[StepFailure, ...] = ()
     outcome: LaneOutcome | None = None
+    seen_ns: int = 0
 
 
 class DeliveryPlan(Protocol):
@@ -269,6 +271,7 @@ class Batch(Compact):
     value; repr hides it: it may hold secrets). Reading stops after `max_bytes` bytes, `max_records` records (0: no matter how
     many) or `max_seconds` seconds. `samples` asks for so many records as they were sent, `tracked` for where they are in Kafka: that costs
     a call for each record, so only `backfill` asks, and a run to the end whose account is JSON.
+    With `follow_seconds` the batch stays at the ends of its files as long as something is added to one of them every so many seconds.
     `delivery` is what the connector's delivery tells its half in the task. `cluster` is the Kafka cluster's addresses: who shares them
     takes turns.
     """
@@ -283,3 +286,4 @@ class Batch(Compact):
     tracked: bool = False
     delivery: DeliveryPlan = AT_LEAST_ONCE
     cluster: str = ""
+    follow_seconds: float = 0.0

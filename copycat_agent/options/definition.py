@@ -86,7 +86,12 @@ class DeliveryOptions(Options):
     tasks_max: int = Field(2, ge=1, le=64, description="Tasks of this connector that work side by side.")
     max_batch_bytes: ByteSize = Field(64 * 2**20, ge=64 * 2**10, description="A task reads at most this much per round.")
     max_batch_time: Duration = Field(5.0, gt=0, description="A task reads at most this long per round.")
-    linger: Duration = Field(0.05, ge=0, le=60, description="Pause between rounds, so that a trickle is not one round per line.")
+    linger: Duration = Field(
+        0.05,
+        ge=0,
+        le=60,
+        description="Pause between rounds, so that a trickle is not one round per line. Above 50ms no batch stays at the end of a log.",
+    )  # fmt: skip
 
 
 class DlqOptions(Options):

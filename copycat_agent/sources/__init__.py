@@ -12,6 +12,7 @@ from copycat_agent.registry import Fence, Registry, wrong_kind, wrong_type_name
 from copycat_agent.sources.base import (
     FileState,
     FileView,
+    FollowsFiles,
     Keeper,
     KeepsFiles,
     KnowsUnchanged,
@@ -32,8 +33,8 @@ from copycat_agent.sources.planner import Changes
 from copycat_agent.sources.spool_dir.spool_dir import SPOOL_DIR
 
 __all__ = [
-    "SOURCES", "Changes", "FileState", "FileView", "Identity", "Keeper", "KeepsFiles", "KnowsUnchanged", "Lag", "LooksLater", "Offsets",
-    "Plan", "Source", "SourceKind", "create_source", "declared_columns", "only_looking",
+    "SOURCES", "Changes", "FileState", "FileView", "FollowsFiles", "Identity", "Keeper", "KeepsFiles", "KnowsUnchanged", "Lag",
+    "LooksLater", "Offsets", "Plan", "Source", "SourceKind", "create_source", "declared_columns", "only_looking",
 ]  # fmt: skip
 
 _BUILT_IN: dict[str, SourceKind] = {"log_file": LOG_FILE, "spool_dir": SPOOL_DIR, "datasource": DATASOURCE}

@@ -49,10 +49,14 @@ class Lag(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """Splits for one task's next batch, and how long it may take."""
+    """Splits for one task's next batch, and how long it may take.
+
+    `follow_seconds`: once all that is read, the batch may stay and read what is added, until nothing has been for so long; 0: it may not.
+    """
 
     splits: tuple[Split, ...]
     max_seconds: float
+    follow_seconds: float = 0.0
 
 
 Lose = Callable[[SourcePartition, str, int, int, str, Changes], None]
@@ -225,6 +229,17 @@ class KnowsUnchanged(Protocol):
 
     def unchanged(self) -> bool:
         """Whether `scan`, and a plan after it, would find nothing to do and nothing to save. False in doubt. Changes nothing."""
+
+
+@runtime_checkable
+class FollowsFiles(Protocol):
+    """A `Source` whose batches may stay at the ends of their files (`Plan.follow_seconds`)."""
+
+    def advance(self, results: Sequence[SplitResult], changes: Changes) -> None:
+        """As `finish`, for results of batches that go on: their splits stay out of plans."""
+
+    def is_held_up(self) -> bool:
+        """Whether there is something to read, or to find out, that has to wait for a batch that stays."""
 
 
 @runtime_checkable

@@ -27,7 +27,7 @@ from copycat_agent.transforms.sql import SqlStep
 from copycat_agent.turns import Turns, party_of, went_well
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
     from pyspark import SparkContext
@@ -296,6 +296,10 @@ class ChoosingExecutor:
 
     def submit(self, batch: Batch) -> Future[Results]:
         return self._runners.submit(batch) if step_of(batch.definition) is None else self._jobs.submit(batch)
+
+    def follow(self, batch: Batch, report: Callable[[Results], None]) -> Future[Results]:
+        """No batch with a query comes here: a job cannot report."""
+        return self._runners.follow(batch, report)
 
     def examine(self, definition: bytes) -> Future[FatalError | None]:
         return self._jobs.examine(definition)

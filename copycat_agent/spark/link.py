@@ -13,6 +13,7 @@ import struct
 import threading
 import time
 from concurrent.futures import Future
+from dataclasses import replace
 from multiprocessing import AuthenticationError
 from multiprocessing.connection import Connection, answer_challenge, deliver_challenge
 from pathlib import Path
@@ -23,11 +24,11 @@ from copycat_agent.runner import failed, key_path
 from copycat_agent.turns import party_of
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterator, Mapping
 
     from copycat_agent.errors import CopycatError
     from copycat_agent.model import Batch, TaskId
-    from copycat_agent.runner import Answer, Hello, Results, Said
+    from copycat_agent.runner import Answer, Hello, Report, Results, Said
 
 _UCRED = struct.Struct("3i")
 _AGAIN_SECONDS = 1.0
@@ -41,12 +42,13 @@ _log = logs.get("spark")
 class Pending:
     """A batch that has no answer yet. `deadline` is monotonic: of its place in the queue first, of its answer once it is sent."""
 
-    __slots__ = ("batch", "data", "deadline", "future", "is_hung", "late", "number", "party", "sent_at")
+    __slots__ = ("batch", "data", "deadline", "future", "is_hung", "late", "makes_room", "number", "party", "report", "sent_at")
 
     def __init__(self, batch: Batch, number: int, deadline: float) -> None:
         """`data` is what goes to the runner, which may have it since `sent_at`, 0 before; `late`: the deadline has passed once.
 
-        `is_hung`: it reads from a mount that does not answer, so its place is another one's.
+        `makes_room`: it stays at the ends of its files, and was asked to end. `is_hung`: it reads from a mount that does not answer, so
+        its place is another one's.
         """
         self.batch = batch
         self.party = party_of(batch)
@@ -54,9 +56,18 @@ class Pending:
         self.deadline = deadline
         self.data = b""
         self.sent_at = 0.0
-        self.late = self.is_hung = False
+        self.late = self.is_hung = self.makes_room = False
+        self.report: Callable[[Results], None] | None = None
         self.future: Future[Results] = Future()
         self.future.set_running_or_notify_cancel()  # a batch on its way cannot be taken back
+
+    def reported(self, results: Results) -> None:
+        """It has come so far: if it fails, it does so from there on."""
+        reached = {one.split.partition: one.offset for one in results}
+        splits = tuple(replace(one, offset=reached.get(one.partition, one.offset)) for one in self.batch.splits)
+        self.batch = replace(self.batch, splits=splits)
+        if self.report is not None:
+            self.report(results)
 
     def fail(self, error: CopycatError) -> None:
         """Resolve it as if nothing had been read."""
@@ -88,7 +99,7 @@ class Link:
         """Places that are taken: a batch whose mount hangs has none."""
         return len(self.pending) - self.hung
 
-    def receive(self, key: bytes) -> Iterator[Hello | Answer | Said]:
+    def receive(self, key: bytes) -> Iterator[Hello | Answer | Report | Said]:
         """What the runner sends, until it is gone; for one thread. The first is its Hello, after both have proved the key."""
         try:
             self._process = os.pidfd_open(self.pid)  # from here on the pid cannot come to mean another process

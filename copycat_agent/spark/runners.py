@@ -18,9 +18,10 @@ import time
 from typing import TYPE_CHECKING
 
 from copycat_agent import logs
+from copycat_agent.batch.following import STAY_SECONDS
 from copycat_agent.errors import FatalError, RetriableError
 from copycat_agent.executor import run_batch
-from copycat_agent.runner import PICKLE, THREADS, Answer, Hello, Said, Settle, Work, resident, unpacked, unread
+from copycat_agent.runner import PICKLE, THREADS, Answer, Hello, Report, Said, Settle, Work, resident, unpacked, unread
 from copycat_agent.spark.link import Assignments, Door, Link, Pending, late, leave_hung
 from copycat_agent.turns import FairQueue, went_well
 
@@ -84,8 +85,13 @@ class RunnerExecutor:
 
     def submit(self, batch: Batch) -> Future[Results]:
         """Sends at once when a runner has room, else when one has."""
+        return self.follow(batch, None)
+
+    def follow(self, batch: Batch, report: Callable[[Results], None] | None) -> Future[Results]:
+        """A batch that stays makes room for those that wait."""
         number = next(self._numbers)
         pending = Pending(batch, number, time.monotonic() + PLACE_SECONDS)
+        pending.report = report
         try:
             pending.data = pickle.dumps(Work(number, batch), PICKLE)
         except Exception as error:  # noqa: BLE001 - __reduce__ may raise anything
@@ -148,14 +154,28 @@ class RunnerExecutor:
                 taken = self._queue.take(THREADS * len(self._links) + sum(link.hung for link in self._links.values()))
                 if taken is None:
                     self._look_by(time.monotonic() + PLACE_SECONDS if self._queue else float("inf"))
-                    return
+                    followers = self._followers() if self._queue else ()
+                    break
                 _, pending = taken
                 link = self._assignments.link(pending.batch.task, self._links, THREADS)
                 pending.sent_at = time.monotonic()
-                pending.deadline = pending.sent_at + pending.batch.max_seconds + self._answer_seconds
+                stay_seconds = STAY_SECONDS if pending.batch.follow_seconds else 0.0
+                pending.deadline = pending.sent_at + pending.batch.max_seconds + stay_seconds + self._answer_seconds
                 link.pending[pending.number] = pending  # before it is sent: when the link breaks meanwhile, it is resolved all the same
                 self._look_by(min(pending.deadline, time.monotonic() + self._look_seconds))
             link.send(pending.data)
+        for link, task in followers:
+            link.send(pickle.dumps(Settle(task), PICKLE))
+
+    def _followers(self) -> list[tuple[Link, TaskId]]:
+        """Batches that stay, and have not been asked to make room yet."""
+        found = []
+        for link in self._links.values():
+            for one in link.pending.values():
+                if one.batch.follow_seconds and not one.makes_room:
+                    one.makes_room = True
+                    found.append((link, one.batch.task))
+        return found
 
     def _take_out(self, waiting: Iterable[Pending]) -> None:
         for pending in waiting:
@@ -178,6 +198,8 @@ class RunnerExecutor:
             for message in link.receive(self._door.key):
                 if isinstance(message, Answer):
                     self._answered(link, message)
+                elif isinstance(message, Report):
+                    self._reported(link, message)
                 elif isinstance(message, Said):
                     logger = logging.getLogger(message.record.name)
                     if logger.isEnabledFor(message.record.levelno):  # the level of this moment, which may not be that of its start
@@ -200,6 +222,11 @@ class RunnerExecutor:
         if older:
             older.kill("another took its place")
         self._hand_out()
+
+    def _reported(self, link: Link, report: Report) -> None:
+        with self._changed:
+            pending = link.pending[report.number]
+        pending.reported(unpacked(pending.batch, report.results))
 
     def _answered(self, link: Link, answer: Answer) -> None:
         with self._changed:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import pickle
 import time
+from collections import deque
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from copycat_agent import failpoints
 from copycat_agent.errors import CopycatError, FatalError, bug_words
-from copycat_agent.executor import Examiner
+from copycat_agent.executor import Examiner, Follower
 from copycat_agent.model import Account, Batch, SourcePartition, TaskId
 from copycat_agent.sources import SOURCES, KeepsFiles, KnowsUnchanged, create_source
 from copycat_agent.transforms.sql import sql_at
@@ -38,6 +40,7 @@ class ConnectorIO:
         self._pickled = pickle.dumps(definition)
         self._cluster = ",".join(definition.kafka.bootstrap_servers)
         self._flying: dict[TaskId, tuple[Batch, Pending]] = {}
+        self._reports: dict[TaskId, deque[Results]] = {}  # of batches that stay
         has_query = sql_at(definition.transforms) is not None
         executor = tools.executor
         self._examined = executor.examine(self._pickled) if has_query and isinstance(executor, Examiner) else None
@@ -56,6 +59,7 @@ class ConnectorIO:
             effects.AnswerQuestions: lambda _: self._orders.answer(self.source),
             effects.Tend: lambda _: self._delivery.tend(),
             effects.TakeIn: self._take_in,
+            effects.TakeReport: self._take_report,
             effects.Save: self._save,
             effects.SaveLast: self._save_last,
             effects.PublishIfDue: lambda _: self._delivery.publish_if_due(),
@@ -112,10 +116,19 @@ class ConnectorIO:
         orders = self._orders
         grown, other = orders.wake.take() if orders.wake.has_news else ((), False)
         ended = tuple(task for task, (_, results) in self._flying.items() if results.done())
+        reported = tuple(task for task, reports in self._reports.items() if reports)  # after `ended`: the last report comes first
+        if self._reports and self._taps.is_used:
+            self._end_untapped()
         if at_once := orders.at_once:
             orders.at_once = False
         examining = self._examined is not None
-        return News(grown, other, orders.is_asked, ended, orders.paused, at_once, orders.stop_at, examining)
+        return News(grown, other, orders.is_asked, reported, ended, orders.paused, at_once, orders.stop_at, examining)
+
+    def _end_untapped(self) -> None:
+        """Somebody wants to see records: batches that stay give none, the next ones do."""
+        for task in self._reports:
+            if not self._flying[task][0].samples:
+                self._tools.executor.settle(task)
 
     def _look(self, _: effects.Look) -> LookResult:
         begin = time.monotonic()
@@ -137,7 +150,25 @@ class ConnectorIO:
             self._delivery.plan(wanted.task.number, wanted.splits),
             self._cluster,
         )
-        self._await(batch, self._tools.executor.submit(batch))
+        executor = self._tools.executor
+        if wanted.follow_seconds and not batch.samples and isinstance(executor, Follower):
+            batch = replace(batch, follow_seconds=wanted.follow_seconds)
+            reports = self._reports[batch.task] = deque()
+            self._await(batch, executor.follow(batch, lambda results: self._has_reported(reports, results)))
+        else:
+            self._await(batch, executor.submit(batch))
+
+    def _has_reported(self, reports: deque[Results], results: Results) -> None:
+        """Called by any thread."""
+        reports.append(results)
+        self._orders.wake.nudge()
+
+    def _take_report(self, effect: effects.TakeReport) -> Results:
+        reports = self._reports[effect.task]
+        results: Results = ()
+        while reports:
+            results += reports.popleft()
+        return results
 
     def _await(self, batch: Batch, results: Pending) -> None:
         self._flying[batch.task] = batch, results
@@ -146,6 +177,7 @@ class ConnectorIO:
     def _take_in(self, effect: effects.TakeIn) -> Results | None:
         task = effect.task
         batch, pending = self._flying.pop(task)
+        self._reports.pop(task, None)
         results = self._delivery.take_in(batch, pending.result())
         if not isinstance(results, tuple):
             self._flying[task] = batch, results  # the delivery itself wakes the connector

@@ -30,6 +30,8 @@ class News(NamedTuple):
     """Whether something else happened in the source's directories, that only a look can sort out."""
     asked: bool = False
     """Whether others wait for `AnswerQuestions`."""
+    reported: tuple[TaskId, ...] = ()
+    """Tasks whose batch goes on and has told how far it came, see `TakeReport`."""
     ended: tuple[TaskId, ...] = ()
     """Tasks whose batch has come back, see `TakeIn`."""
     paused: bool = False
@@ -85,6 +87,12 @@ class TakeIn(NamedTuple):
     task: TaskId
 
 
+class TakeReport(NamedTuple):
+    """Take in what the batch of `task`, which goes on, has settled since it was last heard of. Answer: its results."""
+
+    task: TaskId
+
+
 class Save(NamedTuple):
     """Save changes and what became of their batch. Answer: how many seconds it took, None when there was nothing to save.
 
@@ -106,13 +114,17 @@ class PublishIfDue(NamedTuple):
 
 
 class Submit(NamedTuple):
-    """Hand a batch of `splits` to an idle task. `max_bytes` and `max_records` (0: any) bound what it brings, `max_seconds` its time."""
+    """Hand a batch of `splits` to an idle task. `max_bytes` and `max_records` (0: any) bound what it brings, `max_seconds` its time.
+
+    With `follow_seconds` it may stay, see `Batch`.
+    """
 
     task: TaskId
     splits: tuple[Split, ...]
     max_bytes: int
     max_seconds: float
     max_records: int
+    follow_seconds: float = 0.0
 
 
 class AskToSettle(NamedTuple):
@@ -126,7 +138,20 @@ class Close(NamedTuple):
 
 
 Effect = (
-    Hear | Look | AnswerQuestions | Tend | TakeIn | Save | SaveLast | PublishIfDue | Submit | AskToSettle | Close | Wait | WaitForChange
+    Hear
+    | Look
+    | AnswerQuestions
+    | Tend
+    | TakeIn
+    | TakeReport
+    | Save
+    | SaveLast
+    | PublishIfDue
+    | Submit
+    | AskToSettle
+    | Close
+    | Wait
+    | WaitForChange
 )
 
 

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from copycat_agent.delivery.base import Unsaved, is_empty
 from copycat_agent.errors import CopycatError, RetriableError
 from copycat_agent.model import TaskId
+from copycat_agent.sources import FollowsFiles
 from copycat_agent.worker import effects
 from copycat_agent.worker.effects import Effect, Effects, LookResult, News, Performed
 from copycat_agent.worker.poll_loop import Wait
@@ -66,6 +67,8 @@ class ConnectorMachine:
         self._schedule = RoundSchedule.of(definition, 0.0 if until_idle else delivery.pace_seconds, clock=lambda: self._now)
         self._news = News()
         self._flying: dict[TaskId, Flight] = {}
+        self._staying: set[TaskId] = set()  # tasks whose batch may stay at the ends of its files, and was not asked to end
+        self._may_stay = delivery.may_stay and not until_idle and self._schedule.may_stay
         self._unsaved: deque[Unsaved] = deque()
         self._pausing = False
         self._finalised = False
@@ -181,8 +184,15 @@ class ConnectorMachine:
         """Take in the results of batches that are done, and save what they settled."""
         if self._delivery.has_work and (back := (yield from self._do(effects.Tend()))):
             self._take_over(self._source.changes_of(back), back)  # a file may have got another name since it was planned
+        for task in self._news.reported:
+            results = yield from self._do(effects.TakeReport(task))
+            self.has_results = True
+            flight = self._flying[task]
+            self._flying[task] = flight._replace(since=self._now)
+            self._unsaved.append(Unsaved(self._source.changes_of(results), results, task.number, self._now - flight.since, goes_on=True))
         for task in self._news.ended:
             flight = self._flying.pop(task)
+            self._staying.discard(task)
             self.has_results = True
             results = yield from self._do(effects.TakeIn(task))
             if results is None:  # known later
@@ -203,6 +213,7 @@ class ConnectorMachine:
                 seconds = yield from self._do(effects.Save(unsaved))
             except RetriableError as error:
                 policy.not_saved(error)
+                yield from self._end_staying()  # a kill would repeat more and more
                 return
             self._unsaved.popleft()
             if seconds is not None:
@@ -213,13 +224,25 @@ class ConnectorMachine:
                 self._context.metrics.take_in(unsaved.task, unsaved.results, unsaved.seconds)  # also when `finish` raises
             is_well = policy.is_well and not any(result.error or result.rejections or result.step_failures for result in unsaved.results)
             results = unsaved.taken_back or unsaved.results
-            self._source.finish(results if is_well else policy.for_source(results), unsaved.changes)
+            self._note_saved(results if is_well else policy.for_source(results), unsaved)
             if unsaved.results:
                 if not is_well:
                     policy.judge(unsaved.results)
-                is_behind = self._delivery.pace_seconds > 0 and self._source.lag().bytes > self._definition.delivery.max_batch_bytes
-                if is_behind or any(not (result.at_end or result.changed or result.error) for result in unsaved.results):
-                    self._schedule.plan_at = 0.0  # no pause
+                if not unsaved.goes_on:
+                    self._set_pace(unsaved.results)
+
+    def _set_pace(self, results: Results) -> None:
+        """No pause before the next batch where there is much to read."""
+        is_behind = self._delivery.pace_seconds > 0 and self._source.lag().bytes > self._definition.delivery.max_batch_bytes
+        if is_behind or any(not (result.at_end or result.changed or result.error) for result in results):
+            self._schedule.plan_at = 0.0
+
+    def _note_saved(self, results: Results, unsaved: Unsaved) -> None:
+        if unsaved.goes_on:
+            assert isinstance(self._source, FollowsFiles)
+            self._source.advance(results, unsaved.changes)
+        else:
+            self._source.finish(results, unsaved.changes)
 
     def _hand_out(self) -> Effects:
         schedule = self._schedule
@@ -229,6 +252,8 @@ class ConnectorMachine:
         if self._unsaved or self._now < schedule.plan_at or self._now < self._retry_policy.backoff.retry_at:
             return
         yield from self._plan()
+        if self._staying and isinstance(self._source, FollowsFiles) and self._source.is_held_up():
+            yield from self._end_staying()
         if self._news.grown and schedule.plan_at <= self._now:  # nothing to do yet for files that grow: not to be woken for every line
             schedule.plan_at = self._now + schedule.linger
 
@@ -249,9 +274,17 @@ class ConnectorMachine:
                 return
             grant = Grant() if limits is None else limits.take(len(idle) - index)
             most = PROBE_BYTES if careful else delivery.max_batch_bytes
-            yield from self._do(effects.Submit(task, splits, min(most, grant.bytes or most), plan.max_seconds, grant.records))
+            stay = plan.follow_seconds if self._may_stay and not careful else 0.0
+            yield from self._do(effects.Submit(task, splits, min(most, grant.bytes or most), plan.max_seconds, grant.records, stay))
             self._flying[task] = Flight(self._now, grant)
+            if stay:
+                self._staying.add(task)
             self._schedule.plan_at = self._now + self._schedule.linger
+
+    def _end_staying(self) -> Effects:
+        """Batches that stay give their tasks and files back."""
+        while self._staying:
+            yield from self._do(effects.AskToSettle(self._staying.pop()))
 
     def _next_wait(self, *, has_work: bool) -> Wait | effects.WaitForChange:
         """Until there is a reason for another round."""
@@ -275,6 +308,7 @@ class ConnectorMachine:
             self._context.connector_state.become(State.PAUSED, PAUSED.format(self._definition.name))
 
     def _ask_to_settle(self) -> Effects:
+        self._staying.clear()
         for task in list(self._flying):
             yield from self._do(effects.AskToSettle(task))
 

@@ -23,6 +23,8 @@ BUSY_SECONDS = 1.0
 """Longest wait while there is something to do: a file that failed, an answer of Kafka, a query that is examined."""
 PAUSED_SECONDS = 0.5
 """Least time between two looks at files that grow while nothing of them is to be read."""
+STAY_LINGER_SECONDS = 0.05
+"""With a longer pause between batches, none stays."""
 BURST_SECONDS = 1.0
 """A quiet connector saves up so many seconds of its rate."""
 LEAST_SECONDS = 0.05
@@ -54,6 +56,11 @@ class RoundSchedule:
         """That of a connector. `pace_seconds`: least time between two batches for its delivery's sake."""
         query_seconds = QUERY_SECONDS if sql_at(definition.transforms) is not None else 0.0
         return cls(max(definition.delivery.linger, query_seconds, pace_seconds), Limits.of(definition.limits, clock))
+
+    @property
+    def may_stay(self) -> bool:
+        """Whether batches may stay at the ends of their files: nobody wants fewer and larger ones, or less of them."""
+        return self.limits is None and self.linger <= STAY_LINGER_SECONDS
 
     def look_soon(self) -> None:
         """Something happened that only a look can sort out."""
@@ -89,7 +96,7 @@ class Grant(NamedTuple):
 
 
 class Flight(NamedTuple):
-    """A batch under way: since when, and what it may bring."""
+    """A batch under way: since when, or when it was last heard of, and what it may bring."""
 
     since: float
     grant: Grant

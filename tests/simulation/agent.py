@@ -170,7 +170,7 @@ class WatchedStore:
         def write(*args: Any, **more: Any) -> Any:
             if self.is_full and (name != "commit" or any(args) or any(more.values())):
                 self.effects.tell(f"    {name}: no room")
-                raise NO_ROOM
+                raise NO_ROOM.with_traceback(None)  # else its frames pile up
             self.effects.pass_by(f"{name} begins")
             result = method(*args, **more)
             if name == "commit":
@@ -190,6 +190,9 @@ class TaskProcess:
         self.kafka = kafka
         self.lines: list[bytes] = []
         self.flying: dict[TaskId, tuple[Batch, Future[Results]]] = {}
+        self._reports: dict[TaskId, Callable[[Results], None]] = {}
+        self._staying: set[TaskId] = set()
+        """Tasks whose batch has come to the ends of its files and stays there."""
         self.effects: Effects
         self.is_paused = False
         self._options = options
@@ -203,11 +206,20 @@ class TaskProcess:
         assert not busy.intersection(split.partition for split in batch.splits), "a file in two batches at a time"
         assert not self.is_paused, "a connector that is paused reads"
         self.effects.pass_by(f"submit {batch.task.number}: {', '.join(map(_split, batch.splits))}")
+        self._reports.pop(batch.task, None)  # of an agent that has died
+        self._staying.discard(batch.task)
         future: Future[Results] = Future()
         self.flying[batch.task] = batch, future
         return future
 
+    def follow(self, batch: Batch, report: Callable[[Results], None]) -> Future[Results]:
+        """It stays at the ends of its files when the history says so."""
+        future = self.submit(batch)
+        self._reports[batch.task] = report
+        return future
+
     def settle(self, task: TaskId) -> None:
+        self._reports.pop(task, None)
         self.effects.pass_by(f"settle task {task.number}")
 
     def close(self) -> None:
@@ -220,12 +232,18 @@ class TaskProcess:
             self.effects.tell(f"  task {task.number} takes its time")
             return
         batch, future = self.flying.pop(task)
+        report = self._reports.pop(task, None)
+        if task in self._staying:
+            self._staying.discard(task)
+            batch = _read_on(batch)
+        if way == "stay":
+            way = "read" if report is None else "stay"
         is_exact = batch.delivery.guarantee == "exactly_once"
         sent: list[tuple[SourcePartition, int, bytes]] = []
         read: dict[SourcePartition | None, SplitResult] = {}
         for split in batch.splits:
-            is_over = bool(read) and way != "read"
-            way = how() if read and not is_over else way
+            is_over = bool(read) and way not in ("read", "stay")
+            way = how() if read and not is_over and way != "stay" else way
             comes_too_early = split.after in read and not read[split.after].at_end  # as `BatchRun` has it
             read[split.partition] = SplitResult(split, split.offset) if is_over or comes_too_early else self._read(split, way, sent)
         results: Results = tuple(read.values())
@@ -240,6 +258,15 @@ class TaskProcess:
             self.repeats.update(line for partition, _, line in sent if partition in unsettled)
             if way == "lost":
                 results = tuple(SplitResult(split, split.offset, error=RetriableError("the process ended")) for split in batch.splits)
+        if way == "stay" and report is not None and all(one.at_end and not (one.changed or one.error) for one in results):
+            self.effects.tell(f"  task {task.number} stays")
+            splits = tuple(replace(one.split, offset=one.offset) for one in results)
+            self.flying[task] = replace(batch, splits=splits), future
+            self._reports[task] = report
+            self._staying.add(task)
+            if moved := tuple(one for one in results if one.offset != one.split.offset):
+                report(moved)
+            return
         future.set_result(results)
 
     def _send(self, sent: Sequence[tuple[SourcePartition, int, bytes]]) -> None:
@@ -306,6 +333,15 @@ class TaskProcess:
             return SplitResult(split, split.offset, changed=True)
         sent += mine
         return stream.complete(SplitResult(split, offset, at_end=stream.waits or stream.is_exhausted(limit)))
+
+
+def _read_on(batch: Batch) -> Batch:
+    """The batch with what was added to its files since; where one has shrunk, nothing more is read of any."""
+    sizes = [Path(split.open_path).stat().st_size for split in batch.splits]
+    if any(size < split.end for size, split in zip(sizes, batch.splits, strict=True)):
+        return batch
+    splits = (replace(split, end=size, final=False, flush=False) for size, split in zip(sizes, batch.splits, strict=True))
+    return replace(batch, splits=tuple(splits))
 
 
 class _Loop:

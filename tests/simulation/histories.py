@@ -54,7 +54,7 @@ class Whole(History):
         rng = self.rng
         self.banner = rng.choice(BANNERS)
         self.tasks_max = rng.choice([1, 1, 2])
-        how = rng.choices(["read", "stop", "fail", "lost", "later"], weights=[8, 3, 1, 1, 2], k=rng.randint(1, 8))
+        how = rng.choices(["read", "stop", "fail", "lost", "later", "stay"], weights=[8, 3, 1, 1, 2, 6], k=rng.randint(1, 8))
         self.begin(keep_open=rng.choice([1, 2, 512, 512]), matches_rotated=rng.random() < 0.5, scans_partly=rng.random() < 0.5, how=how)
         self.repeatable.add(self.banner)
         self.excused.add(self.banner)

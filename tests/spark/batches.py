@@ -10,10 +10,12 @@ import os
 import pickle
 import signal
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import copycat_agent
+from copycat_agent.batch.following import Reporting
 from copycat_agent.errors import RetriableError
 from copycat_agent.model import Batch, Counts, SourceOffset, SourcePartition, Split, SplitResult, TaskId
 
@@ -43,13 +45,15 @@ def batch(
     max_seconds: float = 30.0,
     secret: str = "",
     cluster: str = "",
+    follow_seconds: float = 0.0,
 ) -> Batch:
     """A batch of a task that acts like this."""
     cut = tuple(
         Split(SourcePartition(connector, f"key-{number}"), f"/log/{number}", f"/log/{number}", SourceOffset(100 * number), 10_000)
         for number in range(splits)
     )
-    return Batch(TaskId(connector, task), pickle.dumps(Act(act, argument, secret)), cut, 2**20, max_seconds, cluster=cluster)
+    definition = pickle.dumps(Act(act, argument, secret))
+    return Batch(TaskId(connector, task), definition, cut, 2**20, max_seconds, cluster=cluster, follow_seconds=follow_seconds)
 
 
 def run(batch: Batch, producers: Producers, stopping: Callable[[], bool]) -> Results:
@@ -89,6 +93,28 @@ def _until_told(batch: Batch, argument: str, stopping: Callable[[], bool]) -> Re
     while not stopping():
         time.sleep(0.005)
     return done(batch, "settled")
+
+
+def _report(batch: Batch, argument: str, stopping: Callable[[], bool]) -> Results:
+    """Tells that it has read ten bytes of each split, and stays until it is told to settle."""
+    results = _tell_ten_bytes(batch, stopping)
+    Path(argument).write_text(str(os.getpid()))
+    while not stopping():
+        time.sleep(0.005)
+    return tuple(SplitResult(replace(one.split, offset=one.offset), one.offset, at_end=True) for one in results)
+
+
+def _report_and_die(batch: Batch, argument: str, stopping: Callable[[], bool]) -> Results:
+    _tell_ten_bytes(batch, stopping)
+    return _die(batch, argument, stopping)
+
+
+def _tell_ten_bytes(batch: Batch, stopping: Callable[[], bool]) -> Results:
+    assert isinstance(stopping, Reporting), "a batch that may stay"
+    offsets = [replace(split.offset, position=split.offset.position + 10) for split in batch.splits]
+    results = tuple(SplitResult(split, offset, Counts(read=1, acknowledged=1)) for split, offset in zip(batch.splits, offsets, strict=True))
+    stopping.report(results)
+    return results
 
 
 def _hang(batch: Batch, argument: str, stopping: Callable[[], bool]) -> Results:
@@ -154,6 +180,8 @@ ACTS: dict[str, Callable[[Batch, str, Callable[[], bool]], Results]] = {
     "hang": _hang,
     "log": _log,
     "raise": _raise,
+    "report": _report,
+    "report-and-die": _report_and_die,
     "stop-process": _stop_process,
     "told": _told,
     "too-few": _too_few,

@@ -8,8 +8,9 @@ import pytest
 
 import copycat_agent.executor
 from copycat_agent.errors import FatalError, RetriableError
-from copycat_agent.executor import Executor, InlineExecutor
-from copycat_agent.model import TaskId
+from copycat_agent.executor import Executor, Follower, InlineExecutor
+from copycat_agent.model import SplitResult, TaskId
+from copycat_agent.runner import THREADS
 from tests.rig.waiting import wait_until
 from tests.spark import batches
 from tests.spark.batches import batch, done
@@ -17,6 +18,8 @@ from tests.spark.batches import batch, done
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+    from copycat_agent.spark.runners import RunnerExecutor
 
 SECONDS = 60
 
@@ -84,6 +87,51 @@ def test_a_settled_task_runs_its_next_batch_to_the_end(executor: Executor, flag:
     executor.settle(TaskId("app", 0))
     future.result(SECONDS)
     assert executor.submit(batch("told")).result(SECONDS)[0].offset.path == "False"
+
+
+@pytest.fixture(params=["runners", "inline"])
+def follower(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Follower]:
+    """Those whose batches may stay."""
+    if request.param != "inline":
+        yield cast("Follower", request.getfixturevalue(request.param))
+        return
+    monkeypatch.setattr(copycat_agent.executor, "run_batch", batches.run)
+    inline = InlineExecutor()
+    yield inline
+    inline.close()
+
+
+def test_a_batch_that_stays_reports_before_it_ends(follower: Follower, flag: Path) -> None:
+    told: list[SplitResult] = []
+    work = batch("report", str(flag), splits=2, follow_seconds=1.0)
+    future = follower.follow(work, told.extend)
+    wait_until(flag.exists, SECONDS, "the batch has reported")
+    wait_until(lambda: len(told) == 2, SECONDS, "its report is heard")
+    assert [one.split for one in told] == list(work.splits)
+    assert not future.done()
+    cast("Executor", follower).settle(TaskId("app", 0))
+    assert [one.split.offset for one in future.result(SECONDS)] == [one.offset for one in told]
+
+
+def test_what_a_batch_has_reported_stands_when_its_process_dies(runners: RunnerExecutor) -> None:
+    told: list[SplitResult] = []
+    work = batch("report-and-die", splits=2, follow_seconds=1.0)
+    results = runners.follow(work, told.extend).result(SECONDS)
+    assert len(told) == 2
+    assert [one.offset for one in results] == [one.split.offset for one in results] == [one.offset for one in told]
+    assert all(isinstance(one.error, RetriableError) for one in results)
+
+
+def test_batches_that_stay_make_room_for_others(runners: RunnerExecutor, tmp_path: Path) -> None:
+    wait_until(lambda: len(runners.pids()) == 2, SECONDS, "all runners are up")
+    many = 2 * THREADS
+    flags = [tmp_path / f"task-{number}" for number in range(many)]
+    staying = [runners.follow(batch("report", str(flag), connector=flag.name, follow_seconds=1.0), lambda _: None) for flag in flags]
+    wait_until(lambda: all(flag.exists() for flag in flags), SECONDS, "more batches stay than there are places")
+    assert runners.submit(batch("answer")).result(SECONDS)[0].error is None
+    for flag in flags:
+        runners.settle(TaskId(flag.name, 0))
+    assert all(future.result(SECONDS)[0].error is None for future in staying)
 
 
 @pytest.fixture(params=["runners", "jobs", CLUSTER])

@@ -54,6 +54,7 @@ class ExactlyOnce:
     """A `base.Delivery`. A connector's task `n` has the lane `n`."""
 
     pace_seconds = PACE_SECONDS
+    may_stay = False
 
     def __init__(self, definition: Definition, store: OffsetStore, opener: LaneOpener, found: Opened, callbacks: Callbacks) -> None:
         self.place: OffsetsPartition = found.asked.lanes.place

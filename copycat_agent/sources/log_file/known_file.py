@@ -246,6 +246,11 @@ class KnownFile:
         """Record that a task reads it from now on. `turn` is the number of its turn."""
         self.reading = replace(self.reading, turn=turn, in_flight=True)
 
+    def note_gone_on(self, result: SplitResult) -> None:
+        """Record how far the task went on that stayed at its end. No effect when it did not."""
+        if result.seen_ns:
+            self.reading = replace(self.reading, size=result.split.end, at_ms=int(time.time() * 1000), at_ns=result.seen_ns)
+
     def landed(self) -> None:
         """Record that no task reads it any more."""
         self.reading = replace(self.reading, in_flight=False)

@@ -241,6 +241,7 @@ class LogFiles:
         newcomers = self._catalog.newcomers
         for result in results:
             file = self._planner.landed(result.split.partition)
+            file.note_gone_on(result)
             if not result.changed or result.split.partition in changes.offsets:  # else what was read of it, to its end or not, stands
                 file.note_progress(changes.offsets.get(result.split.partition, result.offset))
             self._note_outcome(file, result)
@@ -249,6 +250,20 @@ class LogFiles:
                 newcomers.note_landed(file)
             self._needs_scan |= file.needs_scan or newcomers.is_due
             self._followed.note_readable(file)
+
+    def advance(self, results: Sequence[SplitResult], changes: Changes) -> None:
+        """Take over what tasks have done that stay at the ends of their files, once `changes` are saved."""
+        self._unsaved.confirm(changes)
+        self._followed.note(changes)
+        for result in results:
+            file = self._planner.in_flight[result.split.partition]
+            file.note_gone_on(result)
+            file.note_progress(changes.offsets.get(result.split.partition, result.offset))
+            self._followed.note_readable(file)
+
+    def is_held_up(self) -> bool:
+        """Whether a file that no task reads has something to read, or a new one waits for what a task makes of another."""
+        return self._planner.is_held_up()
 
     def _note_outcome(self, file: TrackedFile, result: SplitResult) -> None:
         if isinstance(result.error, FileError):

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from copycat_agent.sources.base import Plan
 from copycat_agent.sources.files import clock
 from copycat_agent.sources.files.paths.opening import why_not
+from copycat_agent.sources.log_file.rotation import is_newest
 from copycat_agent.sources.planner import PER_BATCH, Planner
 
 if TYPE_CHECKING:
@@ -28,6 +29,10 @@ SHARED_BYTES = 4 * 2**20
 """At least this much of each file per batch when several have something to read."""
 SHARED_SECONDS = 0.5
 """A batch ends after this time when other files are known to be active, so that a quiet file does not wait behind a backlog."""
+FOLLOW_SECONDS = 0.5
+"""A batch stays at the ends of its files until nothing has been added to any of them for so long."""
+FOLLOWED_FILES = 64
+"""A batch stays at the ends of so many files at most."""
 UNSEEN_SECONDS = 1.0
 """A file that was empty is first read when a scan was so recent that no rotation can have come between."""
 CLOCK_SECONDS = 60.0
@@ -49,6 +54,10 @@ class FilePlanner:
         self._keeps_groups = options.multiline is not None
         group_bytes = 0 if options.multiline is None else options.multiline.max_bytes
         self._least_bytes = max(SHARED_BYTES, 2 * options.line.max_bytes + group_bytes + 2**16)
+        waits = [FOLLOW_SECONDS] if options.multiline is None else [FOLLOW_SECONDS, options.multiline.timeout]
+        if options.line.flush_partial_after != "never":
+            waits.append(options.line.flush_partial_after)
+        self._follow_seconds = min(waits)  # what time ends is ended by the driver
         self._want_scan = want_scan
         self._turn = 0
         self._scanned_at = time.monotonic()
@@ -102,7 +111,25 @@ class FilePlanner:
             self._served.add(file)
         alone = len(self._followed.files) == 1
         seconds = self._delivery.max_batch_time if alone else min(self._delivery.max_batch_time, SHARED_SECONDS)
-        return Plan(tuple(file.split(max(limit, self._least_bytes)) for file in taken), seconds)
+        splits = tuple(file.split(max(limit, self._least_bytes)) for file in taken)
+        return Plan(splits, seconds, self._follow_seconds if self._may_stay(taken, splits) else 0.0)
+
+    def _may_stay(self, files: list[TrackedFile], splits: tuple[Split, ...]) -> bool:
+        """Whether a batch may stay at the ends of these files: nothing else is to be read, and somebody may go on writing to them."""
+        if len(files) > FOLLOWED_FILES or self.is_held_up():
+            return False
+        return all(
+            is_newest(one.path)
+            and one.draining_since is None
+            and not (one.is_packed or split.final or split.flush)
+            and split.end == one.size
+            for one, split in zip(files, splits, strict=True)
+        )
+
+    def is_held_up(self) -> bool:
+        """Whether a file that no task reads has something to read."""
+        now = time.monotonic()
+        return any(not one.in_flight and one.unread and one.backoff.retry_at <= now for one in self._followed.dirty)
 
     def next_split(self, file: TrackedFile, most_bytes: int) -> Split | None:
         """Returns what a task would be given of `file`, whether it is its turn or not; None when nothing can be read."""

@@ -10,7 +10,7 @@ from typing import Protocol, Unpack, cast
 from copycat_agent.errors import FileError
 from copycat_agent.formats import TAIL_BYTES, Frame, Frames, How, RecordFormat
 from copycat_agent.model import Fingerprint, SourceOffset, Split, SplitResult
-from copycat_agent.sources.files import fingerprint
+from copycat_agent.sources.files import clock, fingerprint
 from copycat_agent.sources.files.reading.address import Info, is_remote
 
 _LEAST_BYTES = 2**18
@@ -190,6 +190,16 @@ class Stream:
     def is_what_was_read(self) -> bool:
         """Before reading: whether the bytes up to the split's offset are those that were read before."""
         return self._file.handle.is_version(self.offset) and fingerprint.holds(self.read, self.offset.fingerprint, self.offset.position)
+
+    def holds(self, offset: SourceOffset) -> bool:
+        """Whether the bytes up to this offset, which was reached since, are still those that were read."""
+        return fingerprint.holds(self.read, offset.fingerprint, offset.position)
+
+    def size_now(self) -> tuple[int, int]:
+        """Returns how large the file is by now, in bytes, and a time at which it was, by the clock of its file system."""
+        now = self._file.stat()
+        assert isinstance(now, os.stat_result), "a file of this host"
+        return now.st_size, clock.seen_ns(now.st_dev, now.st_ctime_ns)
 
     def tail(self, position: int) -> bytes:
         """Returns the bytes just before `position`, as many as a fingerprint covers."""

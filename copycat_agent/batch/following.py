@@ -1,0 +1,99 @@
+"""A batch that stays at the ends of its files: it sends what is added at once, and reports now and then how far it came.
+
+A batch for each few lines of a log that trickles costs a plan, two pickles, a wake-up at each end and a save. One that stays costs a look
+at the size of each file every few milliseconds, and a report four times a second. When nothing has come for a while the batch ends: then
+events say when there is something to read.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+
+from copycat_agent.errors import FileError
+
+if TYPE_CHECKING:
+    from copycat_agent.batch.progress import Progress
+    from copycat_agent.batch.run import BatchRun
+    from copycat_agent.model import SplitResult
+
+LOOK_SECONDS = 0.008
+"""Time between two looks: a line waits half of it at the median. Each look that finds something costs a produce and a flush."""
+REPORT_SECONDS = 0.25
+"""What is settled is reported so soon. A kill repeats what was not, with `at_least_once`."""
+STAY_SECONDS = 30.0
+"""A batch stays no longer than this."""
+
+Results = tuple["SplitResult", ...]
+
+
+class Reporting:
+    """A `stopping` of a batch whose reports are heard."""
+
+    def __init__(self, stop: threading.Event, report: Callable[[Results], None]) -> None:
+        """`report` is told what has been settled since the last time, or since the batch began. It raises nothing."""
+        self._stop = stop
+        self.report = report
+
+    def __call__(self) -> bool:
+        """Whether the batch shall settle and end."""
+        return self._stop.is_set()
+
+
+class Following:
+    """Keeps one batch at the ends of its files. `results` makes the results of some of its splits as they stand."""
+
+    def __init__(self, run: BatchRun, seconds: float, stopping: Reporting, results: Callable[[Iterable[Progress]], Results]) -> None:
+        """`seconds`: it ends when nothing was added to any file for so long."""
+        self._run = run
+        self._seconds = seconds
+        self._stopping = stopping
+        self._results = results
+
+    def stay(self) -> None:
+        """Returns when nothing comes any more, when a file is no longer what it was, cannot be read to its end, or when asked to.
+
+        Raises what ends the whole batch. What was settled and not reported is for the batch's results to tell.
+        """
+        if not all(one.at_end and not (one.changed or one.error or one.damage) for one in self._run.progresses):
+            return
+        begun = added_at = reported_at = time.monotonic()
+        while not self._stopping():
+            grown = self._look()
+            if grown is None or (grown and not self._run.go_on(grown)):
+                return
+            now = time.monotonic()
+            if grown:
+                added_at = now
+            if now - reported_at >= REPORT_SECONDS and self._report():
+                reported_at = now
+            quiet = now - added_at
+            if quiet >= self._seconds or now - begun >= STAY_SECONDS:
+                return
+            time.sleep(LOOK_SECONDS)
+
+    def _look(self) -> list[tuple[Progress, int, int]] | None:
+        """Files that have grown, with their sizes and when that was; None when one is not what it was: the driver finds out why."""
+        grown = []
+        for one in self._run.progresses:
+            assert one.stream is not None
+            try:
+                size, seen_ns = one.stream.size_now()
+                if size > one.limit and one.stream.holds(one.settled):
+                    grown.append((one, size, seen_ns))
+                elif size != one.limit:
+                    return None
+            except FileError:
+                return None
+        return grown
+
+    def _report(self) -> bool:
+        """Returns whether there was anything to report."""
+        moved = [one for one in self._run.progresses if one.settled != one.split.offset]
+        if moved:
+            self._stopping.report(self._results(moved))
+            for one in moved:
+                one.reported()
+        return bool(moved)

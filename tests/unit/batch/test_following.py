@@ -1,0 +1,173 @@
+"""Batches that stay at the ends of their files, on real files and a real broker: what is added arrives, and is told once."""
+
+from __future__ import annotations
+
+import os
+import threading
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from copycat_agent.batch import following
+from copycat_agent.batch.following import Reporting
+from copycat_agent.errors import FatalError
+from copycat_agent.executor import run_batch
+from copycat_agent.model import Counts
+from tests.rig.kafka import values
+from tests.rig.waiting import wait_until
+from tests.unit.batch.rig import append, batch_of, definition, never, split_of, write
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from copycat_agent.dev_broker import DevBroker
+    from copycat_agent.model import Batch, SplitResult
+    from copycat_agent.producer import Producers
+
+SECONDS = 30.0
+
+
+class Staying:
+    """A batch on a thread, and what it has told so far."""
+
+    def __init__(self, batch: Batch, producers: Producers, quiet_seconds: float = 600.0) -> None:
+        self.stop = threading.Event()
+        self.told: list[SplitResult] = []
+        self.results: tuple[SplitResult, ...] | None = None
+        self._batch = replace(batch, follow_seconds=quiet_seconds)
+        self._producers = producers
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+
+    def _run(self) -> None:
+        self.results = run_batch(self._batch, self._producers, Reporting(self.stop, self.told.extend))
+
+    def until_told(self, position: int) -> None:
+        """Wait until a report says that a split is settled up to `position`."""
+        wait_until(lambda: any(one.offset.position >= position for one in self.told), SECONDS, f"byte {position} is reported")
+
+    def end(self, *, asked: bool = True) -> tuple[SplitResult, ...]:
+        """Have it end, or wait until it does by itself. Returns its results."""
+        if asked:
+            self.stop.set()
+        self._thread.join(SECONDS)
+        assert self.results is not None, "the batch ends"
+        return self.results
+
+
+@pytest.fixture
+def staying(producers: Producers) -> Iterator[list[Staying]]:
+    """Those that a test starts; all have ended afterwards."""
+    started: list[Staying] = []
+    yield started
+    for one in started:
+        one.end()
+
+
+def test_what_is_added_is_sent_and_each_record_is_told_once(
+    producers: Producers, broker: DevBroker, topic: str, tmp_path: Path, staying: list[Staying]
+) -> None:
+    path = write(tmp_path / "f", b"one", b"two")
+    batch = Staying(batch_of(definition(broker.bootstrap, topic), split_of(path)), producers)
+    staying.append(batch)
+    batch.until_told(8)
+    append(path, b"three\nunfin")
+    batch.until_told(14)
+    append(path, b"ished\n")
+    batch.until_told(25)
+    append(path, b"last\n")
+    wait_until(lambda: len(values(broker.bootstrap, topic)) == 5, SECONDS, "the last line arrives")
+    results = [*batch.told, *batch.end()]
+    assert values(broker.bootstrap, topic) == [b"one", b"two", b"three", b"unfinished", b"last"]
+    assert sum((one.counts for one in results), Counts()) == Counts(read=5, read_bytes=30, acknowledged=5)
+    assert [one.split.offset.position for one in results] == [0, *(one.offset.position for one in results[:-1])], "each goes on"
+    assert (results[-1].offset.position, results[-1].offset.records, results[-1].at_end, results[-1].error) == (30, 5, True, None)
+    assert all(one.split.end >= one.offset.position for one in results)
+
+
+def test_it_ends_when_nothing_comes_any_more(producers: Producers, broker: DevBroker, topic: str, tmp_path: Path) -> None:
+    path = write(tmp_path / "f", b"one")
+    (result,) = Staying(batch_of(definition(broker.bootstrap, topic), split_of(path)), producers, 0.05).end(asked=False)
+    assert (result.offset.position, result.at_end, result.error) == (4, True, None)
+
+
+def test_nobody_stays_whose_reports_nobody_hears(producers: Producers, broker: DevBroker, topic: str, tmp_path: Path) -> None:
+    work = batch_of(definition(broker.bootstrap, topic), split_of(write(tmp_path / "f", b"one")))
+    (result,) = run_batch(replace(work, follow_seconds=600.0), producers, never)
+    assert (result.offset.position, result.at_end) == (4, True)
+
+
+def test_several_files_are_followed_and_reported_each(
+    producers: Producers, broker: DevBroker, topic: str, tmp_path: Path, staying: list[Staying]
+) -> None:
+    one, other = write(tmp_path / "f", b"one"), write(tmp_path / "g", b"other")
+    batch = Staying(batch_of(definition(broker.bootstrap, topic), split_of(one), split_of(other)), producers)
+    staying.append(batch)
+    wait_until(lambda: len(batch.told) == 2, SECONDS, "both are reported")
+    append(other, b"more\n")
+    batch.until_told(11)
+    assert [(result.split.path, result.offset.position) for result in batch.told] == [(str(one), 4), (str(other), 6), (str(other), 11)]
+    first, second = batch.end()
+    assert (first.split.offset, second.split.offset.position) == (first.offset, 11)
+
+
+@pytest.mark.parametrize("content", [b"", b"ONE\nand more than it held before\n"])
+def test_a_file_that_is_cut_or_written_over_is_left_to_the_driver(
+    producers: Producers, broker: DevBroker, topic: str, tmp_path: Path, staying: list[Staying], content: bytes
+) -> None:
+    path = write(tmp_path / "f", b"one", b"two")
+    batch = Staying(batch_of(definition(broker.bootstrap, topic), split_of(path)), producers)
+    staying.append(batch)
+    batch.until_told(8)
+    path.write_bytes(content)
+    (result,) = batch.end(asked=False)
+    assert (result.offset, result.error, result.counts) == (result.split.offset, None, Counts())
+    assert values(broker.bootstrap, topic) == [b"one", b"two"]
+
+
+def test_a_bad_record_ends_it_and_what_comes_before_counts(
+    producers: Producers, broker: DevBroker, topic: str, tmp_path: Path, staying: list[Staying]
+) -> None:
+    path = write(tmp_path / "f", b"1")
+    connector = definition(broker.bootstrap, topic, steps=[{"regex": r"^(?P<n>\d+)$"}])
+    batch = Staying(batch_of(connector, split_of(path)), producers)
+    staying.append(batch)
+    batch.until_told(2)
+    append(path, b"2\nno number\n3\n")
+    (result,) = batch.end(asked=False)
+    assert isinstance(result.error, FatalError)
+    assert (result.split.offset.position, result.offset.position) == (2, 4)
+    assert len(values(broker.bootstrap, topic)) == 2
+
+
+def test_a_file_that_is_renamed_or_deleted_is_read_on_through_the_open_one(
+    producers: Producers, broker: DevBroker, topic: str, tmp_path: Path, staying: list[Staying]
+) -> None:
+    path = write(tmp_path / "f", b"one")
+    descriptor = os.open(path, os.O_RDONLY)
+    split = replace(split_of(path), open_path=f"/proc/{os.getpid()}/fd/{descriptor}")
+    batch = Staying(batch_of(definition(broker.bootstrap, topic), split), producers)
+    staying.append(batch)
+    batch.until_told(4)
+    with path.open("ab") as writer:
+        path.rename(tmp_path / "g")
+        writer.write(b"two\n")
+        writer.flush()
+        batch.until_told(8)
+        (tmp_path / "g").unlink()
+        writer.write(b"three\n")
+        writer.flush()
+        batch.until_told(14)
+    os.close(descriptor)
+    assert batch.end()[0].error is None
+
+
+def test_a_batch_that_stays_long_enough_ends(
+    producers: Producers, broker: DevBroker, topic: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(following, "STAY_SECONDS", 0.05)
+    path = write(tmp_path / "f", b"one")
+    (result,) = Staying(batch_of(definition(broker.bootstrap, topic), split_of(path)), producers).end(asked=False)
+    assert (result.at_end, result.error) == (True, None)
