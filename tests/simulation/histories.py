@@ -175,6 +175,14 @@ class Whole(History):
         if file is not None and len(file.names) > 1:
             self.of_two_logs.update(file.lines)
 
+    def _copy(self, name: str) -> None:
+        """Of an earlier generation nothing may be read but the banner, which a copy has as well: it goes on behind that, and repeats."""
+        original = self.names.get(self.directory / name)
+        is_read_so_far = any(offset.position == len(self.banner) + 1 for offset in self.agent.store.values())
+        if self.banner and original is not None and is_read_so_far:
+            self.repeatable.update([*original.lines, original.unfinished])
+        super()._copy(name)
+
     def rotate_by_rename(self, name: str) -> None:
         """Nobody goes on with a line that is begun in an older generation: after a while it is sent as it is."""
         super().rotate_by_rename(name)
