@@ -183,20 +183,28 @@ class RotationOrder:
         """`file` had the name `before`. One that got the name its log is written under is the newest now, and waits for the others."""
         if not is_newest(file.path) or is_newest(before):
             return
-        released = [one for one in self.files_of(file.rotation.log) if one.waits_for is file]
-        for one in (file, *released):
-            one.wait_for(None)
+        released = self._release(file)
+        file.wait_for(None)
         self.remove(file)
         self.add(file)
         for one in released:
             self.link(one)
+
+    def _release(self, file: TrackedFile) -> list[TrackedFile]:
+        """Let those wait no more that wait for `file`, which gets another place. Returns them."""
+        released = [one for one in self.files_of(file.rotation.log) if one.waits_for is file]
+        for one in released:
+            one.wait_for(None)
+        return released
 
     def put_before(self, file: TrackedFile, newer: TrackedFile) -> None:
         """`file` holds what `newer` held before it was begun anew: it goes first, and `newer` waits for it."""
         files = self._logs.get(newer.rotation.log, [])
         if newer not in files:
             return
+        released: list[TrackedFile] = []
         if file not in files or files.index(file) > files.index(newer):
+            released = self._release(file)
             self.remove(file)
             file.set_place(newer.rotation.log, newer.rotation.age)
             file.wait_for(None)
@@ -204,6 +212,8 @@ class RotationOrder:
             if newer.waits_for is not file:
                 newer.wait_for(None)
         self.link(file)
+        for one in released:  # they wait for `newer` now
+            self.link(one)
 
     def _hold_back(self, newer: list[TrackedFile], file: TrackedFile) -> None:
         """`file` was met after newer ones. Each waits for it now, except those that already wait for a file between them.

@@ -346,3 +346,17 @@ def test_an_older_log_that_is_moved_back_to_the_name_of_the_log_comes_last(tmp_p
     append(log, b"3\n")
     agent.drain()
     assert agent.lines == [b"2", b"1", b"3"]
+
+
+def test_a_new_log_waits_for_the_deleted_one_also_when_a_copy_goes_before_that(tmp_path: Path) -> None:
+    log = tmp_path / "app.log"
+    append(log, b"1\n")
+    agent = agent_for(tmp_path, "*.log")
+    agent.drain()
+    shutil.copy(log, tmp_path / "app.log.1")
+    os.truncate(log, 0)
+    append(log, b"2\n2\n")
+    log.unlink()
+    append(log, b"3\n")
+    agent.drain()
+    assert agent.lines == [b"1", b"2", b"2", b"3"]
