@@ -54,7 +54,7 @@ class Executor(Protocol):
 
 
 @runtime_checkable
-class Follower(Protocol):
+class StayingExecutor(Protocol):
     """An executor whose batches may stay at the ends of their files (`Batch.follow_seconds`)."""
 
     def follow(self, batch: Batch, report: Callable[[tuple[SplitResult, ...]], None]) -> Results:

@@ -81,9 +81,9 @@ class Following:
             assert one.stream is not None
             try:
                 size, seen_ns = one.stream.size_now()
-                if size > one.limit and one.stream.holds(one.settled):
+                if size > one.limit.end and one.stream.holds(one.settled):
                     grown.append((one, size, seen_ns))
-                elif size != one.limit:
+                elif size != one.limit.end:
                     return None
             except FileError:
                 return None

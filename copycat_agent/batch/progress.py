@@ -110,20 +110,27 @@ class Reach(NamedTuple):
     tail: bytes | None = b""
 
 
+class Limit(NamedTuple):
+    """The byte that reading goes up to, and when the file of a batch that stays at its end was seen to reach so far; 0 before."""
+
+    end: int
+    seen_ns: int = 0
+
+
 class Progress:
     """One split under way. *Sent* runs ahead of *settled*; `settle` moves settled up to sent, nothing else does.
 
     `sent` tells of the records on their way, `done` of those that are settled. `orphans` counts messages that were sent and never will
     be settled. `changed`: the file is not the one that was read before. `error`, `damage`: why reading ended before the split's end.
-    `settled` is the offset that is saved for what is settled. `limit` is the byte that reading goes up to.
+    `settled` is the offset that is saved for what is settled. `encoder` is what its records are encoded with, None
+    before any is read.
     """
 
     def __init__(self, split: Split) -> None:
         self.split = split
         self.stream: Stream | None = None
-        self.window: BoundWindow | None = None
+        self.encoder: SplitEncoder | None = None
         self.at_end = self.changed = False
-        self._seen_ns = 0
         self.error: CopycatError | None = None
         self.damage = ""
         self.schema: Schema | None = None
@@ -131,9 +138,7 @@ class Progress:
         self.reach = self._settled_reach = Reach(split.offset.position, split.offset.records, split.offset.skipping, split.offset.cut)
         self.sent, self.done = RecordTally(), RecordTally()
         self.orphans = 0
-        self.limit = split.end
-        self.encoder: SplitEncoder | None = None
-        """What its records are encoded with while it stays at the end of its file."""
+        self.limit = Limit(split.end)
 
     def begin(self, stream: Stream) -> None:
         """Its file is open and is what was read before. Raises FileError.
@@ -145,12 +150,12 @@ class Progress:
         self.settled = stream.offset
         position, records, skipping, cut = stream.offset.position, stream.offset.records, stream.offset.skipping, stream.offset.cut
         self.reach = self._settled_reach = Reach(position, records, skipping, cut, stream.tail(position))
-        self.limit = position + self.split.end - self.split.offset.position
+        self.limit = Limit(position + self.split.end - self.split.offset.position)
         self.at_end = stream.waits
 
     def go_on(self, end: int, seen_ns: int) -> None:
         """Its file was seen to end at byte `end` at this time, by the clock of its file system: what was added is read next."""
-        self.limit, self._seen_ns = end, seen_ns
+        self.limit = Limit(end, seen_ns)
         self.at_end = False
 
     def reported(self) -> None:
@@ -158,6 +163,11 @@ class Progress:
         self.split = replace(self.split, offset=self.settled)
         self.encoder = None
         self.done = RecordTally()
+
+    @property
+    def window(self) -> BoundWindow | None:
+        """Which of its records are taken by their times; None for all."""
+        return None if self.encoder is None else self.encoder.window
 
     @property
     def sent_position(self) -> int:
@@ -172,12 +182,12 @@ class Progress:
     def bounds(self) -> tuple[int, bool]:
         """Where framing has to end, and whether the split's `final` and `flush` hold there. Of a packed file both are known late."""
         assert self.stream is not None
-        return self.stream.bounds(self.limit)
+        return self.stream.bounds(self.limit.end)
 
     def reach_end(self) -> None:
         """No complete record is left before `bounds`."""
         assert self.stream is not None
-        self.at_end = self.stream.is_exhausted(self.limit)
+        self.at_end = self.stream.is_exhausted(self.limit.end)
 
     def pass_chunk(self, chunk: Chunk | Parsed) -> None:
         """The whole chunk is on its way. It has fewer values than lines where empty lines were left out."""
@@ -311,8 +321,8 @@ class Progress:
     def result(self, error: CopycatError | None) -> SplitResult:
         """The result as it stands; `error` is the batch's, the split's own comes first."""
         done, split = self.done, self.split
-        if self._seen_ns:
-            split = replace(split, end=self.limit, final=False, flush=False)
+        if self.limit.seen_ns:
+            split = replace(split, end=self.limit.end, final=False, flush=False)
         result = SplitResult(
             split,
             self.settled,
@@ -327,7 +337,7 @@ class Progress:
             delivered=tuple(sorted(done.places.values())),
             undated=done.undated,
             step_failures=tuple(done.step_failures),
-            seen_ns=self._seen_ns,
+            seen_ns=self.limit.seen_ns,
         )
         return result if self.stream is None else self.stream.complete(result)
 

@@ -97,32 +97,35 @@ class BatchRun:
         self._encoder = encoder
         self._producer = producer
         self._stopping = stopping
-        self._tracked = batch.tracked
+        self._batch = batch
         self._budget = Budget(batch)
         self._open: list[Progress] = []
         self._policy = policy_of(encoder)
         self.sender = Sender(producer, self._policy)
-        self._batch = batch
-        self.stay: Callable[[], None] = lambda: None
-        """Called once everything is settled, with the files still open where the batch may stay at their ends."""
-        self._keeps_open = batch.follow_seconds > 0
         self._tap = Tap(batch.samples, self.progresses, encoder.definition.mask if batch.samples else NOTHING_SECRET)
         self._chunks = ChunkSender(producer, self._policy, self.sender, self._tap, Watch(self._is_over))
 
     def run(self) -> None:
         """Read, send and settle until the splits are done or the budget is spent. Raises what ends the whole batch."""
+        try:
+            self.send()
+        finally:
+            self.close()
+
+    def send(self) -> None:
+        """Do what `run` does. The files of a batch that may stay at their ends are open afterwards."""
         for topic in self._encoder.literal_topics:
             self._producer.topics.partitions(topic)
-        try:
-            for progress in self.progresses:
-                if self._spent():
-                    break
-                self._one(progress)
-            self._settle()
-            self.stay()
-        finally:
-            for progress in self.progresses:
-                progress.close()
+        for progress in self.progresses:
+            if self._spent():
+                break
+            self._one(progress)
+        self._settle()
+
+    def close(self) -> None:
+        """Close all files."""
+        for progress in self.progresses:
+            progress.close()
 
     def go_on(self, grown: Sequence[tuple[Progress, int, int]]) -> bool:
         """Send and settle what was added to files whose end had been reached; each with where it was seen to end, and when.
@@ -228,17 +231,17 @@ class BatchRun:
 
     def _bind(self, progress: Progress) -> SplitEncoder:
         """The encoder for what is sent of this split next; its records are the split's, wherever they come to lie."""
-        if progress.encoder is not None:
-            return progress.encoder
-        if self._tracked:
+        known, batch = progress.encoder, self._batch
+        if known is not None and batch.follow_seconds and known.window is None and not batch.tracked:
+            return known
+        if batch.tracked:
             self._producer.attribute(progress.place)
+        window = None
         if self._encoder.window is not None:
             assert progress.stream is not None
-            progress.window = self._encoder.window.bind(progress.stream.read, progress.sent_position, progress.split.mtime_ms)
-        encoder = self._encoder.bind(progress.split, self._producer.topics.partitions, next(_runs), window=progress.window)
-        if self._keeps_open and progress.window is None and not self._tracked:
-            progress.encoder = encoder
-        return encoder
+            window = self._encoder.window.bind(progress.stream.read, progress.sent_position, progress.split.mtime_ms)
+        progress.encoder = self._encoder.bind(progress.split, self._producer.topics.partitions, next(_runs), window=window)
+        return progress.encoder
 
     def _frames(self, progress: Progress, block_bytes: int | None) -> Iterator[Frame]:
         """Frames from what is sent on."""
@@ -301,7 +304,7 @@ class BatchRun:
                 self._settle_one_by_one(pending)
         for progress in pending:
             progress.move()
-            if progress not in self._open and not self._keeps_open:
+            if progress not in self._open and not self._batch.follow_seconds:
                 progress.close()
 
     def _settle_before(self, progress: Progress) -> None:

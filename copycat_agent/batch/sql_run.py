@@ -100,8 +100,7 @@ class SqlRun(BatchRun):
             self._replay()
             self._settle()
         finally:
-            for progress in self.progresses:
-                progress.close()
+            self.close()
 
     def _gather(self) -> None:
         for progress in self.progresses:

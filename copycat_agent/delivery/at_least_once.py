@@ -144,12 +144,17 @@ class AtLeastOnceTask:
         failure: CopycatError | None = None
         try:
             producer.begin(stopping)
-            if batch.follow_seconds and isinstance(stopping, Reporting):
+            if not (batch.follow_seconds and isinstance(stopping, Reporting)):
+                run.run()
+            else:
                 following = Following(
                     run, batch.follow_seconds, stopping, lambda some: _results(some, None, as_value, producer.take_view())
                 )
-                run.stay = following.stay
-            run.run()
+                try:
+                    run.send()
+                    following.stay()
+                finally:
+                    run.close()
         except Exception as error:  # noqa: BLE001 - a batch never raises
             failure = as_value(error)
         finally:

@@ -105,7 +105,8 @@ class Encoder:
 class SplitEncoder:
     """Makes messages of the records of one split. Used from one thread.
 
-    `bulk` does so for whole chunks, many times as fast; None where a definition needs a look at each record.
+    `bulk` does so for whole chunks, many times as fast; None where a definition needs a look at each record. `window`: which records it
+    takes by their times, None for all.
     """
 
     def __init__(
@@ -113,7 +114,7 @@ class SplitEncoder:
     ) -> None:
         """Made by `Encoder.bind`, with arguments as there."""
         self._encoder = encoder
-        self._window = window
+        self.window = window
         self._begun: Begun | None = None
         meta = SplitMeta(split.path, split.inode, host, encoder.definition.name, split.mtime_ms, encoder.clock)
         self._stages = tuple([tuple([transform.bind(meta) for transform in stage]) for stage in encoder.stages])
@@ -140,7 +141,7 @@ class SplitEncoder:
         """
         assert len(self._stages) == 1, "records of a definition with a query take another way: batch.sql_run"
         self.ready(draft)
-        window = self._window
+        window = self.window
         if window is not None:
             window.see(draft)
         if not self.apply(draft) or (window is not None and not window.takes(draft)):
@@ -193,13 +194,13 @@ class SplitEncoder:
     @property
     def _asks_no_first(self) -> bool:
         """Whether nothing is taken from a record's first part: reading back in a packed file costs."""
-        return self._window is None and not self._encoder.transforms and self.layout.is_steady
+        return self.window is None and not self._encoder.transforms and self.layout.is_steady
 
     def _is_wanted(self, begun: Begun) -> bool:
-        if self._window is None:
+        if self.window is None:
             return True
-        self._window.see(begun.draft)
-        return self._window.takes(begun.draft)
+        self.window.see(begun.draft)
+        return self.window.takes(begun.draft)
 
     def ready(self, draft: Draft) -> Draft:
         """Makes the fields of the draft its own, and returns it for the steps. Raises StageError for a record that could not be read."""

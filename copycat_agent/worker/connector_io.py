@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from copycat_agent import failpoints
 from copycat_agent.errors import CopycatError, FatalError, bug_words
-from copycat_agent.executor import Examiner, Follower
+from copycat_agent.executor import Examiner, StayingExecutor
 from copycat_agent.model import Account, Batch, SourcePartition, TaskId
 from copycat_agent.sources import SOURCES, KeepsFiles, KnowsUnchanged, create_source
 from copycat_agent.transforms.sql import sql_at
@@ -151,7 +151,7 @@ class ConnectorIO:
             self._cluster,
         )
         executor = self._tools.executor
-        if wanted.follow_seconds and not batch.samples and isinstance(executor, Follower):
+        if wanted.follow_seconds and not batch.samples and isinstance(executor, StayingExecutor):
             batch = replace(batch, follow_seconds=wanted.follow_seconds)
             reports = self._reports[batch.task] = deque()
             self._await(batch, executor.follow(batch, lambda results: self._has_reported(reports, results)))

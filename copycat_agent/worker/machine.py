@@ -67,8 +67,6 @@ class ConnectorMachine:
         self._schedule = RoundSchedule.of(definition, 0.0 if until_idle else delivery.pace_seconds, clock=lambda: self._now)
         self._news = News()
         self._flying: dict[TaskId, Flight] = {}
-        self._staying: set[TaskId] = set()  # tasks whose batch may stay at the ends of its files, and was not asked to end
-        self._may_stay = delivery.may_stay and not until_idle and self._schedule.may_stay
         self._unsaved: deque[Unsaved] = deque()
         self._pausing = False
         self._finalised = False
@@ -192,7 +190,6 @@ class ConnectorMachine:
             self._unsaved.append(Unsaved(self._source.changes_of(results), results, task.number, self._now - flight.since, goes_on=True))
         for task in self._news.ended:
             flight = self._flying.pop(task)
-            self._staying.discard(task)
             self.has_results = True
             results = yield from self._do(effects.TakeIn(task))
             if results is None:  # known later
@@ -252,7 +249,7 @@ class ConnectorMachine:
         if self._unsaved or self._now < schedule.plan_at or self._now < self._retry_policy.backoff.retry_at:
             return
         yield from self._plan()
-        if self._staying and isinstance(self._source, FollowsFiles) and self._source.is_held_up():
+        if isinstance(self._source, FollowsFiles) and any(flight.stays for flight in self._flying.values()) and self._source.is_held_up():
             yield from self._end_staying()
         if self._news.grown and schedule.plan_at <= self._now:  # nothing to do yet for files that grow: not to be woken for every line
             schedule.plan_at = self._now + schedule.linger
@@ -274,17 +271,18 @@ class ConnectorMachine:
                 return
             grant = Grant() if limits is None else limits.take(len(idle) - index)
             most = PROBE_BYTES if careful else delivery.max_batch_bytes
-            stay = plan.follow_seconds if self._may_stay and not careful else 0.0
+            may_stay = self._delivery.may_stay and self._schedule.may_stay and not (careful or self._until_idle)
+            stay = plan.follow_seconds if may_stay else 0.0
             yield from self._do(effects.Submit(task, splits, min(most, grant.bytes or most), plan.max_seconds, grant.records, stay))
-            self._flying[task] = Flight(self._now, grant)
-            if stay:
-                self._staying.add(task)
+            self._flying[task] = Flight(self._now, grant, stays=stay > 0)
             self._schedule.plan_at = self._now + self._schedule.linger
 
     def _end_staying(self) -> Effects:
         """Batches that stay give their tasks and files back."""
-        while self._staying:
-            yield from self._do(effects.AskToSettle(self._staying.pop()))
+        for task, flight in list(self._flying.items()):
+            if flight.stays:
+                self._flying[task] = flight._replace(stays=False)
+                yield from self._do(effects.AskToSettle(task))
 
     def _next_wait(self, *, has_work: bool) -> Wait | effects.WaitForChange:
         """Until there is a reason for another round."""
@@ -308,7 +306,6 @@ class ConnectorMachine:
             self._context.connector_state.become(State.PAUSED, PAUSED.format(self._definition.name))
 
     def _ask_to_settle(self) -> Effects:
-        self._staying.clear()
         for task in list(self._flying):
             yield from self._do(effects.AskToSettle(task))
 

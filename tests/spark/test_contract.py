@@ -8,7 +8,7 @@ import pytest
 
 import copycat_agent.executor
 from copycat_agent.errors import FatalError, RetriableError
-from copycat_agent.executor import Executor, Follower, InlineExecutor
+from copycat_agent.executor import Executor, InlineExecutor, StayingExecutor
 from copycat_agent.model import SplitResult, TaskId
 from copycat_agent.runner import THREADS
 from tests.rig.waiting import wait_until
@@ -90,10 +90,10 @@ def test_a_settled_task_runs_its_next_batch_to_the_end(executor: Executor, flag:
 
 
 @pytest.fixture(params=["runners", "inline"])
-def follower(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Follower]:
+def follower(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[StayingExecutor]:
     """Those whose batches may stay."""
     if request.param != "inline":
-        yield cast("Follower", request.getfixturevalue(request.param))
+        yield cast("StayingExecutor", request.getfixturevalue(request.param))
         return
     monkeypatch.setattr(copycat_agent.executor, "run_batch", batches.run)
     inline = InlineExecutor()
@@ -101,7 +101,7 @@ def follower(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
     inline.close()
 
 
-def test_a_batch_that_stays_reports_before_it_ends(follower: Follower, flag: Path) -> None:
+def test_a_batch_that_stays_reports_before_it_ends(follower: StayingExecutor, flag: Path) -> None:
     told: list[SplitResult] = []
     work = batch("report", str(flag), splits=2, follow_seconds=1.0)
     future = follower.follow(work, told.extend)
