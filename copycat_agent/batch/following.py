@@ -7,6 +7,7 @@ events say when there is something to read.
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Callable, Iterable
@@ -59,7 +60,8 @@ class Following:
         """
         if not all(one.at_end and not (one.changed or one.error or one.damage) for one in self._run.progresses):
             return
-        begun = added_at = reported_at = time.monotonic()
+        begun = added_at = time.monotonic()
+        reported_at = -math.inf  # what it was made for is reported at once
         while not self._stopping():
             grown = self._look()
             if grown is None or (grown and not self._run.go_on(grown)):
