@@ -25,7 +25,7 @@ LOOK_SECONDS = 0.008
 REPORT_SECONDS = 0.25
 """What is settled is reported so soon. A kill repeats what was not, with `at_least_once`."""
 STAY_SECONDS = 30.0
-"""A batch stays no longer than this."""
+"""So long after it began, a batch stays no longer."""
 
 Results = tuple["SplitResult", ...]
 
@@ -47,11 +47,12 @@ class Following:
     """Keeps one batch at the ends of its files. `results` makes the results of some of its splits as they stand."""
 
     def __init__(self, run: BatchRun, seconds: float, stopping: Reporting, results: Callable[[Iterable[Progress]], Results]) -> None:
-        """`seconds`: it ends when nothing was added to any file for so long."""
+        """The batch begins now. `seconds`: it ends when nothing was added for so long to any file, or to one that ends within a record."""
         self._run = run
         self._seconds = seconds
         self._stopping = stopping
         self._results = results
+        self._begun = time.monotonic()
 
     def stay(self) -> None:
         """Returns when nothing comes any more, when a file is no longer what it was, cannot be read to its end, or when asked to.
@@ -60,21 +61,24 @@ class Following:
         """
         if not all(one.at_end and not (one.changed or one.error or one.damage) for one in self._run.progresses):
             return
-        begun = added_at = time.monotonic()
+        added_at = dict.fromkeys(self._run.progresses, time.monotonic())
         reported_at = -math.inf  # what it was made for is reported at once
         while not self._stopping():
             grown = self._look()
             if grown is None or (grown and not self._run.go_on(grown)):
                 return
             now = time.monotonic()
-            if grown:
-                added_at = now
+            added_at.update((one, now) for one, _, _ in grown)
             if now - reported_at >= REPORT_SECONDS and self._report():
                 reported_at = now
-            quiet = now - added_at
-            if quiet >= self._seconds or now - begun >= STAY_SECONDS:
+            if now - self._begun >= STAY_SECONDS or self._is_quiet(added_at, now - self._seconds):
                 return
             time.sleep(LOOK_SECONDS)
+
+    def _is_quiet(self, added_at: dict[Progress, float], before: float) -> bool:
+        """Whether no file has grown since, or one has not whose last record is open: the driver ends that one when its time is over."""
+        quiet = [one for one, at in added_at.items() if at <= before]
+        return len(quiet) == len(added_at) or any(one.settled.position < one.limit.end for one in quiet)
 
     def _look(self) -> list[tuple[Progress, int, int]] | None:
         """Files that have grown, with their sizes and when that was; None when one is not what it was: the driver finds out why."""
@@ -82,7 +86,7 @@ class Following:
         for one in self._run.progresses:
             assert one.stream is not None
             try:
-                size, seen_ns = one.stream.size_now()
+                size, seen_ns = one.stream.size_now(one.limit.end)
                 if size > one.limit.end and one.stream.holds(one.settled):
                     grown.append((one, size, seen_ns))
                 elif size != one.limit.end:

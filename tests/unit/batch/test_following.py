@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -171,3 +172,17 @@ def test_a_batch_that_stays_long_enough_ends(
     path = write(tmp_path / "f", b"one")
     (result,) = Staying(batch_of(definition(broker.bootstrap, topic), split_of(path)), producers).end(asked=False)
     assert (result.at_end, result.error) == (True, None)
+
+
+def test_it_leaves_a_file_whose_last_record_is_open_to_the_driver_though_another_one_grows(
+    producers: Producers, broker: DevBroker, topic: str, tmp_path: Path
+) -> None:
+    path, other = write(tmp_path / "f", b"one"), write(tmp_path / "g", b"other")
+    append(path, b"open")
+    batch = Staying(batch_of(definition(broker.bootstrap, topic), split_of(path), split_of(other)), producers, 1.0)
+    while batch.results is None:
+        append(other, b"more\n")
+        assert len(other.read_bytes()) < 5_000, "it ends"
+        time.sleep(0.02)
+    first, _ = batch.end(asked=False)
+    assert (first.offset.position, first.at_end, first.error) == (4, True, None)

@@ -195,11 +195,11 @@ class Stream:
         """Whether the bytes up to this offset, which was reached since, are still those that were read."""
         return fingerprint.holds(self.read, offset.fingerprint, offset.position)
 
-    def size_now(self) -> tuple[int, int]:
-        """Returns how large the file is by now, in bytes, and a time at which it was, by the clock of its file system."""
+    def size_now(self, known: int) -> tuple[int, int]:
+        """Returns how large the file is by now, in bytes, and if not as `known`, a time at which it was, by its file system's clock."""
         now = self._file.stat()
         assert isinstance(now, os.stat_result), "a file of this host"
-        return now.st_size, clock.seen_ns(now.st_dev, now.st_ctime_ns)
+        return now.st_size, 0 if now.st_size == known else clock.seen_ns(now.st_dev, now.st_ctime_ns)
 
     def tail(self, position: int) -> bytes:
         """Returns the bytes just before `position`, as many as a fingerprint covers."""
