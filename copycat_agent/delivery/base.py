@@ -28,8 +28,8 @@ Accounts = Mapping[SourcePartition, Account]
 class Unsaved(NamedTuple):
     """Changes that are not in the store yet, and the batch they came from, if any, which took so many seconds.
 
-    `goes_on`: that batch is still under way. `taken_back`: what was planned and not handed out, where they come from that
-    (`Delivery.tend`).
+    `begun`: when it was handed out, as `time.monotonic()`; `goes_on`: it is still under way. `taken_back`: what was planned and not handed
+    out, where they come from that (`Delivery.tend`).
     """
 
     changes: Changes
@@ -38,6 +38,7 @@ class Unsaved(NamedTuple):
     seconds: float = 0.0
     taken_back: Results = ()
     goes_on: bool = False
+    begun: float = 0.0
 
 
 class DeliveryView(NamedTuple):

@@ -187,7 +187,7 @@ class ConnectorMachine:
             self.has_results = True
             flight = self._flying[task]
             self._flying[task] = flight._replace(since=self._now)
-            self._unsaved.append(Unsaved(self._source.changes_of(results), results, task.number, self._now - flight.since, goes_on=True))
+            self._keep_unsaved(task, flight, results, goes_on=True)
         for task in self._news.ended:
             flight = self._flying.pop(task)
             self.has_results = True
@@ -197,9 +197,13 @@ class ConnectorMachine:
                 continue
             if self._schedule.limits is not None:
                 self._schedule.limits.give_back(flight.grant, (result.counts for result in results))
-            self._unsaved.append(Unsaved(self._source.changes_of(results), results, task.number, self._now - flight.since))
+            self._keep_unsaved(task, flight, results)
         if self._unsaved:
             yield from self._save()
+
+    def _keep_unsaved(self, task: TaskId, flight: Flight, results: Results, *, goes_on: bool = False) -> None:
+        changes, seconds = self._source.changes_of(results), self._now - flight.since
+        self._unsaved.append(Unsaved(changes, results, task.number, seconds, goes_on=goes_on, begun=flight.begun))
 
     def _save(self) -> Effects:
         """Save changes in the order they came. A store that cannot be written keeps them for the next round: nothing is planned."""
@@ -224,7 +228,9 @@ class ConnectorMachine:
             self._note_saved(results if is_well else policy.for_source(results), unsaved)
             if unsaved.results:
                 if not is_well:
-                    policy.judge(unsaved.results)
+                    policy.judge(unsaved.results, unsaved.begun)
+                    if policy.backoff.active:
+                        yield from self._end_staying()  # the next attempt is the only batch
                 if not unsaved.goes_on:
                     self._set_pace(unsaved.results)
 
@@ -274,7 +280,7 @@ class ConnectorMachine:
             may_stay = self._delivery.may_stay and self._schedule.may_stay and not (careful or self._until_idle)
             stay = plan.follow_seconds if may_stay else 0.0
             yield from self._do(effects.Submit(task, splits, min(most, grant.bytes or most), plan.max_seconds, grant.records, stay))
-            self._flying[task] = Flight(self._now, grant, stays=stay > 0)
+            self._flying[task] = Flight(self._now, grant, self._now, stays=stay > 0)
             self._schedule.plan_at = self._now + self._schedule.linger
 
     def _end_staying(self) -> Effects:

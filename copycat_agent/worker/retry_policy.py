@@ -89,6 +89,8 @@ class RetryPolicy:
         """Whether nothing is wrong, and nothing was before: then good results need no `judge`, and the state needs no update."""
         self.careful = careful
         """Whether something went wrong before this run, and no batch has gone well since."""
+        self._failed_at = 0.0
+        self._clock = clock or time.monotonic
         self._held = HeldFiles(definition.errors, context.log, clock)
         self._files_block_alone = "{" in definition.record.topic
         self._connector_state = context.connector_state
@@ -101,8 +103,11 @@ class RetryPolicy:
             return results
         return tuple(replace(result, error=_as_retriable(result.error)) for result in results)
 
-    def judge(self, results: Results) -> None:
-        """A batch is over and saved. Raises what ends the connector."""
+    def judge(self, results: Results, begun: float) -> None:
+        """What a batch that was handed out at `begun` has settled is saved. Raises what ends the connector.
+
+        That one went well which was under way already when another failed says nothing of a new attempt.
+        """
         for one in (one for result in results for one in result.rejections):
             where: dict[str, Any] = {} if one.by_record else {"start": one.start, "end": one.end}
             self._log.warning("bad record", path=one.path, record=one.record, **where, stage=one.stage, why=one.reason)
@@ -116,7 +121,7 @@ class RetryPolicy:
             self.retry(error)
         elif error is not None:
             raise error
-        else:
+        elif begun >= self._failed_at:
             self.backoff.succeeded()
             self.careful = False
         if held is not None:
@@ -139,7 +144,7 @@ class RetryPolicy:
 
     def retry(self, error: RetriableError) -> None:
         """It has to be tried again. Raises FatalError when errors.retry_timeout is over."""
-        self.is_well = False
+        self.is_well, self._failed_at = False, self._clock()
         wait = self.backoff.failed(error)
         state = State.BLOCKED if isinstance(error, BlockedError) else State.RETRYING
         if (state, str(error)) != self._connector_state.now[:2]:

@@ -98,11 +98,12 @@ class Grant(NamedTuple):
 class Flight(NamedTuple):
     """A batch under way: since when, or when it was last heard of, and what it may bring.
 
-    `stays`: it may stay at the ends of its files, and was not asked to end.
+    `begun`: when it was handed out. `stays`: it may stay at the ends of its files, and was not asked to end.
     """
 
     since: float
     grant: Grant
+    begun: float
     stays: bool = False
 
 

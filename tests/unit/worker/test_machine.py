@@ -39,6 +39,7 @@ from copycat_agent.worker.machine import FAILED_SETTLE_SECONDS, PROBE_BYTES, Con
 from copycat_agent.worker.orders import Orders
 from copycat_agent.worker.poll_loop import Wait
 from copycat_agent.worker.restart_keeper import RestartKeeper
+from copycat_agent.worker.retry_policy import RetryPolicy
 from copycat_agent.worker.status import ConnectorMetrics, ConnectorState, State
 from copycat_agent.worker.taps import Taps
 from tests.unit.worker.doubles import definition, settled
@@ -238,6 +239,16 @@ def test_after_an_error_the_next_batch_is_a_small_one_and_waits(stepped: Stepped
     stepped.hears()
     (second,) = [effect for _ in range(3) for effect in stepped.until_wait() if isinstance(effect, Submit)]
     assert second.max_bytes == PROBE_BYTES < first.max_bytes
+
+
+def test_a_batch_that_was_under_way_when_another_failed_does_not_end_the_wait(stepped: Stepped, tmp_path: Path) -> None:
+    policy = RetryPolicy(definition(tmp_path), stepped.context, clock=lambda: BEGIN)
+    split = Split(PARTITION, "/logs/one", "/logs/one", SourceOffset(0), 100)
+    policy.judge((settled(split, 0, RetriableError("away")),), BEGIN - 2)
+    policy.judge((settled(split),), BEGIN - 1)
+    assert policy.backoff.active
+    policy.judge((settled(split),), BEGIN + 1)
+    assert not policy.backoff.active
 
 
 def test_a_pause_asks_for_what_is_in_flight_and_says_so_once_it_is_saved(stepped: Stepped) -> None:
