@@ -112,7 +112,11 @@ class RunnerExecutor:
         with self._changed:
             unsent = [pending for pending in self._queue if pending.batch.task == task]
             self._take_out(unsent)
-            links = [link for link in self._links.values() if any(one.batch.task == task for one in link.pending.values())]
+            links = []
+            for link in self._links.values():
+                for one in [one for one in link.pending.values() if one.batch.task == task]:
+                    one.makes_room = True
+                    links.append(link)
         for pending in unsent:
             pending.future.set_result(unread(pending.batch))
         for link in links:
@@ -164,6 +168,8 @@ class RunnerExecutor:
                 link.pending[pending.number] = pending  # before it is sent: when the link breaks meanwhile, it is resolved all the same
                 self._look_by(min(pending.deadline, time.monotonic() + self._look_seconds))
             link.send(pending.data)
+            if pending.makes_room:  # whoever asked may have done so before it was sent
+                link.send(pickle.dumps(Settle(pending.batch.task), PICKLE))
         for link, task in followers:
             link.send(pickle.dumps(Settle(task), PICKLE))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from typing import TYPE_CHECKING, cast
 
 import pytest
@@ -10,7 +11,8 @@ import copycat_agent.executor
 from copycat_agent.errors import FatalError, RetriableError
 from copycat_agent.executor import Executor, InlineExecutor, StayingExecutor
 from copycat_agent.model import SplitResult, TaskId
-from copycat_agent.runner import THREADS
+from copycat_agent.runner import THREADS, Work
+from copycat_agent.spark.link import Link
 from tests.rig.waiting import wait_until
 from tests.spark import batches
 from tests.spark.batches import batch, done
@@ -111,6 +113,18 @@ def test_a_batch_that_stays_reports_before_it_ends(follower: StayingExecutor, fl
     assert not future.done()
     cast("Executor", follower).settle(TaskId("app", 0))
     assert [one.split.offset for one in future.result(SECONDS)] == [one.offset for one in told]
+
+
+def test_an_order_to_settle_that_overtakes_its_batch_is_heard(runners: RunnerExecutor, monkeypatch: pytest.MonkeyPatch, flag: Path) -> None:
+    work, send = batch("report", str(flag), follow_seconds=1.0), Link.send
+
+    def send_late(link: Link, data: bytes) -> None:
+        if isinstance(pickle.loads(data), Work):
+            runners.settle(work.task)
+        send(link, data)
+
+    monkeypatch.setattr(Link, "send", send_late)
+    assert runners.follow(work, lambda _: None).result(SECONDS)[0].error is None
 
 
 def test_what_a_batch_has_reported_stands_when_its_process_dies(runners: RunnerExecutor) -> None:
