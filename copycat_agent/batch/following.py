@@ -7,7 +7,6 @@ events say when there is something to read.
 
 from __future__ import annotations
 
-import math
 import threading
 import time
 from collections.abc import Callable, Iterable
@@ -26,6 +25,9 @@ REPORT_SECONDS = 0.25
 """What is settled is reported so soon. A kill repeats what was not, with `at_least_once`."""
 STAY_SECONDS = 30.0
 """So long after it began, a batch stays no longer."""
+
+BYTES_SHARE = 4
+"""A batch that has a quarter of what it may read to report ends: where so much is written, batch after batch is saved as fast."""
 
 Results = tuple["SplitResult", ...]
 
@@ -62,10 +64,13 @@ class Following:
         if not all(one.at_end and not (one.changed or one.error or one.damage) for one in self._run.progresses):
             return
         added_at = dict.fromkeys(self._run.progresses, time.monotonic())
-        reported_at = -math.inf  # what it was made for is reported at once
+        self._report()  # what it was made for
+        reported_at = time.monotonic()
         while not self._stopping():
             grown = self._look()
             if grown is None or (grown and not self._run.go_on(grown)):
+                return
+            if self._unreported() > self._run.max_bytes // BYTES_SHARE:
                 return
             now = time.monotonic()
             added_at.update((one, now) for one, _, _ in grown)
@@ -94,6 +99,9 @@ class Following:
             except FileError:
                 return None
         return grown
+
+    def _unreported(self) -> int:
+        return sum(one.settled.position - one.split.offset.position for one in self._run.progresses)
 
     def _report(self) -> bool:
         """Returns whether there was anything to report."""

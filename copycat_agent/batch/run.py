@@ -105,6 +105,11 @@ class BatchRun:
         self._tap = Tap(batch.samples, self.progresses, encoder.definition.mask if batch.samples else NOTHING_SECRET)
         self._chunks = ChunkSender(producer, self._policy, self.sender, self._tap, Watch(self._is_over))
 
+    @property
+    def max_bytes(self) -> int:
+        """How much the batch may read."""
+        return self._batch.max_bytes
+
     def run(self) -> None:
         """Read, send and settle until the splits are done or the budget is spent. Raises what ends the whole batch."""
         try:

@@ -186,3 +186,15 @@ def test_it_leaves_a_file_whose_last_record_is_open_to_the_driver_though_another
         time.sleep(0.02)
     first, _ = batch.end(asked=False)
     assert (first.offset.position, first.at_end, first.error) == (4, True, None)
+
+
+def test_a_batch_that_has_much_to_report_ends(
+    producers: Producers, broker: DevBroker, topic: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(following, "REPORT_SECONDS", 600.0)
+    path = write(tmp_path / "f", b"one")
+    batch = Staying(batch_of(definition(broker.bootstrap, topic), split_of(path), max_bytes=400), producers)
+    batch.until_told(4)
+    append(path, b"x" * 100 + b"\n")
+    (result,) = batch.end(asked=False)
+    assert (result.split.offset.position, result.offset.position) == (4, 105)
