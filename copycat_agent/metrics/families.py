@@ -192,7 +192,8 @@ FAMILIES: tuple[Family, ...] = (
     Family("stalled_seconds", "gauge", _C, stalled,
         "For how long nothing has been acknowledged although something waits; 0 when all is well. What /healthz judges."),
     Family("delivery_seconds", "histogram", _C, each(lambda s: s.delivery_seconds),
-        "From handing a batch to a task to having its end acknowledged: an upper bound for each of its records."),
+        "From handing a batch to a task, or the last report of one that stays at the end of its file, to having its end acknowledged: "
+        "an upper bound for each of its records."),
     Family("commit_seconds", "histogram", _C, each(lambda s: s.commit_seconds),
         "How long saving offsets took."),
     Family("last_acknowledged_timestamp_seconds", "gauge", _C, each(lambda s: s.acknowledged_at),

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from copycat_agent.model import SourceOffset, SourcePartition
-from copycat_agent.sources.files import fingerprint
+from copycat_agent.sources.files import clock, fingerprint
 from copycat_agent.sources.files.identity import Identity
 from copycat_agent.sources.files.packing import packed
 from copycat_agent.sources.log_file.rotation import Heads, log_of
@@ -44,12 +44,14 @@ class _UnfollowedFile(NamedTuple):
     `is_previous`: it is a previous generation, what its file held before it was cut or rewritten: its bytes are in a copy, or nowhere.
     `begun_ns`: the ctime of its file when it was first seen under its last name, if it has stood there since; 0 when that is not known.
     What was made later, and before the file was found to be cut, was made while that file stood there.
+    `found_ns`: when it was found to hold these bytes no more, by the clock of this host's kernel, or later; 0 when that is not known.
     `read_ns`: a time, by the clock of its file system, at which it certainly held everything up to its offset; 0 when that is not known.
     """
 
     is_previous: bool = False
     begun_ns: int = 0
     read_ns: int = 0
+    found_ns: int = 0
 
 
 class _Unclaimed(NamedTuple):
@@ -94,7 +96,7 @@ class Unfollowed:
             identity, generation = Identity.parse(partition.key)
             offset = self._offsets[partition]
             is_previous = generation < newest[identity]
-            self._add(partition, offset, _UnfollowedFile(is_previous=True) if is_previous else _PLAIN)
+            self._add(partition, offset, _UnfollowedFile(is_previous=True, found_ns=clock.now_ns()) if is_previous else _PLAIN)
             if is_previous and not offset.done:
                 self.note_unclaimed(partition, offset, CUT)
 
@@ -138,13 +140,20 @@ class Unfollowed:
             changes.offsets.pop(partition, None)
             return
         changes.offsets[partition] = offset = replace(offset, gone_ms=int(time.time() * 1000))
-        self._add(partition, offset, _UnfollowedFile(is_previous=True, begun_ns=begun_ns, read_ns=read_ns))
+        self._add(partition, offset, _UnfollowedFile(True, begun_ns, read_ns, clock.now_ns()))
         self.note_unclaimed(partition, offset, why, kept)
         self.fresh.add(partition)
 
     def copied_by(self, partition: SourcePartition, birth_ns: int) -> bool:
         """Whether a rotated file that was made then can only be a copy of this previous generation: its own file never left its place."""
         return 0 < self._row(partition).begun_ns < birth_ns
+
+    def was_cut_before(self, partition: SourcePartition, made: Identity, made_ns: int) -> bool:
+        """Whether a file was made after this previous generation was found to be cut, so that it is no copy of what that one held.
+
+        `made_ns` by the clock of its file system.
+        """
+        return 0 < self._row(partition).found_ns < made_ns and clock.is_local(made.device)
 
     def was_read_after(self, partition: SourcePartition, changed_ns: int) -> bool:
         """Whether it certainly still held what was read of it after this time, by the clock of its file system."""

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from copycat_agent.model import SourceOffset, SourcePartition
-from copycat_agent.sources.files import clock, fingerprint
+from copycat_agent.sources.files import fingerprint
 from copycat_agent.sources.files.identity import Identity, is_at
 from copycat_agent.sources.files.paths.opening import Opener
 from copycat_agent.sources.log_file.followed import Followed
@@ -239,7 +239,7 @@ class Newcomers:
             yield from (
                 rules.UnreadRow(partition, offset, unfollowed.copied_by(partition, file.made_ns))
                 for partition, offset in unfollowed.unread_of(file.path, changes)
-                if _is_other(partition, file) and not _is_made_after(file, offset)
+                if _is_other(partition, file) and not unfollowed.was_cut_before(partition, file.identity, file.made_ns)
             )
         yield from filter(None, (self._compare(file, newcomer, relative) for relative in relatives if not relative.is_packed))
 
@@ -250,7 +250,7 @@ class Newcomers:
         proves = rules.can_prove(offset, is_previous=is_previous, copied=copied)
         stands = proves and not is_previous and _stands(offset, partition)
         holds = proves and not stands and similarity.holds(file, offset)
-        made_after = unfollowed.copied_by(partition, file.made_ns) and not _is_made_after(file, offset)
+        made_after = unfollowed.copied_by(partition, file.made_ns) and not unfollowed.was_cut_before(partition, file.identity, file.made_ns)
         was_read_later = unfollowed.was_read_after(partition, max(file.made_ns, file.seen.mtime_ns))
         rival = self._rival(file, offset) if holds else ""
         return rules.UnfollowedRow(partition, offset, is_previous, copied, stands, holds, made_after, was_read_later, rival)
@@ -322,11 +322,6 @@ class Newcomers:
 
 def _is_other(partition: SourcePartition, file: TrackedFile) -> bool:
     return Identity.parse(partition.key)[0] != file.identity
-
-
-def _is_made_after(file: TrackedFile, offset: SourceOffset) -> bool:
-    """Whether `file` was made after the one of this offset was found to be cut or gone, so that it is no copy of what that one held."""
-    return 0 < offset.gone_ms < file.made_ns // 1_000_000 and clock.is_local(file.identity.device)
 
 
 def _shorter(file: TrackedFile, offset: SourceOffset) -> SourceOffset:
