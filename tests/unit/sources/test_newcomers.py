@@ -525,24 +525,6 @@ def test_an_archive_is_the_rest_of_the_log_that_it_was_made_of_rather_than_of_an
     assert Counter(agent.lines) == Counter([*BANNER * 2, *[b"same"] * 400])
 
 
-def test_a_copy_does_not_go_on_with_an_older_one_whose_archive_is_there(tmp_path: Path) -> None:
-    log, old = tmp_path / "app.log", tmp_path / "app.log.1"
-    append(log, *BANNER, *[b"same"] * 3)
-    agent = agent_for(tmp_path)
-    agent.drain()
-    copytruncate(log, old)
-    agent.drain()
-    pack(old, keep=True)
-    agent.drain()
-    old.unlink()
-    agent.drain()
-    append(log, *BANNER, *[b"same"] * 200)
-    (tmp_path / "app.log.1.gz").rename(tmp_path / "app.log.2.gz")
-    copytruncate(log, old)
-    agent.drain()
-    assert Counter(agent.lines) == Counter([*BANNER * 2, *[b"same"] * 203])
-
-
 def test_an_archive_of_a_log_that_came_and_went_is_not_the_rest_of_one_whose_archive_is_there(tmp_path: Path) -> None:
     log, old = tmp_path / "app.log", tmp_path / "app.log.1"
     append(log, *BANNER, *[b"same"] * 60)

@@ -85,12 +85,6 @@ class Archives:
         self._expected = {file for file in self._expected if not file.removed}
         return {rotation_family(file.path) for file in self.unasked() if file.size}
 
-    def contents(self, path: str) -> set[tuple[int, Fingerprint]]:
-        """Returns `bytes_of` those that are there, of the log of a file at `path`."""
-        return {
-            bytes_of(one.offset) for one in self._followed.relatives(path) if one.is_packed and one.offset.done and not one.is_deleted()
-        }
-
     def unasked(self) -> Iterator[TrackedFile]:
         """Returns packed files of which nobody has found out what they are the rest of."""
         return itertools.chain(self._expected, self._asking())
@@ -138,8 +132,8 @@ class Archives:
         found = [self._saved_origin(one) for one in saved]
         found += [_followed_origin(one) for one in self._relatives(file) if _has_head(one.offset, head)]
         found = [one for one in found if not (one.is_being_read or _is_older(file, one))]
-        packed = {bytes_of(one.saved[1]) for one in found if one.is_there and one.saved[1].compression}
-        return sorted((one for one in found if not (one.is_over and bytes_of(one.saved[1]) in packed)), key=lambda one: one.rank)
+        packed = {_bytes_of(one.saved[1]) for one in found if one.is_there and one.saved[1].compression}
+        return sorted((one for one in found if not (one.is_over and _bytes_of(one.saved[1]) in packed)), key=lambda one: one.rank)
 
     def _saved_origin(self, saved: Saved) -> _Origin:
         """A file that nobody follows. It may stand there still: what was in it when it was let go, and what was added since."""
@@ -234,7 +228,7 @@ def _origin_there(saved: Saved, disk_size: int) -> _Origin:
     return _Origin(saved, offset.position if is_read else -1, is_there=True)
 
 
-def bytes_of(offset: SourceOffset) -> tuple[int, Fingerprint]:
+def _bytes_of(offset: SourceOffset) -> tuple[int, Fingerprint]:
     """What was read of a file. Two files that have this in common are a file and its archive, as far as anybody can tell."""
     return offset.position, offset.fingerprint
 

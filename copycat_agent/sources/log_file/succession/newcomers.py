@@ -20,7 +20,7 @@ from copycat_agent.sources.files.paths.opening import Opener
 from copycat_agent.sources.log_file.followed import Followed
 from copycat_agent.sources.log_file.rotation import is_newest, is_rotated, rotation_family
 from copycat_agent.sources.log_file.succession import rules, similarity
-from copycat_agent.sources.log_file.succession.archives import Archives, bytes_of
+from copycat_agent.sources.log_file.succession.archives import Archives
 from copycat_agent.sources.log_file.tracked import TrackedFile
 from copycat_agent.sources.log_file.unfollowed import Saved
 from copycat_agent.sources.planner import Changes
@@ -263,14 +263,9 @@ class Newcomers:
         return next((one.path for one in older if similarity.begins_as(one, offset, self._opener)), "")
 
     def _candidates(self, file: TrackedFile, head: bytes, changes: Changes) -> list[Saved]:
-        """Returns what it may go on with, first what it was seen to be a copy of.
-
-        Neither what it held itself before it was written over, nor what is all read and in an archive that is there.
-        """
+        """Returns what it may go on with, first what it was seen to be a copy of; not what it held itself before it was written over."""
         unfollowed, original = self._followed.unfollowed, file.provenance.copy_of
-        packed = self.archives.contents(file.path)
-        saved = [one for one in unfollowed.candidates(file.path, head, changes) if _is_other(one[0], file)]
-        found = [one for one in saved if not (one[1].done and bytes_of(one[1]) in packed)]
+        found = [one for one in unfollowed.candidates(file.path, head, changes) if _is_other(one[0], file)]
         if original is not None and unfollowed.has(original) and (offset := unfollowed.known(original, changes)):
             return [(original, offset), *(one for one in found if one[0] != original)]
         return found
