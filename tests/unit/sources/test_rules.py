@@ -121,13 +121,6 @@ def test_while_it_is_not_known_how_far_another_file_is_read_nothing_is_said(foun
     assert not said.needs_scan
 
 
-def test_a_newcomer_goes_on_with_no_bytes_that_an_older_archive_may_hold_too() -> None:
-    said = judge(row(READ, holds=True, rival="/d/app.log.2.gz"))
-    assert isinstance(said, Undecided)
-    assert said.has_rival
-    assert isinstance(judge(row(READ, holds=False, rival="/d/app.log.2.gz")), Own)
-
-
 @pytest.mark.parametrize("in_flight", [False, True])
 def test_a_file_that_was_cut_just_now_is_looked_at_by_a_scan_once_no_task_reads_it(in_flight: bool) -> None:
     assert judge(JustCut("/d/app.log", in_flight)) == Undecided("/d/app.log was cut just now", needs_scan=not in_flight)

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from copycat_agent.model import Fingerprint, SourceOffset, SourcePartition, SplitResult
+from copycat_agent.model import SourceOffset, SourcePartition, SplitResult
 from copycat_agent.sources.files import fingerprint
 from copycat_agent.sources.files.identity import Identity, is_at
 from copycat_agent.sources.files.paths.opening import Opener
@@ -45,16 +45,6 @@ class _Origin(NamedTuple):
     is_there: bool = False
 
     @property
-    def is_being_read(self) -> bool:
-        """Whether it is an archive that is there, and read in part: what was read may be no more than logs have in common."""
-        return self.is_there and bool(self.saved[1].compression) and self.size < 0
-
-    @property
-    def is_over(self) -> bool:
-        """Whether it is gone, and all of it was read."""
-        return not self.is_there and self.saved[1].done
-
-    @property
     def rank(self) -> tuple[bool, int]:
         """The order in which origins are preferred: what archives were made of before archives that are there, then the furthest."""
         offset = self.saved[1]
@@ -83,11 +73,7 @@ class Archives:
     def awaited(self) -> set[str]:
         """Returns the rotation families of archives that no task has looked into. Nothing of these families is entered as lost yet."""
         self._expected = {file for file in self._expected if not file.removed}
-        return {rotation_family(file.path) for file in self.unasked() if file.size}
-
-    def unasked(self) -> Iterator[TrackedFile]:
-        """Returns packed files of which nobody has found out what they are the rest of."""
-        return itertools.chain(self._expected, self._asking())
+        return {rotation_family(file.path) for file in itertools.chain(self._expected, self._asking()) if file.size}
 
     def _asking(self) -> Iterator[TrackedFile]:
         return (file for file in self._followed.dirty if file.is_packed and not file.offset.position and not file.offset.done)
@@ -131,9 +117,7 @@ class Archives:
         saved = self._followed.unfollowed.candidates(file.path, head, None)
         found = [self._saved_origin(one) for one in saved]
         found += [_followed_origin(one) for one in self._relatives(file) if _has_head(one.offset, head)]
-        found = [one for one in found if not (one.is_being_read or _is_older(file, one))]
-        packed = {_bytes_of(one.saved[1]) for one in found if one.is_there and one.saved[1].compression}
-        return sorted((one for one in found if not (one.is_over and _bytes_of(one.saved[1]) in packed)), key=lambda one: one.rank)
+        return sorted(found, key=lambda one: one.rank)
 
     def _saved_origin(self, saved: Saved) -> _Origin:
         """A file that nobody follows. It may stand there still: what was in it when it was let go, and what was added since."""
@@ -226,17 +210,6 @@ def _origin_there(saved: Saved, disk_size: int) -> _Origin:
         return _Origin(saved, disk_size, is_there=True) if disk_size >= offset.position else _Origin(saved)
     is_read = offset.done and offset.size == disk_size
     return _Origin(saved, offset.position if is_read else -1, is_there=True)
-
-
-def _bytes_of(offset: SourceOffset) -> tuple[int, Fingerprint]:
-    """What was read of a file. Two files that have this in common are a file and its archive, as far as anybody can tell."""
-    return offset.position, offset.fingerprint
-
-
-def _is_older(file: TrackedFile, origin: _Origin) -> bool:
-    """Whether `file` was made before the other one was, so that it was not made of it."""
-    other = Identity.parse(origin.saved[0].key)[0]
-    return other.device == file.identity.device and not file.generation and 0 < file.identity.birth_ns < other.birth_ns
 
 
 def _is_no_rest(file: TrackedFile, *, at_once: bool) -> bool:

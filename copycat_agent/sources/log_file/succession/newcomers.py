@@ -39,15 +39,13 @@ class _Undecided:
 
     `is_unjudged`: it may be the copy or the rest of another file. `previous`: what was not read of this generation of it comes first, if it
     is found before `held_until` (`time.monotonic()`). `batches` are the files it may come from that a task read when it was first looked
-    at, with the number of that turn. `has_rival`: see `rules.Undecided`. `original_size`: how large the file was that it is a copy of;
-    `complete_at`: when it had that size.
+    at, with the number of that turn. `original_size`: how large the file was that it is a copy of; `complete_at`: when it had that size.
     """
 
     is_unjudged: bool = False
     previous: SourcePartition | None = None
     held_until: float = 0.0
     batches: dict[TrackedFile, int] | None = None
-    has_rival: bool = False
     original_size: int = -1
     complete_at: float = math.inf
 
@@ -205,7 +203,6 @@ class Newcomers:
         """Returns whether the verdict is final. Raises OSError."""
         if isinstance(verdict, rules.Undecided):
             self.needs_scan |= verdict.needs_scan
-            self.undecided[file].has_rival = verdict.has_rival
             file.held_back(verdict.why)
             return False
         if isinstance(verdict, rules.GoOn):
@@ -252,15 +249,7 @@ class Newcomers:
         holds = proves and not stands and similarity.holds(file, offset)
         made_after = unfollowed.copied_by(partition, file.made_ns) and not unfollowed.was_cut_before(partition, file.identity, file.made_ns)
         was_read_later = unfollowed.was_read_after(partition, max(file.made_ns, file.seen.mtime_ns))
-        rival = self._rival(file, offset) if holds else ""
-        return rules.UnfollowedRow(partition, offset, is_previous, copied, stands, holds, made_after, was_read_later, rival)
-
-    def _rival(self, file: TrackedFile, offset: SourceOffset) -> str:
-        """Returns the path of an older archive that may be the rest of the file of this offset, and is not looked into yet; "" for none."""
-        family = rotation_family(file.path)
-        packed = (one for one in self.archives.unasked() if rotation_family(one.path) == family and not one.backoff.errors)
-        older = (one for one in packed if one.seen.mtime_ns < file.seen.mtime_ns)
-        return next((one.path for one in older if similarity.begins_as(one, offset, self._opener)), "")
+        return rules.UnfollowedRow(partition, offset, is_previous, copied, stands, holds, made_after, was_read_later)
 
     def _candidates(self, file: TrackedFile, head: bytes, changes: Changes) -> list[Saved]:
         """Returns what it may go on with, first what it was seen to be a copy of; not what it held itself before it was written over."""
@@ -304,14 +293,10 @@ class Newcomers:
     def _is_unjudged(self, file: TrackedFile) -> bool:
         return file in self.undecided and self.undecided[file].is_unjudged
 
-    def _comes_first(self, one: TrackedFile, file: TrackedFile) -> bool:
-        """Whether `one` is not read yet because of older archives, of which the archive `file` is none: so nobody waits in a circle."""
-        return file.is_packed and self.undecided[one].has_rival and one.seen.mtime_ns <= file.seen.mtime_ns
-
     def _relatives(self, file: TrackedFile) -> list[TrackedFile]:
         """Returns followed files that `file` may have been copied from, packed from, or moved over."""
         others = [one for one in self._followed.relatives(file.path) if one is not file]
-        found = [one for one in others if is_newest(one.path) or not self._is_unjudged(one) or self._comes_first(one, file)]
+        found = [one for one in others if is_newest(one.path) or not self._is_unjudged(one)]
         return found if file.is_packed else [one for one in found if is_newest(one.path) or one.draining_since is not None]
 
 

@@ -76,7 +76,6 @@ class UnfollowedRow(NamedTuple):
     `stands`: that file still has its last name, so that its bytes are there. `holds`: the newcomer has the bytes that were read.
     `made_after`: the newcomer was made while that file stood in its place and held these bytes, so that it can only be a copy.
     `was_read_later`: that file still held what was read of it when the newcomer had been written to for the last time.
-    `rival`: an older archive that begins as that file did, and that no task has looked into; "" when there is none.
     """
 
     partition: SourcePartition
@@ -87,7 +86,6 @@ class UnfollowedRow(NamedTuple):
     holds: bool
     made_after: bool
     was_read_later: bool
-    rival: str = ""
 
 
 class UnreadRow(NamedTuple):
@@ -126,14 +124,10 @@ Evidence = BeingRead | JustCut | LongerHead | Original | UnfollowedRow | UnreadR
 
 
 class Undecided(NamedTuple):
-    """Nothing can be said yet, and the newcomer is not read.
-
-    `needs_scan`: the next scan will know more. `has_rival`: an older archive is looked into first.
-    """
+    """Nothing can be said yet, and the newcomer is not read. `needs_scan`: the next scan will know more."""
 
     why: str
     needs_scan: bool = False
-    has_rival: bool = False
 
 
 class GoOn(NamedTuple):
@@ -213,13 +207,11 @@ def can_prove(offset: SourceOffset, *, is_previous: bool, copied: int) -> bool:
     return is_previous or copied > 0 or offset.fingerprint.head_bytes == fingerprint.HEAD_BYTES
 
 
-def claim(newcomer: Newcomer, found: UnfollowedRow) -> GoOn | Undecided | None:
-    """A file whose bytes are nowhere else goes on in the newcomer that has them, in the oldest where several look alike."""
+def claim(newcomer: Newcomer, found: UnfollowedRow) -> GoOn | None:
+    """A file whose bytes are nowhere else goes on in the newcomer that has them."""
     partition, offset = found.partition, found.offset
     if not can_prove(offset, is_previous=found.is_previous, copied=found.copied) or found.stands:
         return None
-    if found.holds and found.rival:
-        return Undecided(f"{found.rival}, which is older, may hold the bytes before that offset, too", has_rival=True)
     if found.holds:
         return GoOn(partition, offset, "it holds the bytes before that offset, and that file has them no more")
     if found.copied and not offset.position:

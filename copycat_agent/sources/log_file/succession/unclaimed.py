@@ -157,7 +157,7 @@ class UnclaimedRanges:
                 unfollowed.give_up_rest(partition, offset, self._newcomers.copied(partition), changes)
 
     def _find(self, partition: SourcePartition, offset: SourceOffset, listings: _Listings, changes: Changes) -> bool:
-        """Whether a file outside the patterns has the rest, or may have it; it is followed then. Of several alike it is the oldest."""
+        """Whether a file outside the patterns has the rest; it is followed then. Of several that look alike the oldest is meant."""
         if not offset.position or not offset.fingerprint.head_bytes:
             return False
         related = (name for name in listings.related_to(offset.path) if is_rotated(name))
@@ -167,12 +167,7 @@ class UnclaimedRanges:
     def _take_up(self, name: str, partition: SourcePartition, offset: SourceOffset, changes: Changes) -> bool:
         try:
             with OpenedFile(*self._opener.open(name)) as opened:
-                if not self._may_hold(opened, offset):
-                    return False
-                known = self._followed.files.get((opened.info.st_dev, opened.info.st_ino))
-                if known is not None and known in self._newcomers.archives.unasked():
-                    return True
-                file = self._meeting.follow_rest(name, opened, changes)
+                file = self._meeting.follow_rest(name, opened, changes) if self._may_hold(opened, offset) else None
         except OSError:
             return False
         if file is None:
