@@ -112,14 +112,6 @@ def _inode_key(path: str) -> tuple[int, int]:
     return info.st_dev, info.st_ino
 
 
-def _written_ns(path: str) -> int:
-    """When the file was last written to, epoch nanoseconds; 0 when it cannot be looked at."""
-    try:
-        return os.lstat(path).st_mtime_ns
-    except OSError:
-        return 0
-
-
 def _birth(saved: Saved) -> int:
     return Identity.parse(saved[0].key)[0].birth_ns
 
@@ -157,12 +149,12 @@ class UnclaimedRanges:
                 unfollowed.give_up_rest(partition, offset, self._newcomers.copied(partition), changes)
 
     def _find(self, partition: SourcePartition, offset: SourceOffset, listings: _Listings, changes: Changes) -> bool:
-        """Whether a file outside the patterns has the rest; it is followed then. Of several that look alike the oldest is meant."""
+        """Whether a file outside the patterns has the rest; it is followed then."""
         if not offset.position or not offset.fingerprint.head_bytes:
             return False
         related = (name for name in listings.related_to(offset.path) if is_rotated(name))
         outside = [name for name in related if not (self._discovery.may_match(name) or self._discovery.excludes(name))]
-        return any(self._take_up(name, partition, offset, changes) for name in sorted(outside, key=_written_ns))
+        return any(self._take_up(name, partition, offset, changes) for name in outside)
 
     def _take_up(self, name: str, partition: SourcePartition, offset: SourceOffset, changes: Changes) -> bool:
         try:
