@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from copycat_agent.errors import FileError
@@ -25,7 +25,6 @@ REPORT_SECONDS = 0.25
 """What is settled is reported so soon. A kill repeats what was not, with `at_least_once`."""
 STAY_SECONDS = 30.0
 """So long after it began, a batch stays no longer."""
-
 BYTES_SHARE = 4
 """A batch that has a quarter of what it may read to report ends: where so much is written, batch after batch is saved as fast."""
 
@@ -48,7 +47,7 @@ class Reporting:
 class Following:
     """Keeps one batch at the ends of its files. `results` makes the results of some of its splits as they stand."""
 
-    def __init__(self, run: BatchRun, seconds: float, stopping: Reporting, results: Callable[[Iterable[Progress]], Results]) -> None:
+    def __init__(self, run: BatchRun, seconds: float, stopping: Reporting, results: Callable[[Sequence[Progress]], Results]) -> None:
         """The batch begins now. `seconds`: it ends when nothing was added for so long to any file, or to one that ends within a record."""
         self._run = run
         self._seconds = seconds

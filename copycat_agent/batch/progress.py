@@ -122,8 +122,7 @@ class Progress:
 
     `sent` tells of the records on their way, `done` of those that are settled. `orphans` counts messages that were sent and never will
     be settled. `changed`: the file is not the one that was read before. `error`, `damage`: why reading ended before the split's end.
-    `settled` is the offset that is saved for what is settled. `encoder` is what its records are encoded with, None
-    before any is read.
+    `settled` is the offset that is saved for what is settled. `encoder` is what its records are encoded with, None before any is read.
     """
 
     def __init__(self, split: Split) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 
 from copycat_agent.batch.policy import StopAt, messages_of, policy_of
 from copycat_agent.batch.progress import Progress
@@ -112,10 +113,8 @@ class BatchRun:
 
     def run(self) -> None:
         """Read, send and settle until the splits are done or the budget is spent. Raises what ends the whole batch."""
-        try:
+        with closing(self):
             self.send()
-        finally:
-            self.close()
 
     def send(self) -> None:
         """Do what `run` does. The files of a batch that may stay at their ends are open afterwards."""

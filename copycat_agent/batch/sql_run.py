@@ -78,10 +78,10 @@ class SqlRun(BatchRun):
         self._gathered = Gathered()
         self._phase: Phase = "gathering"
 
-    def run(self) -> None:
-        """Read, ask Spark, send and settle. Raises what ends the whole batch."""
+    def send(self) -> None:
+        """Read, ask Spark, send and settle."""
         with _no_collector():
-            self._run()
+            self._send_answers()
 
     def anew(self, batch: Batch, producer: TaskProducer, stopping: Callable[[], bool]) -> SqlRun:
         """Another run of what is left of the batch. It has what was read, and the answers: Spark is not asked again."""
@@ -89,18 +89,15 @@ class SqlRun(BatchRun):
         run._answers, run._gathered, run._phase = self._answers, self._gathered, "sending again"
         return run
 
-    def _run(self) -> None:
+    def _send_answers(self) -> None:
         for topic in self._encoder.literal_topics:
             self._producer.topics.partitions(topic)
-        try:
-            if self._phase == "gathering":
-                self._gather()
-            else:
-                self._open_again()
-            self._replay()
-            self._settle()
-        finally:
-            self.close()
+        if self._phase == "gathering":
+            self._gather()
+        else:
+            self._open_again()
+        self._replay()
+        self._settle()
 
     def _gather(self) -> None:
         for progress in self.progresses:

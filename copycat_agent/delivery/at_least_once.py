@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -144,17 +145,14 @@ class AtLeastOnceTask:
         failure: CopycatError | None = None
         try:
             producer.begin(stopping)
-            if not (batch.follow_seconds and isinstance(stopping, Reporting)):
-                run.run()
-            else:
-                following = Following(
-                    run, batch.follow_seconds, stopping, lambda some: _results(some, None, as_value, producer.take_view())
-                )
-                try:
+            if batch.follow_seconds and isinstance(stopping, Reporting):
+                seconds, take_view = batch.follow_seconds, producer.take_view
+                following = Following(run, seconds, stopping, lambda some: _results(some, None, as_value, take_view()))
+                with closing(run):
                     run.send()
                     following.stay()
-                finally:
-                    run.close()
+            else:
+                run.run()
         except Exception as error:  # noqa: BLE001 - a batch never raises
             failure = as_value(error)
         finally:
@@ -163,8 +161,7 @@ class AtLeastOnceTask:
         return _results(run.progresses, failure, as_value, client)
 
 
-def _results(progresses: Iterable[Progress], failure: CopycatError | None, as_value: AsValue, client: ClientView | None) -> Results:
-    progresses = tuple(progresses)
+def _results(progresses: Sequence[Progress], failure: CopycatError | None, as_value: AsValue, client: ClientView | None) -> Results:
     results = [_result(progress, failure, as_value) for progress in progresses]
     samples = tuple(sample for progress in progresses for sample in progress.done.samples)
     if results and (samples or client):

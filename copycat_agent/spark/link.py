@@ -47,8 +47,7 @@ class Pending:
     def __init__(self, batch: Batch, number: int, deadline: float) -> None:
         """`data` is what goes to the runner, which may have it since `sent_at`, 0 before; `late`: the deadline has passed once.
 
-        `makes_room`: it was asked to end. `is_hung`: it reads from a mount that does not answer, so
-        its place is another one's.
+        `makes_room`: it was asked to end. `is_hung`: it reads from a mount that does not answer, so its place is another one's.
         """
         self.batch = batch
         self.party = party_of(batch)

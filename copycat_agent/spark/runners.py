@@ -112,15 +112,10 @@ class RunnerExecutor:
         with self._changed:
             unsent = [pending for pending in self._queue if pending.batch.task == task]
             self._take_out(unsent)
-            links = []
-            for link in self._links.values():
-                for one in [one for one in link.pending.values() if one.batch.task == task]:
-                    one.makes_room = True
-                    links.append(link)
+            asked = self._asked_to_end(lambda one: one.batch.task == task)
         for pending in unsent:
             pending.future.set_result(unread(pending.batch))
-        for link in links:
-            link.send(pickle.dumps(Settle(task), PICKLE))
+        _tell_to_settle(asked)
 
     def close(self) -> None:
         """Runners get `runner.HANG_UP_SECONDS` to settle."""
@@ -158,7 +153,7 @@ class RunnerExecutor:
                 taken = self._queue.take(THREADS * len(self._links) + sum(link.hung for link in self._links.values()))
                 if taken is None:
                     self._look_by(time.monotonic() + PLACE_SECONDS if self._queue else float("inf"))
-                    followers = self._followers() if self._queue else ()
+                    asked = self._asked_to_end(lambda one: one.batch.follow_seconds > 0 and not one.makes_room) if self._queue else []
                     break
                 _, pending = taken
                 link = self._assignments.link(pending.batch.task, self._links, THREADS)
@@ -169,19 +164,15 @@ class RunnerExecutor:
                 self._look_by(min(pending.deadline, time.monotonic() + self._look_seconds))
             link.send(pending.data)
             if pending.makes_room:  # whoever asked may have done so before it was sent
-                link.send(pickle.dumps(Settle(pending.batch.task), PICKLE))
-        for link, task in followers:
-            link.send(pickle.dumps(Settle(task), PICKLE))
+                _tell_to_settle([(link, pending.batch.task)])
+        _tell_to_settle(asked)
 
-    def _followers(self) -> list[tuple[Link, TaskId]]:
-        """Batches that stay, and have not been asked to make room yet."""
-        found = []
-        for link in self._links.values():
-            for one in link.pending.values():
-                if one.batch.follow_seconds and not one.makes_room:
-                    one.makes_room = True
-                    found.append((link, one.batch.task))
-        return found
+    def _asked_to_end(self, is_meant: Callable[[Pending], bool]) -> list[tuple[Link, TaskId]]:
+        """Returns the batches under way that are meant, which are asked to end from now on."""
+        found = [(link, one) for link in self._links.values() for one in link.pending.values() if is_meant(one)]
+        for _, one in found:
+            one.makes_room = True
+        return [(link, one.batch.task) for link, one in found]
 
     def _take_out(self, waiting: Iterable[Pending]) -> None:
         for pending in waiting:
@@ -358,3 +349,8 @@ class RunnerExecutor:
                 ending.append((link, "somebody stopped its process"))
         self._next_look = min((*sent, *(one.deadline for one in self._queue)), default=float("inf"))
         return unplaced, ending
+
+
+def _tell_to_settle(asked: Iterable[tuple[Link, TaskId]]) -> None:
+    for link, task in asked:
+        link.send(pickle.dumps(Settle(task), PICKLE))

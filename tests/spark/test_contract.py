@@ -29,16 +29,19 @@ SECONDS = 60
 CLUSTER = pytest.param("cluster", marks=(pytest.mark.long, pytest.mark.timeout(400)))  # 20 s until it is up
 
 
-@pytest.fixture(params=["runners", "jobs", "inline", CLUSTER])
-def executor(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Executor]:
-    """Each of them."""
-    if request.param != "inline":
-        yield cast("Executor", request.getfixturevalue(request.param))
-        return
+@pytest.fixture
+def inline(monkeypatch: pytest.MonkeyPatch) -> Iterator[InlineExecutor]:
+    """The one without Spark."""
     monkeypatch.setattr(copycat_agent.executor, "run_batch", batches.run)
-    inline = InlineExecutor()
-    yield inline
-    inline.close()
+    executor = InlineExecutor()
+    yield executor
+    executor.close()
+
+
+@pytest.fixture(params=["runners", "jobs", "inline", CLUSTER])
+def executor(request: pytest.FixtureRequest) -> Executor:
+    """Each of them."""
+    return cast("Executor", request.getfixturevalue(request.param))
 
 
 def test_a_batch_yields_one_result_for_each_split_in_order(executor: Executor) -> None:
@@ -92,15 +95,9 @@ def test_a_settled_task_runs_its_next_batch_to_the_end(executor: Executor, flag:
 
 
 @pytest.fixture(params=["runners", "inline"])
-def follower(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[StayingExecutor]:
+def follower(request: pytest.FixtureRequest) -> StayingExecutor:
     """Those whose batches may stay."""
-    if request.param != "inline":
-        yield cast("StayingExecutor", request.getfixturevalue(request.param))
-        return
-    monkeypatch.setattr(copycat_agent.executor, "run_batch", batches.run)
-    inline = InlineExecutor()
-    yield inline
-    inline.close()
+    return cast("StayingExecutor", request.getfixturevalue(request.param))
 
 
 def test_a_batch_that_stays_reports_before_it_ends(follower: StayingExecutor, flag: Path) -> None:

@@ -92,11 +92,12 @@ class Unfollowed:
         for partition in partitions:
             identity, generation = Identity.parse(partition.key)
             newest[identity] = max(generation, newest.get(identity, 0))
+        previous = _UnfollowedFile(is_previous=True, found_ns=clock.now_ns())
         for partition in partitions:
             identity, generation = Identity.parse(partition.key)
             offset = self._offsets[partition]
             is_previous = generation < newest[identity]
-            self._add(partition, offset, _UnfollowedFile(is_previous=True, found_ns=clock.now_ns()) if is_previous else _PLAIN)
+            self._add(partition, offset, previous if is_previous else _PLAIN)
             if is_previous and not offset.done:
                 self.note_unclaimed(partition, offset, CUT)
 

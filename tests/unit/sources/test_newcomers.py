@@ -57,6 +57,8 @@ def _do(agent: Agent, event: str) -> None:
         agent.stop()
 
 
+BANNER = [b"the same banner in every log, number %d" % number for number in range(50)]
+"""Longer than what a file is recognised by."""
 SIZES = [3, 200]
 """Below and above a whole head."""
 
@@ -289,50 +291,47 @@ def test_a_log_that_is_deleted_and_made_anew_with_the_same_lines_is_read_again(t
 
 
 def test_archives_and_copies_of_logs_that_share_a_banner_are_read(tmp_path: Path) -> None:
-    banner = [b"the same banner in every log, number %d" % number for number in range(50)]
     log = tmp_path / "app.log"
-    append(log, *banner, b"first")
+    append(log, *BANNER, b"first")
     agent = agent_for(tmp_path)
     agent.drain()
     os.truncate(log, 0)
     agent.drain()
-    append(tmp_path / "app.log.1", *banner, b"second")
-    append(tmp_path / "x", *banner, b"third")
+    append(tmp_path / "app.log.1", *BANNER, b"second")
+    append(tmp_path / "x", *BANNER, b"third")
     (tmp_path / "app.log.2.gz").write_bytes(gzip.compress((tmp_path / "x").read_bytes()))
     (tmp_path / "x").unlink()
     agent.drain()
-    assert Counter(agent.lines) == Counter([*banner * 3, b"first", b"second", b"third"])
+    assert Counter(agent.lines) == Counter([*BANNER * 3, b"first", b"second", b"third"])
 
 
 def test_a_shorter_log_with_the_same_banner_that_was_made_after_a_cut_is_no_copy_of_what_was_cut(tmp_path: Path) -> None:
-    banner = [b"the same banner in every log, number %d" % number for number in range(50)]
     log = tmp_path / "app.log"
-    append(log, *banner, b"first")
+    append(log, *BANNER, b"first")
     agent = agent_for(tmp_path)
     agent.drain()
     os.truncate(log, 0)
     agent.drain()
     tick()
-    append(tmp_path / "app.log.1", *banner, b"2")
-    read(agent, [*banner, b"first", *banner, b"2"])
+    append(tmp_path / "app.log.1", *BANNER, b"2")
+    read(agent, [*BANNER, b"first", *BANNER, b"2"])
 
 
 @pytest.mark.parametrize("is_there", [False, True])
 def test_a_copy_of_what_was_written_between_two_cuts_is_no_shorter_copy_of_what_was_read(tmp_path: Path, is_there: bool) -> None:
-    banner = [b"the same banner in every log, number %d" % number for number in range(50)]
     log, copy = tmp_path / "app.log", tmp_path / "app.log.1"
     if is_there:
         append(copy, b"older")
-    append(log, *banner, *lines(0, 3))
+    append(log, *BANNER, *lines(0, 3))
     agent = agent_for(tmp_path)
     agent.drain()
     tick()
     os.truncate(log, 0)
-    append(log, *banner, *lines(3, 5))
+    append(log, *BANNER, *lines(3, 5))
     copytruncate(log, copy)
     agent.drain()
-    expected = [*([b"older"] if is_there else []), *banner, *lines(0, 3)]
-    assert agent.lines == [*expected, *banner, *lines(3, 5)]
+    expected = [*([b"older"] if is_there else []), *BANNER, *lines(0, 3)]
+    assert agent.lines == [*expected, *BANNER, *lines(3, 5)]
 
 
 def test_a_log_that_was_made_after_another_one_was_cut_unread_is_no_copy_of_it_and_comes_later(
@@ -586,21 +585,20 @@ def test_a_copy_goes_on_though_the_inode_of_its_log_is_another_file_s_by_now(tmp
 
 def test_an_archive_of_another_generation_that_no_pattern_matches_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rules, "QUIET_SECONDS", 0.0)
-    banner = [b"the same banner in every log, number %d" % number for number in range(50)]
     log = tmp_path / "app.log"
-    append(log, *banner, b"first", b"unread")
+    append(log, *BANNER, b"first", b"unread")
     agent = agent_for(tmp_path, "*.log")
     agent.scan()
     for _ in range(51):
         agent.work(lambda: "stop")
     assert agent.lines[-1] == b"first"
-    append(tmp_path / "app.log.1", *banner, b"other")
+    append(tmp_path / "app.log.1", *BANNER, b"other")
     pack(tmp_path / "app.log.1")
     os.utime(tmp_path / "app.log.1.gz", (1e9, 1e9))  # gzip keeps the time of what it packs
     os.truncate(log, 0)
-    read(agent, [*banner, b"first"])
+    read(agent, [*BANNER, b"first"])
     agent.restart()
-    read(agent, [*banner, b"first"])
+    read(agent, [*BANNER, b"first"])
     assert [end - start for start, end in lost(agent)] == [len("unread\n")]
 
 

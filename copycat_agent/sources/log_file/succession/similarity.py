@@ -66,14 +66,6 @@ def holds(file: TrackedFile, offset: SourceOffset) -> bool:
     return 0 < offset.position <= file.size and bool(proof.head_bytes) and fingerprint.holds(file.read, proof, offset.position)
 
 
-def begins_as(file: TrackedFile, offset: SourceOffset, opener: Opener) -> bool:
-    """Whether the file, unpacked where it is packed, begins with what was read first of the file of this offset."""
-    proof = offset.fingerprint
-    with kept_open(file, opener) as is_open, contextlib.suppress(OSError):
-        return is_open and bool(proof.head_bytes) and fingerprint.digest(head_of(file)[: proof.head_bytes]) == proof.head
-    return False
-
-
 def begins_like(file: TrackedFile, other: TrackedFile, size: int) -> bool:
     """Whether the first `size` bytes of two open files agree, as far as head and end of that stretch tell. Raises OSError."""
     return agree(file.read, other.read, size)
