@@ -60,6 +60,8 @@ class Wake:
         self.step_seconds = min(_STEP_SHARE * linger, STEP_SECONDS)
         self._lock = threading.Lock()
         self._grown: set[str] = set()
+        self._followed: frozenset[str] = frozenset()
+        self._behind: set[str] = set()
         self._other = False
         self._nudged = self._was_nudged = False
         self._call: Callable[[], None] | None = None
@@ -68,6 +70,9 @@ class Wake:
     def written(self, path: str) -> None:
         """Something was written to the file at `path`. Called by the thread that reads the kernel's queue."""
         with self._lock:
+            if path in self._followed:
+                self._behind.add(path)
+                return
             if len(self._grown) < MAX_GROWN:
                 self._grown.add(path)
             else:
@@ -79,6 +84,16 @@ class Wake:
         with self._lock:
             self._other = True
         self._tell()
+
+    def follow(self, paths: frozenset[str]) -> None:
+        """Batches stay at the ends of the files at `paths`, and of no others: writes to these wake nobody until that is over.
+
+        Each write is told once a batch has ended, since it may have come after its last look. Called by the connector, between its waits.
+        """
+        with self._lock:
+            self._grown |= self._behind - paths
+            self._behind &= paths
+            self._followed = paths
 
     def nudge(self) -> None:
         """Wake the connector for something that is no file's event."""

@@ -1,8 +1,8 @@
 """A batch that stays at the ends of its files: it sends what is added at once, and reports now and then how far it came.
 
-A batch for each few lines of a log that trickles costs a plan, two pickles, a wake-up at each end and a save. One that stays costs a look
-at the size of each file every few milliseconds, and a report four times a second. When nothing has come for a while the batch ends: then
-events say when there is something to read.
+A batch for each few lines of a log that trickles costs a plan, two pickles, a wake-up at each end and a save. One that stays is told of
+writes by the kernel, looks at the size of each file once in a few milliseconds at most, and reports about twice a second. When nothing has
+come for a while the batch ends: then events wake the driver when there is something to read.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from copycat_agent.batch.growth import Growth
 from copycat_agent.errors import FileError
 
 if TYPE_CHECKING:
@@ -20,8 +21,10 @@ if TYPE_CHECKING:
     from copycat_agent.model import SplitResult
 
 LOOK_SECONDS = 0.008
-"""Time between two looks: a line waits half of it at the median. Each look that finds something costs a produce and a flush."""
-REPORT_SECONDS = 0.25
+"""Time after a look that finds something: each of these costs a produce and a flush. Where no events can be had, after every look."""
+ASKED_SECONDS = 0.05
+"""Time between two looks at whether the batch shall end, while nothing is written."""
+REPORT_SECONDS = 0.4
 """What is settled is reported so soon. A kill repeats what was not, with `at_least_once`."""
 STAY_SECONDS = 30.0
 """So long after it began, a batch stays no longer."""
@@ -62,27 +65,40 @@ class Following:
         """
         if not all(one.at_end and not (one.changed or one.error or one.damage) for one in self._run.progresses):
             return
+        with Growth([one.stream.fd for one in self._run.progresses if one.stream is not None]) as growth:
+            self._follow(growth)
+
+    def _follow(self, growth: Growth) -> None:
         added_at = dict.fromkeys(self._run.progresses, time.monotonic())
+        quiet_at = self._quiet_at(added_at)
         self._report()  # what it was made for
         reported_at = time.monotonic()
         while not self._stopping():
+            growth.forget()
             grown = self._look()
-            if grown is None or (grown and not self._run.go_on(grown)):
-                return
-            if self._unreported() > self._run.max_bytes // BYTES_SHARE:
-                return
             now = time.monotonic()
-            added_at.update((one, now) for one, _, _ in grown)
+            if grown:
+                if not self._run.go_on(grown) or self._unreported() > self._run.max_bytes // BYTES_SHARE:
+                    return
+                added_at.update((one, now) for one, _, _ in grown)
+                quiet_at = self._quiet_at(added_at)
+            if grown is None or now >= quiet_at:
+                return
             if now - reported_at >= REPORT_SECONDS and self._report():
                 reported_at = now
-            if now - self._begun >= STAY_SECONDS or self._is_quiet(added_at, now - self._seconds):
-                return
-            time.sleep(LOOK_SECONDS)
+            if grown or not growth.is_told:
+                time.sleep(LOOK_SECONDS)
+            else:
+                growth.wait(ASKED_SECONDS)
 
-    def _is_quiet(self, added_at: dict[Progress, float], before: float) -> bool:
-        """Whether no file has grown since, or one has not whose last record is open: the driver ends that one when its time is over."""
-        quiet = [one for one, at in added_at.items() if at <= before]
-        return len(quiet) == len(added_at) or any(one.settled.position < one.limit.end for one in quiet)
+    def _quiet_at(self, added_at: dict[Progress, float]) -> float:
+        """Returns when it ends if nothing more is added to any file.
+
+        It waits no longer for a file that ends within a record: the driver ends that one when its time is over.
+        """
+        whole = [at for one, at in added_at.items() if one.settled_position == one.limit.end]
+        open_at = (at for one, at in added_at.items() if one.settled_position < one.limit.end)
+        return min(min(open_at, default=max(whole, default=0.0)) + self._seconds, self._begun + STAY_SECONDS)
 
     def _look(self) -> list[tuple[Progress, int, int]] | None:
         """Files that have grown, with their sizes and when that was; None when one is not what it was: the driver finds out why."""
@@ -91,7 +107,7 @@ class Following:
             assert one.stream is not None
             try:
                 size, seen_ns = one.stream.size_now(one.limit.end)
-                if size > one.limit.end and one.stream.holds(one.settled):
+                if size > one.limit.end and one.holds():
                     grown.append((one, size, seen_ns))
                 elif size != one.limit.end:
                     return None
@@ -100,11 +116,11 @@ class Following:
         return grown
 
     def _unreported(self) -> int:
-        return sum(one.settled.position - one.split.offset.position for one in self._run.progresses)
+        return sum(one.settled_position - one.split.offset.position for one in self._run.progresses)
 
     def _report(self) -> bool:
         """Returns whether there was anything to report."""
-        moved = [one for one in self._run.progresses if one.settled != one.split.offset]
+        moved = [one for one in self._run.progresses if one.has_moved]
         if moved:
             self._stopping.report(self._results(moved))
             for one in moved:

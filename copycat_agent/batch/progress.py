@@ -16,7 +16,19 @@ from copycat_agent.encoding.encoder import SplitEncoder
 from copycat_agent.encoding.window import BoundWindow
 from copycat_agent.errors import CopycatError, FileError, SentInPartError
 from copycat_agent.formats import TAIL_BYTES, Chunk, Draft, Parsed
-from copycat_agent.model import Counts, Delivered, Loss, LossReason, Rejection, Sample, Schema, Split, SplitResult, StepFailure
+from copycat_agent.model import (
+    Counts,
+    Delivered,
+    Loss,
+    LossReason,
+    Rejection,
+    Sample,
+    Schema,
+    SourceOffset,
+    Split,
+    SplitResult,
+    StepFailure,
+)
 from copycat_agent.sources.files.reading.stream import Stream
 
 ENTRIES_MAX = 20
@@ -122,7 +134,7 @@ class Progress:
 
     `sent` tells of the records on their way, `done` of those that are settled. `orphans` counts messages that were sent and never will
     be settled. `changed`: the file is not the one that was read before. `error`, `damage`: why reading ended before the split's end.
-    `settled` is the offset that is saved for what is settled. `encoder` is what its records are encoded with, None before any is read.
+    `encoder` is what its records are encoded with, None before any is read.
     """
 
     def __init__(self, split: Split) -> None:
@@ -133,7 +145,7 @@ class Progress:
         self.error: CopycatError | None = None
         self.damage = ""
         self.schema: Schema | None = None
-        self.settled = split.offset
+        self._settled = split.offset
         self.reach = self._settled_reach = Reach(split.offset.position, split.offset.records, split.offset.skipping, split.offset.cut)
         self.sent, self.done = RecordTally(), RecordTally()
         self.orphans = 0
@@ -146,7 +158,7 @@ class Progress:
         The bytes before the offset are taken along, so that a fingerprint covers `TAIL_BYTES` however little is read at a time.
         """
         self.stream = stream
-        self.settled = stream.offset
+        self._settled = stream.offset
         position, records, skipping, cut = stream.offset.position, stream.offset.records, stream.offset.skipping, stream.offset.cut
         self.reach = self._settled_reach = Reach(position, records, skipping, cut, stream.tail(position))
         self.limit = Limit(position + self.split.end - self.split.offset.position)
@@ -162,6 +174,37 @@ class Progress:
         self.split = replace(self.split, offset=self.settled)
         self.encoder = None
         self.done = RecordTally()
+
+    @property
+    def settled(self) -> SourceOffset:
+        """The offset that is saved for what is settled, made when it is asked for: a batch that stays settles oftener than it reports."""
+        position, records, skipping, cut, tail = self._settled_reach
+        if position != self._settled.position or skipping != self._settled.skipping:
+            assert self.stream is not None
+            assert tail is not None
+            fingerprint = self.stream.fingerprint(position, tail)
+            self._settled = replace(
+                self._settled, position=position, records=records, skipping=skipping, cut=cut, path=self.split.path, fingerprint=fingerprint
+            )
+        return self._settled
+
+    @property
+    def settled_position(self) -> int:
+        """Where what is settled ends."""
+        return self._settled_reach.position
+
+    @property
+    def has_moved(self) -> bool:
+        """Whether what is settled is more than was told."""
+        reach, told = self._settled_reach, self.split.offset
+        return self._settled is not told or reach.position != told.position or reach.skipping != told.skipping
+
+    def holds(self) -> bool:
+        """Whether the file still has the bytes around what is settled that were read there. Raises FileError."""
+        position, tail = self._settled_reach.position, self._settled_reach.tail
+        assert self.stream is not None
+        assert tail is not None
+        return self.stream.holds(position, tail)
 
     @property
     def window(self) -> BoundWindow | None:
@@ -288,18 +331,16 @@ class Progress:
             self.rewind()
 
     def settle(self) -> None:
-        """Kafka has everything that was sent: the offset moves there, with a fingerprint of what was read."""
-        position, records, skipping, cut, tail = self.reach
-        if position == self.settled.position and skipping == self.settled.skipping:
+        """Kafka has everything that was sent: the offset moves there."""
+        reach, before = self.reach, self._settled_reach
+        if reach.position == before.position and reach.skipping == before.skipping:
             return
-        assert position >= self.settled.position, "an offset never moves back"
+        assert reach.position >= before.position, "an offset never moves back"
         assert self.stream is not None
-        tail = self.stream.tail(position) if tail is None else tail
-        fingerprint = self.stream.fingerprint(position, tail)
-        self.settled = replace(
-            self.settled, position=position, records=records, skipping=skipping, cut=cut, path=self.split.path, fingerprint=fingerprint
-        )
-        self.reach = self._settled_reach = self.reach._replace(tail=tail)
+        if reach.tail is None:
+            self.reach = reach = reach._replace(tail=self.stream.tail(reach.position))
+        self._settled_reach = reach
+        self.stream.settled(reach.position)
         self.done.add(self.sent)
         self.done.undated += self.window.take_undated() if self.window else 0
         self._forget()

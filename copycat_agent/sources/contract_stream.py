@@ -166,6 +166,9 @@ class RecordStream:
         position = self._source.apply(self._stretch, last, finished=finished)
         return replace(result, offset=replace(result.offset, cursor=as_text(position), path=self._stretch.name, mtime_ns=time.time_ns()))
 
+    def settled(self, position: int) -> None:
+        """There is nothing to let go of."""
+
     def fingerprint(self, position: int, tail: bytes) -> Fingerprint:
         """There is nothing to compare."""
         del position, tail

@@ -155,8 +155,13 @@ class ConnectorIO:
             batch = replace(batch, follow_seconds=wanted.follow_seconds)
             reports = self._reports[batch.task] = deque()
             self._await(batch, executor.follow(batch, lambda results: self._has_reported(reports, results)))
+            self._heed_growth()
         else:
             self._await(batch, executor.submit(batch))
+
+    def _heed_growth(self) -> None:
+        """Hear of writes to all files but those at whose ends batches stay."""
+        self._orders.wake.follow(frozenset(split.path for task in self._reports for split in self._flying[task][0].splits))
 
     def _has_reported(self, reports: deque[Results], results: Results) -> None:
         """Called by any thread."""
@@ -177,7 +182,8 @@ class ConnectorIO:
     def _take_in(self, effect: effects.TakeIn) -> Results | None:
         task = effect.task
         batch, pending = self._flying.pop(task)
-        self._reports.pop(task, None)
+        if self._reports.pop(task, None) is not None:
+            self._heed_growth()
         results = self._delivery.take_in(batch, pending.result())
         if not isinstance(results, tuple):
             self._flying[task] = batch, results  # the delivery itself wakes the connector

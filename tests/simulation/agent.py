@@ -324,6 +324,7 @@ class TaskProcess:
                 mine += [(split.partition, row.end, row.bytes) for row in rows]
                 tail = stream.read(max(0, end - 256), min(256, end))
                 records = offset.records + len(rows)
+                stream.settled(end)
                 offset = replace(offset, position=end, records=records, path=split.path, fingerprint=stream.fingerprint(end, tail))
                 if stop:
                     sent += mine

@@ -136,3 +136,36 @@ def test_a_queue_that_cannot_be_read_once_is_read_again(
     finally:
         watcher.close()
     assert "file events cannot be read" in caplog.text
+
+
+def test_writes_to_a_file_that_is_followed_wake_nobody_and_are_told_once_that_is_over() -> None:
+    wake, calls = Wake(), list[str]()
+    wake.follow(frozenset({"/l/a", "/l/b"}))
+    assert wake.arm(lambda: calls.append("woken"), deaf=False)
+    wake.written("/l/a")
+    wake.written("/l/b")
+    assert "woken" not in calls
+    wake.disarm()
+    assert wake.arm(lambda: calls.append("woken"), deaf=False), "nothing has happened"
+    wake.disarm()
+    wake.follow(frozenset({"/l/b"}))
+    assert not wake.arm(lambda: None, deaf=False)
+    assert wake.take() == ({"/l/a"}, False)
+    wake.written("/l/a")
+    assert wake.take() == ({"/l/a"}, False)
+    wake.follow(frozenset())
+    assert wake.take() == ({"/l/b"}, False)
+
+
+def test_another_file_of_one_that_is_followed_wakes_as_ever() -> None:
+    wake, calls = Wake(), list[str]()
+    wake.follow(frozenset({"/l/a"}))
+    assert wake.arm(lambda: calls.append("woken"), deaf=False)
+    wake.written("/l/c")
+    assert calls == ["woken"]
+    wake.disarm()
+    assert wake.arm(lambda: calls.append("again"), deaf=False) is False
+    wake.take()
+    assert wake.arm(lambda: calls.append("again"), deaf=False)
+    wake.changed()
+    assert calls == ["woken", "again"]

@@ -48,6 +48,7 @@ class GroupingAgent(Agent):
             end = rows[-1].end
             self.lines += [row.bytes for row in rows]
             tail = stream.read(max(0, end - 256), min(256, end))
+            stream.settled(end)
             offset = replace(offset, position=end, path=split.path, fingerprint=stream.fingerprint(end, tail))
             if stop:
                 return SplitResult(split, offset)

@@ -178,6 +178,11 @@ class Stream:
         self._is_whole = True
         self._file = SplitFile(split)
 
+    @property
+    def fd(self) -> int:
+        """Its descriptor; -1 when it has none or is closed."""
+        return self._file.handle.fd
+
     def read(self, position: int, size: int) -> bytes:
         """Up to `size` bytes from `position`; fewer only at the end of the file."""
         data = self._file.read(position, size)
@@ -191,14 +196,16 @@ class Stream:
         """Before reading: whether the bytes up to the split's offset are those that were read before."""
         return self._file.handle.is_version(self.offset) and fingerprint.holds(self.read, self.offset.fingerprint, self.offset.position)
 
-    def holds(self, offset: SourceOffset) -> bool:
-        """Whether the bytes up to this offset, which was reached since, are still those that were read."""
-        return fingerprint.holds(self.read, offset.fingerprint, offset.position)
+    def holds(self, position: int, tail: bytes) -> bool:
+        """Whether the file still begins as it did, and has `tail` before `position`, up to which it was read since."""
+        return self.is_still(position) and self._file.read_disk(position - len(tail), len(tail)) == tail
 
     def size_now(self, known: int) -> tuple[int, int]:
         """Returns how large the file is by now, in bytes, and if not as `known`, a time at which it was, by its file system's clock."""
-        now = self._file.stat()
-        assert isinstance(now, os.stat_result), "a file of this host"
+        try:
+            now = os.fstat(self.fd)
+        except OSError as error:
+            raise self._file.trouble("read", error) from None
         return now.st_size, 0 if now.st_size == known else clock.seen_ns(now.st_dev, now.st_ctime_ns)
 
     def tail(self, position: int) -> bytes:
@@ -239,6 +246,9 @@ class Stream:
     def complete(self, result: SplitResult) -> SplitResult:
         """Returns the split's result, with what is known of a packed file. May be called when the file is closed; raises nothing."""
         return result
+
+    def settled(self, position: int) -> None:
+        """Everything before `position` is settled: it is not asked for again."""
 
     def fingerprint(self, position: int, tail: bytes) -> Fingerprint:
         """Returns the fingerprint at `position`, which is settled. `tail` are the last bytes that were read before it."""

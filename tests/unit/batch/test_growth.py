@@ -1,0 +1,98 @@
+"""Waiting for writes to open files: told by the kernel where it sees all of them, by time elsewhere."""
+
+from __future__ import annotations
+
+import os
+import threading
+from typing import TYPE_CHECKING
+
+import pytest
+
+from copycat_agent.batch import growth
+from copycat_agent.batch.growth import Growth
+from copycat_agent.sources.files import clock
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+LONG_SECONDS = 60.0
+"""A wait that nothing ends fails by pytest's own limit."""
+
+
+@pytest.fixture
+def fds(tmp_path: Path) -> Iterator[list[int]]:
+    """Two open files: `one`, `other`."""
+    opened = []
+    for name in ("one", "other"):
+        (tmp_path / name).write_bytes(b"begun\n")
+        opened.append(os.open(tmp_path / name, os.O_RDONLY))
+    yield opened
+    for fd in opened:
+        os.close(fd)
+
+
+def waits(told: Growth, seconds: float) -> threading.Thread:
+    """Starts a wait on a thread of its own."""
+    thread = threading.Thread(target=told.wait, args=(seconds,))
+    thread.start()
+    return thread
+
+
+@pytest.mark.parametrize("name", ["one", "other"])
+@pytest.mark.parametrize("content", [b"", b"begun\nmore\n"])
+def test_a_write_or_a_cut_ends_a_wait_also_when_it_came_before(tmp_path: Path, fds: list[int], name: str, content: bytes) -> None:
+    with Growth(fds) as told:
+        assert told.is_told
+        thread = waits(told, LONG_SECONDS)
+        (tmp_path / name).write_bytes(content)
+        thread.join(LONG_SECONDS / 2)
+        assert not thread.is_alive()
+        assert told.wait(0.0), "it has not been forgotten"
+
+
+def test_what_is_forgotten_ends_no_wait(tmp_path: Path, fds: list[int]) -> None:
+    with Growth(fds) as told:
+        (tmp_path / "one").write_bytes(b"x" * 100)
+        assert told.wait(LONG_SECONDS)
+        for _ in range(2):
+            told.forget()
+            assert not told.wait(0.0)
+        (tmp_path / "other").write_bytes(b"")
+        assert told.wait(LONG_SECONDS)
+
+
+def test_a_file_that_was_deleted_is_heard_of_as_before(tmp_path: Path, fds: list[int]) -> None:
+    with (tmp_path / "one").open("ab", buffering=0) as writer, Growth(fds) as told:
+        (tmp_path / "one").unlink()
+        told.forget()
+        writer.write(b"late\n")
+        assert told.wait(LONG_SECONDS)
+
+
+def test_time_passes_where_a_server_may_write_to_a_file(fds: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(clock, "is_local", lambda _: False)
+    with Growth(fds) as told:
+        assert not told.is_told
+        told.forget()
+        assert not told.wait(0.0)
+
+
+def test_a_process_takes_so_many_queues_and_gives_them_back(fds: list[int]) -> None:
+    for _ in range(2):
+        held = [Growth(fds) for _ in range(growth.INSTANCES_MAX)]
+        assert all(one.is_told for one in held)
+        with Growth(fds) as one_more:
+            assert not one_more.is_told
+        for one in held:
+            one.__exit__()
+
+
+def test_time_passes_where_the_kernel_gives_no_queue(fds: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(growth, "_watching", lambda _: -1)
+    for _ in range(2 * growth.INSTANCES_MAX):
+        with Growth(fds) as told:
+            assert not told.is_told
+    monkeypatch.undo()
+    with Growth(fds) as told:
+        assert told.is_told
