@@ -34,7 +34,7 @@ class Growth:
         """Where events cannot be had of all of them, `wait` lets the time pass."""
         self._queue = -1
         if all(clock.is_local(os.fstat(fd).st_dev) for fd in fds) and _free.acquire(blocking=False):
-            self._queue = _watching(fds)
+            self._queue = queue_of(fds)
             if self._queue < 0:
                 _free.release()
         self._poll = select.poll()
@@ -69,7 +69,7 @@ class Growth:
             _free.release()
 
 
-def _watching(fds: Collection[int]) -> int:
+def queue_of(fds: Collection[int]) -> int:
     """Returns a queue that is told of writes to these files, -1 where there is none to be had."""
     queue: int = _libc().inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
     if queue >= 0 and any(_libc().inotify_add_watch(queue, f"/proc/self/fd/{fd}".encode(), _IN_MODIFY) < 0 for fd in fds):

@@ -89,7 +89,7 @@ def test_a_process_takes_so_many_queues_and_gives_them_back(fds: list[int]) -> N
 
 
 def test_time_passes_where_the_kernel_gives_no_queue(fds: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(growth, "_watching", lambda _: -1)
+    monkeypatch.setattr(growth, "queue_of", lambda _: -1)
     for _ in range(2 * growth.INSTANCES_MAX):
         with Growth(fds) as told:
             assert not told.is_told

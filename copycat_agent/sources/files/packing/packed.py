@@ -81,7 +81,7 @@ class PackedStream(Stream):
     def __init__(self, split: Split) -> None:
         super().__init__(split)
         self._final = split.final and self._file.info.st_size <= split.offset.size  # else somebody has just added to it
-        self._settled, self._settled_head = split.offset.position, b""
+        self._settled = split.offset.position
         self._is_sound = True
         self._is_closed = False
         self._end = -1  # how much it holds, once that was seen
@@ -205,12 +205,12 @@ class PackedStream(Stream):
 
     def settled(self, position: int) -> None:
         """Nothing before `position` is asked for again."""
-        self._settled, self._settled_head = position, self._unpacker.head
+        self._settled = position
         self._unpacker.keep(position)
 
     def fingerprint(self, position: int, tail: bytes) -> Fingerprint:
         """Returns the fingerprint at `position`, which is settled."""
-        return fingerprint.of(self._settled_head[:position], tail)
+        return fingerprint.of(self._unpacker.head[:position], tail)
 
     def close(self) -> None:
         """Close the file. What is to be unpacked yet is kept for the next batch."""
