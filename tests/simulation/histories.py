@@ -10,6 +10,8 @@ from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any
 
+from copycat_agent.sources.files.fingerprint import HEAD_BYTES
+from copycat_agent.sources.files.identity import Identity
 from tests.simulation.agent import Agent, Clock, Crash
 from tests.simulation.running import Tell, main, play
 from tests.unit.sources.test_model import File, History
@@ -176,12 +178,21 @@ class Whole(History):
             self.of_two_logs.update(file.lines)
 
     def _copy(self, name: str) -> None:
-        """Of an earlier generation nothing may be read but the banner, which a copy has as well: it goes on behind that, and repeats."""
-        original = self.names.get(self.directory / name)
+        """Of an earlier generation nothing may be read but the banner, which a copy has as well: it goes on behind that, and repeats.
+
+        Likewise a copy that is written over another one, of which nothing was read: it looks like that one.
+        """
+        original, there = self.names.get(self.directory / name), self.names.get(self.directory / f"{name}.1")
+        if original is not None and there is not None and len(self.banner) >= HEAD_BYTES and self._is_unread(there):
+            self.repeatable.update([*original.lines, original.unfinished])
         is_read_so_far = any(offset.position == len(self.banner) + 1 for offset in self.agent.store.values())
         if self.banner and original is not None and is_read_so_far:
             self.repeatable.update([*original.lines, original.unfinished])
         super()._copy(name)
+
+    def _is_unread(self, file: File) -> bool:
+        """Whether the agent has met it, and read nothing of it."""
+        return any(Identity.parse(one.key)[0][:2] == file.key and not offset.position for one, offset in self.agent.store.items())
 
     def rotate_by_rename(self, name: str) -> None:
         """Nobody goes on with a line that is begun in an older generation: after a while it is sent as it is."""
