@@ -11,6 +11,7 @@ import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import NamedTuple
 
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
@@ -19,8 +20,20 @@ from benchmarks import latency, lines, rate, report
 from benchmarks.tools import TOOLS, Job, describe_machine, present
 from copycat_agent.dev_broker import DevBroker
 
-PER_SECOND = 200
-"""Lines a second of the log that trickles."""
+
+class Trickle(NamedTuple):
+    """A log that trickles: lines a second, and what the agent guarantees. What is read is committed."""
+
+    per_second: int
+    guarantee: str = "at_least_once"
+
+    def __str__(self) -> str:
+        lines = "line" if self.per_second == 1 else "lines"
+        return f"{self.per_second} {lines} a second" + (", exactly once" if self.guarantee == "exactly_once" else "")
+
+
+TRICKLES = (Trickle(200), Trickle(20), Trickle(1), Trickle(200, "exactly_once"))
+"""With one line a second each comes after a rest."""
 
 
 def main() -> None:
@@ -32,18 +45,18 @@ def main() -> None:
         with DevBroker(work / "broker", properties={"log.segment.delete.delay.ms": "500"}) as broker:
             bench = _Bench(work, broker.bootstrap, options)
             one, two = bench.rates()
-            trickle = bench.trickle()
+            trickles = {str(one): bench.trickle(one) for one in TRICKLES}
     caption = bench.caption
     print(f"{caption}\n")
     for title, table in (
         ("One file", report.rates(one)),
         ("Two files", report.rates(two)),
-        (f"{PER_SECOND} lines a second", report.latencies(trickle)),
+        *((title, report.latencies(found)) for title, found in trickles.items()),
     ):
         if table.count("\n") > 1:
             print(f"{title}:\n\n{table}\n")
     if options.json:
-        report.write_json(options.json, caption, one, two, trickle)
+        report.write_json(options.json, caption, one, two, trickles)
 
 
 def _options() -> argparse.Namespace:
@@ -51,9 +64,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--lines", type=int, default=3_000_000, help="lines of each large file; 0 leaves them out")
     parser.add_argument("--rounds", type=int, default=3, help="how often each tool ships them, in turn; medians count")
     parser.add_argument("--files", type=int, nargs="*", choices=(1, 2), default=[1, 2], help="how many files at a time")
-    parser.add_argument(
-        "--trickle-seconds", type=float, default=30, help=f"how long {PER_SECOND} lines a second are followed; 0 leaves it out"
-    )
+    parser.add_argument("--trickle-seconds", type=float, default=30, help="how long each log that trickles is followed; 0 leaves them out")
     parser.add_argument("--trickle-rounds", type=int, default=1, help="how often, the tools in turn; medians count")
     parser.add_argument("--idle-seconds", type=float, default=30, help="how long a tool is then watched doing nothing")
     parser.add_argument("--tools", nargs="*", default=present(), choices=list(TOOLS), help="which tools, of those this machine has")
@@ -86,7 +97,8 @@ class _Bench:
             f"; {options.lines:,} lines of {paths[0].stat().st_size / options.lines:.0f} bytes, median of {options.rounds} rounds"
         )
         shutil.copyfile(paths[0], paths[1])
-        found: dict[tuple[int, str], list[rate.Rate]] = {(count, tool): [] for count in sorted(options.files) for tool in options.tools}
+        tools = [tool for tool in options.tools if TOOLS[tool].in_bulk]
+        found: dict[tuple[int, str], list[rate.Rate]] = {(count, tool): [] for count in sorted(options.files) for tool in tools}
         for number in range(options.rounds + 1):
             for (count, tool), results in found.items():
                 if number == 0 and count == 2:
@@ -102,25 +114,26 @@ class _Bench:
         one, two = ({tool: one for (count, tool), one in medians.items() if count == wanted} for wanted in (1, 2))
         return one, two
 
-    def trickle(self) -> dict[str, latency.Latency]:
-        """Every tool that follows a file, in turn; the median of each figure."""
+    def trickle(self, wanted: Trickle) -> dict[str, latency.Latency]:
+        """Every tool that follows a file, and gives the guarantee, in turn; the median of each figure."""
         options = self._options
-        tools = [tool for tool in options.tools if TOOLS[tool].follows and options.trickle_seconds]
+        is_exact = wanted.guarantee == "exactly_once"
+        tools = [tool for tool in options.tools if TOOLS[tool].follows and TOOLS[tool].is_exact >= is_exact and options.trickle_seconds]
         found: dict[str, list[latency.Latency]] = {tool: [] for tool in tools}
         for number in range(options.trickle_rounds):
             for tool in tools:
-                with self._job(self._work / f"trickle-{tool}-{number}.log") as job:
-                    _say(f"following {PER_SECOND} lines a second: {tool}")
-                    found[tool].append(latency.measure(tool, job, PER_SECOND, options.trickle_seconds, options.idle_seconds))
+                with self._job(self._work / f"trickle-{tool}-{number}.log", guarantee=wanted.guarantee) as job:
+                    _say(f"following {wanted}: {tool}")
+                    found[tool].append(latency.measure(tool, job, wanted.per_second, options.trickle_seconds, options.idle_seconds))
         return {tool: latency.median(each) for tool, each in found.items()}
 
     @contextmanager
-    def _job(self, *paths: Path) -> Iterator[Job]:
+    def _job(self, *paths: Path, guarantee: str = "at_least_once") -> Iterator[Job]:
         """With new topics, which are deleted afterwards."""
         topics = tuple(f"benchmark-{uuid.uuid4().hex[:8]}" for _ in paths)
         for answer in self._admin.create_topics([NewTopic(topic, 1, 1) for topic in topics]).values():
             answer.result(30)
-        yield Job(paths, topics, self._bootstrap, self._work / topics[0])
+        yield Job(paths, topics, self._bootstrap, self._work / topics[0], guarantee)
         for answer in self._admin.delete_topics(list(topics)).values():
             answer.result(30)
 

@@ -14,6 +14,7 @@ NAMES = {
     "copycat": "copycat",
     "previous": "copycat, the version before",
     "kcat": "`kcat -P -l`",
+    "rsyslog": "rsyslog, imfile and omkafka",
     "filestream": "Kafka Connect standalone, FileStreamSource",
 }
 
@@ -51,8 +52,8 @@ def latencies(found: Mapping[str, Latency]) -> str:
     rows = (
         [
             NAMES[tool],
-            f"{one.p50_ms:.0f} ms",
-            f"{one.p99_ms:.0f} ms",
+            f"{one.p50_ms:.1f} ms",
+            f"{one.p99_ms:.1f} ms",
             f"{one.max_ms:.0f} ms",
             f"{one.cpu_share:.1%}",
             f"{one.idle_cpu_share:.2%}",
@@ -62,9 +63,11 @@ def latencies(found: Mapping[str, Latency]) -> str:
     return table(head, rows)
 
 
-def write_json(path: Path, caption: str, one: Mapping[str, Rate], two: Mapping[str, Rate], trickle: Mapping[str, Latency]) -> None:
-    """Everything, with the units in the names."""
-    tables: dict[str, Mapping[str, Rate] | Mapping[str, Latency]] = {"one_file": one, "two_files": two, "trickle": trickle}
+def write_json(
+    path: Path, caption: str, one: Mapping[str, Rate], two: Mapping[str, Rate], trickles: Mapping[str, Mapping[str, Latency]]
+) -> None:
+    """Everything, with the units in the names; trickles by what trickles."""
+    tables: dict[str, Mapping[str, Rate] | Mapping[str, Latency]] = {"one_file": one, "two_files": two, **trickles}
     whole = {"caption": caption, **{name: {tool: asdict(row) for tool, row in table.items()} for name, table in tables.items()}}
     path.write_text(json.dumps(whole, indent=2) + "\n")
 

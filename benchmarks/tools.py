@@ -33,12 +33,13 @@ rootLogger.appenderRef.console.ref=console
 
 @dataclass(frozen=True)
 class Job:
-    """Files to ship, or, for latency, to follow; `topics` has one for each of `paths`."""
+    """Files to ship, or, for latency, to follow; `topics` has one for each of `paths`. `guarantee` is the agent's."""
 
     paths: tuple[Path, ...]
     topics: tuple[str, ...]
     bootstrap: str
     work: Path
+    guarantee: str = "at_least_once"
 
     @property
     def pairs(self) -> list[tuple[Path, str]]:
@@ -53,11 +54,16 @@ Start = Callable[[Job], list[Process]]
 
 @dataclass(frozen=True)
 class Tool:
-    """`follows`: it goes on reading a file that grows. `needs`: a command that must be there, "" for none."""
+    """`follows`: it goes on reading a file that grows. `needs`: a command that must be there, "" for none.
+
+    `in_bulk`: it is measured with large files. `is_exact`: it can send exactly once.
+    """
 
     start: Start
     follows: bool
     needs: str = ""
+    in_bulk: bool = True
+    is_exact: bool = False
 
 
 def copycat(job: Job) -> list[Process]:
@@ -79,6 +85,7 @@ def _agent(job: Job, python: str) -> list[Process]:
             "source": {"type": "log_file", "include": [str(path)]},
             "record": {"topic": topic},
             "kafka": {"bootstrap_servers": [job.bootstrap]},
+            "delivery": {"guarantee": job.guarantee},
         }
         (definitions / f"{topic}.yaml").write_text(json.dumps(definition))
     command = [python, "-m", "copycat_agent", "run", str(definitions), "--state-dir", str(job.work / "state")]
@@ -101,6 +108,28 @@ def filestream(job: Job) -> list[Process]:
     return connect(job.work, job.bootstrap, connectors)
 
 
+_RSYSLOG = """global(workDirectory="{work}" maxMessageSize="64k" parser.escapeControlCharactersOnReceive="off")
+module(load="imfile" mode="inotify")
+module(load="omkafka")
+template(name="line" type="string" string="%msg%")
+"""
+_RSYSLOG_LOG = """input(type="imfile" File="{log}" Tag="{topic}:" ruleset="{topic}")
+ruleset(name="{topic}") {{
+  action(type="omkafka" broker=["{bootstrap}"] topic="{topic}" template="line" partitions.auto="on"
+         confParam=["acks=all", "compression.codec=lz4"])
+}}
+"""
+
+
+def rsyslog(job: Job) -> list[Process]:
+    """rsyslog, imfile and omkafka with their defaults: what it holds is in memory."""
+    job.work.mkdir(parents=True)
+    parts = [_RSYSLOG_LOG.format(log=path, topic=topic, bootstrap=job.bootstrap) for path, topic in job.pairs]
+    configuration = job.work / "rsyslog.conf"
+    configuration.write_text(_RSYSLOG.format(work=job.work) + "".join(parts))
+    return [start(job.work, ["rsyslogd", "-n", "-f", str(configuration), "-i", str(job.work / "rsyslogd.pid")])]
+
+
 def connect(work: Path, bootstrap: str, connectors: Mapping[str, Mapping[str, str]], plugin: str = "") -> list[Process]:
     """Kafka Connect standalone, as Kafka's own script starts it. `plugin`: its `plugin.path`."""
     work.mkdir(parents=True, exist_ok=True)
@@ -119,9 +148,10 @@ def connect(work: Path, bootstrap: str, connectors: Mapping[str, Mapping[str, st
 
 
 TOOLS: dict[str, Tool] = {
-    "copycat": Tool(copycat, follows=True),
-    "previous": Tool(previous, follows=True),
+    "copycat": Tool(copycat, follows=True, is_exact=True),
+    "previous": Tool(previous, follows=True, is_exact=True),
     "kcat": Tool(kcat, follows=False, needs="kcat"),
+    "rsyslog": Tool(rsyslog, follows=True, needs="rsyslogd", in_bulk=False),
     "filestream": Tool(filestream, follows=True),
 }
 

@@ -27,8 +27,10 @@ def test_a_median_takes_each_column_by_itself() -> None:
 
 
 def test_the_figures_are_kept_with_their_units(tmp_path: Path) -> None:
-    report.write_json(tmp_path / "found.json", "2 cores", {"copycat": FAST}, {}, {"copycat": Latency(1.0, 2.0, 3.0, 0.05, 0.001)})
+    report.write_json(
+        tmp_path / "found.json", "2 cores", {"copycat": FAST}, {}, {"a trickle": {"copycat": Latency(1.0, 2.0, 3.0, 0.05, 0.001)}}
+    )
     found = json.loads((tmp_path / "found.json").read_text())
     assert found["one_file"]["copycat"]["lines_per_second"] == 1000.0
-    assert found["trickle"]["copycat"]["p99_ms"] == 2.0
+    assert found["a trickle"]["copycat"]["p99_ms"] == 2.0
     assert found["two_files"] == {}
