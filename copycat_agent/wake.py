@@ -62,6 +62,7 @@ class Wake:
         self._grown: set[str] = set()
         self._followed: frozenset[str] = frozenset()
         self._behind: set[str] = set()
+        self._unsure: frozenset[str] = frozenset()
         self._other = False
         self._nudged = self._was_nudged = False
         self._call: Callable[[], None] | None = None
@@ -83,17 +84,25 @@ class Wake:
         """A name was made, removed or moved: only a scan can tell what happened. Called as `written`."""
         with self._lock:
             self._other = True
+            self._unsure |= self._followed  # another file may have such a name now
+            self._heed(frozenset())
         self._tell()
 
     def follow(self, paths: frozenset[str]) -> None:
         """Batches stay at the ends of the files at `paths`, and of no others: writes to these wake nobody until that is over.
 
-        Each write is told once a batch has ended, since it may have come after its last look. Called by the connector, between its waits.
+        Each write is told once a batch has ended, since it may have come after its last look. When a name was made, removed or moved
+        meanwhile, writes wake as ever, until the batch has ended that was there before. Called by the connector, between its waits.
         """
         with self._lock:
-            self._grown |= self._behind - paths
-            self._behind &= paths
-            self._followed = paths
+            self._unsure &= paths
+            self._heed(paths - self._unsure)
+
+    def _heed(self, followed: frozenset[str]) -> None:
+        """Writes to these files wake nobody from now on, and those to others were told, or are told now."""
+        self._grown |= self._behind - followed
+        self._behind &= followed
+        self._followed = followed
 
     def nudge(self) -> None:
         """Wake the connector for something that is no file's event."""

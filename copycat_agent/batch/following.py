@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from copycat_agent.model import SplitResult
 
 LOOK_SECONDS = 0.008
-"""Time after a look that finds something: each of these costs a produce and a flush. Where no events can be had, after every look."""
+"""Time after a look that an event has led to, or that finds something, which costs a produce and a flush. Where no events can be had, after
+every look."""
 ASKED_SECONDS = 0.05
 """Time between two looks at whether the batch shall end, while nothing is written."""
 REPORT_SECONDS = 0.4
@@ -73,6 +74,7 @@ class Following:
         quiet_at = self._quiet_at(added_at)
         self._report()  # what it was made for
         reported_at = time.monotonic()
+        is_woken = False
         while not self._stopping():
             growth.forget()
             grown = self._look()
@@ -86,10 +88,11 @@ class Following:
                 return
             if now - reported_at >= REPORT_SECONDS and self._report():
                 reported_at = now
-            if grown or not growth.is_told:
+            if grown or is_woken or not growth.is_told:  # also after a write that made no file larger
                 time.sleep(LOOK_SECONDS)
+                is_woken = False
             else:
-                growth.wait(ASKED_SECONDS)
+                is_woken = growth.wait(ASKED_SECONDS)
 
     def _quiet_at(self, added_at: dict[Progress, float]) -> float:
         """Returns when it ends if nothing more is added to any file.

@@ -41,6 +41,7 @@ class ConnectorIO:
         self._cluster = ",".join(definition.kafka.bootstrap_servers)
         self._flying: dict[TaskId, tuple[Batch, Pending]] = {}
         self._reports: dict[TaskId, deque[Results]] = {}  # of batches that stay
+        self._heed_growth()
         has_query = sql_at(definition.transforms) is not None
         executor = tools.executor
         self._examined = executor.examine(self._pickled) if has_query and isinstance(executor, Examiner) else None

@@ -24,13 +24,15 @@ def _nothing_ends_them(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(planning, "FOLLOW_SECONDS", 600.0)
 
 
-def start(shipping: Shipping, log: Path, *, lines: int = 1, pattern: str = "*.log") -> None:
-    """A connector that has read the first lines of `log`, and whose batch stays at its end."""
+def start(shipping: Shipping, log: Path, *, lines: int = 1, beside: int = 0, pattern: str = "*.log", **source: str) -> None:
+    """A connector that has read the first lines of `log`, and those of others `beside`, and whose batch stays at their ends."""
     append(log, *numbers(0, lines))
-    shipping.start(source={"include": [str(log.with_name(pattern))]})
-    wait_read(shipping, lines)
+    shipping.start(source={"include": [str(log.with_name(pattern))], **source})
+    wait_read(shipping, lines + beside)
     append(log, "it stays")
-    wait_until(lambda: shipping.status.counts.acknowledged == lines + 1 and shipping.status.tasks == 1, 30, "a batch reports and goes on")
+    wait_until(
+        lambda: shipping.status.counts.acknowledged == lines + beside + 1 and shipping.status.tasks > 0, 30, "a batch reports and goes on"
+    )
 
 
 def test_what_is_reported_is_saved_while_the_batch_goes_on(shipping: Shipping, logs_dir: Path) -> None:
@@ -62,6 +64,20 @@ def test_the_next_generation_comes_at_once_and_behind_it(shipping: Shipping, log
         old.write("late\n")
         append(log, "new")
         assert settled(shipping, range(4)) == ["0", "it stays", "late", "new"]
+
+
+def test_a_new_log_under_the_name_of_one_that_is_followed_is_heard_of_while_another_file_keeps_the_batch(
+    shipping: Shipping, logs_dir: Path
+) -> None:
+    log, other = logs_dir / "app.log", logs_dir / "other.log"
+    append(other, "other")
+    start(shipping, log, beside=1, scan_interval="1h")
+    log.rename(logs_dir / "app.log.1")
+    log.touch()
+    append(other, "seen")
+    wait_read(shipping, 4)
+    append(log, "new")
+    assert sorted(settled(shipping, range(5))) == ["0", "it stays", "new", "other", "seen"]
 
 
 def test_a_copy_and_a_cut_under_it_lose_and_repeat_nothing(shipping: Shipping, logs_dir: Path) -> None:

@@ -169,3 +169,21 @@ def test_another_file_of_one_that_is_followed_wakes_as_ever() -> None:
     assert wake.arm(lambda: calls.append("again"), deaf=False)
     wake.changed()
     assert calls == ["woken", "again"]
+
+
+def test_a_name_that_is_moved_may_be_another_file_s_now_until_the_batch_that_was_there_has_ended() -> None:
+    wake = Wake()
+    wake.follow(frozenset({"/l/a", "/l/b"}))
+    wake.written("/l/b")
+    wake.changed()  # a is a.1, and there is a new a
+    assert wake.take() == ({"/l/b"}, True)
+    wake.written("/l/a")
+    assert wake.take() == ({"/l/a"}, False)
+    wake.follow(frozenset({"/l/a", "/l/b", "/l/c"}))  # another batch stays, too
+    wake.written("/l/a")
+    wake.written("/l/c")
+    assert wake.take() == ({"/l/a"}, False)
+    wake.follow(frozenset({"/l/c"}))
+    wake.follow(frozenset({"/l/a", "/l/c"}))  # a batch that was made since
+    wake.written("/l/a")
+    assert wake.take() == (set(), False)
