@@ -81,6 +81,10 @@ class StandIn(TaskProducer):
         """Keep the messages."""
         self.kept += messages
 
+    def takes_blocks(self, tail: Message, size_bytes: int) -> bool:  # noqa: ARG002 - none is kept in any other way
+        """Never."""
+        return False
+
     def may_send(self, source: Intact, end: int) -> bool:  # noqa: ARG002 - no file changes meanwhile
         """Always."""
         return True
