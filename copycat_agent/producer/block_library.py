@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 DELIVERY, ERROR, STATISTICS = 0x1, 0x8, 0x40
 """Kinds of events that a client is asked for (`RD_KAFKA_EVENT_...`)."""
+NO_NUMPY = "numpy is not installed"
 _PRODUCER = 0  # RD_KAFKA_PRODUCER
 PURGE_ALL = 0x1 | 0x2 | 0x4
 """What is queued, what is in flight, without waiting (`RD_KAFKA_PURGE_F_...`)."""
@@ -176,7 +177,7 @@ def block_library() -> BlockLibrary | str:
         library = BlockLibrary(CDLL(loaded_path()))
         check(library, confluent_kafka.libversion()[1])
     except ImportError:
-        return "numpy is not installed"
+        return NO_NUMPY
     except (UnfitError, AttributeError, OSError, ValueError) as error:
         return str(error)
     return library

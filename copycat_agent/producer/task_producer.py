@@ -27,7 +27,7 @@ from copycat_agent.producer.block_library import BlockLibrary, RawLines, block_l
 from copycat_agent.producer.client import ClientReports, ClientSpec, Connection, Message, Place, Report, reported
 from copycat_agent.producer.kafka_errors import Refused, classify, not_made, translate, with_trouble
 from copycat_agent.producer.learnt import Pace, StopRequest, Topics
-from copycat_agent.producer.settings import SILENT, distrust_token, message_timeout_ms, producer_settings
+from copycat_agent.producer.settings import SILENT, distrust_token, logs_in_by_token, message_timeout_ms, producer_settings
 
 _ROOM_SECONDS = 0.05
 """How long one wait for room in a full queue lasts before the stop request is looked at again."""
@@ -61,7 +61,7 @@ class TaskProducer:
     """A topic that takes less than this at once gets its records through, but each batch has to be sent again to find out."""
     _flush_step_seconds = 0.2
     """How long one wait for receipts lasts before failures are looked at."""
-    _least_for_blocks, _endless = 32 * 2**20, 2**60
+    _least_for_blocks, _endless = 16 * 2**20, 2**60
     """Bytes of one file that are worth blocks: making ready for them costs 0.1 s in each process. Packed files, whose length nobody knows,
     end behind the latter."""
     _block_library: Callable[[], BlockLibrary | str] = staticmethod(block_library)
@@ -170,7 +170,7 @@ class TaskProducer:
     def takes_blocks(self, tail: Message, size_bytes: int) -> bool:
         """Whether `send_block` is worth a try for so many bytes of lines with this `tail`. If so, all is made ready for it."""
         is_worth_it = self._least_for_blocks <= size_bytes < self._endless
-        if not is_worth_it or self.tracked or not fits(tail) or self.spec.options.security.oauth is not None:
+        if not is_worth_it or self.tracked or not fits(tail) or logs_in_by_token(self.spec.options):
             return False
         if self._connection.blocks is None:
             heard = Heard(self.on_delivery, self._on_error, self.reports.of_blocks.hear)

@@ -113,7 +113,7 @@ def test_what_is_flushed_is_in_the_topic_in_order(
     assert {one.key for one in found} == {tail[0] if tail else None}
     assert {one.partition for one in found} == {2 if 2 in tail else 0}
     assert not any(one.headers for one in found)
-    assert all(abs(one.timestamp_ms / 1000 - time.time()) < 60 for one in found)
+    assert all(abs((one.timestamp_ms or 0) / 1000 - time.time()) < 60 for one in found)
 
 
 def test_a_full_queue_blocks_and_drops_nothing(
@@ -374,7 +374,7 @@ def test_another_version_is_not_used(library: BlockLibrary) -> None:
 class _Shifted(ctypes.Structure):
     """As if payload and size had changed places."""
 
-    _fields_ = tuple((dict(payload="len", len="payload").get(name, name), kind) for name, kind in MessageStruct._fields_)
+    _fields_ = tuple(({"payload": "len", "len": "payload"}.get(name, name), kind) for name, kind in MessageStruct._fields_)
 
 
 class _Wider(ctypes.Structure):
@@ -432,9 +432,20 @@ def test_what_ends_the_whole_client_is_a_failure(library: BlockLibrary) -> None:
     """As an epoch that the broker does not know any more: librdkafka has a function for tests to say so."""
     failures: list[KafkaError] = []
     settings = producer_settings(kafka("127.0.0.1:9"), "test")
-    client = BlockClient(library, settings, Heard(lambda error, _: failures.append(error), lambda _: None, lambda _: None))
-    library.test_fatal_error(ctypes.c_void_p(client._client), KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER, b"made up")
-    wait_until(lambda: client.poll(0.05) or failures)
+
+    class Known(BlockClient):
+        @property
+        def address(self) -> ctypes.c_void_p:
+            return ctypes.c_void_p(self._client)
+
+    client = Known(library, settings, Heard(lambda error, _: failures.append(error), lambda _: None, lambda _: None))
+    library.test_fatal_error(client.address, KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER, b"made up")
+
+    def heard() -> bool:
+        client.poll(0.05)
+        return bool(failures)
+
+    wait_until(heard)
     assert failures[0].code() == KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER
     assert failures[0].fatal()
     client.close()
