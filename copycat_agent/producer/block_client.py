@@ -66,12 +66,12 @@ class BlockClient:
         messages = self._library.messages(lines, key)
         return messages if messages.longest + len(key or b"") <= self._most_bytes else None
 
-    def put(self, topic: str, partition: int, lines: RawLines, messages: Messages) -> Iterator[int]:
-        """Enqueue all messages, which are those of `lines`. Yields whenever the queue is full: how many are on their way.
+    def put(self, topic: str, partition: int, messages: Messages) -> Iterator[int]:
+        """Enqueue all messages. Yields whenever the queue is full: how many are on their way.
 
         Raises KafkaException when the client takes nothing more.
         """
-        self._blocks.append(lines.data)
+        self._blocks.append(messages.lines.data)
         self._used = time.monotonic()
         done, code = self._library.put(self._topic(topic), partition, messages, 0)
         while code == _QUEUE_FULL:

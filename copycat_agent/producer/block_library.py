@@ -85,10 +85,11 @@ class RawLines(NamedTuple):
 
 
 class Messages(NamedTuple):
-    """An array of `MessageStruct`, one for each line; `longest` is the size of the largest. `key` is what they point to."""
+    """An array of `MessageStruct`, one for each line; `longest` is the size of the largest. They point into `lines` and `key`."""
 
     structs: np.ndarray[Any, Any]
     longest: int
+    lines: RawLines
     key: bytes | None
 
 
@@ -128,7 +129,7 @@ class BlockLibrary:
         return client
 
     def messages(self, lines: RawLines, key: bytes | None) -> Messages:
-        """Returns a message for each line. Valid as long as `lines.data` is."""
+        """Returns a message for each line."""
         np = self._numpy
         text = np.frombuffer(lines.data, np.uint8, lines.size_bytes)
         ends = np.flatnonzero(text == lines.delimiter[0])
@@ -140,7 +141,7 @@ class BlockLibrary:
         sizes = structs["len"] = ends - begins
         if key is not None:
             structs["key"], structs["key_len"] = ctypes.cast(c_char_p(key), c_void_p).value, len(key)
-        return Messages(structs, int(sizes.max(initial=0)), key)
+        return Messages(structs, int(sizes.max(initial=0)), lines, key)
 
     def put(self, topic: int, partition: int, messages: Messages, begin: int) -> tuple[int, int]:
         """Enqueue messages from the `begin`-th on. Returns how many are done in all, and the code of the error of the next one, or 0.

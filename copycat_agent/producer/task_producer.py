@@ -191,7 +191,7 @@ class TaskProducer:
         self._begin_run()
         self.has_unflushed = True
         try:
-            self._put(blocks, blocks.put(topic, partition, lines, messages))
+            self._put(blocks, blocks.put(topic, partition, messages))
         except KafkaException as exception:
             refusal = self._refusal(exception, 0)
             raise self._gave_up(refusal.message) if isinstance(refusal, Refused) else refusal from None

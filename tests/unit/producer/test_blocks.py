@@ -337,9 +337,9 @@ def test_a_client_that_nobody_closes_is_freed_with_its_object(library: BlockLibr
     alone = references(lines)
     messages = client.messages(lines, None)
     assert messages is not None
-    assert not list(client.put("t", -1, lines, messages))
+    assert not list(client.put("t", -1, messages))
     assert references(lines) > alone
-    del client
+    del client, messages
     assert references(lines) == alone
 
 
