@@ -71,7 +71,10 @@ JVM_OPTIONS = (
     "-XX:+UseSerialGC",
     "-XX:TieredStopAtLevel=1",
     "-Xms64m",
+    "-XX:NewSize=8m",  # at first: what is allocated once, at the start, would touch all of the 20 MiB of the default
     "-Xshare:auto",
+    "-XX:+UnlockDiagnosticVMOptions",
+    "-XX:ArchiveRelocationMode=0",  # else the archive is moved to a random address: most of its pages become a copy of this process alone
     "-XX:-UsePerfData",  # else a world-readable file in /tmp
     "-XX:-CreateCoredumpOnCrash",
     "-Xlog:disable",

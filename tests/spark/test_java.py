@@ -83,6 +83,17 @@ def test_module_options_are_those_of_spark(host: SparkHost) -> None:
     assert set(java.MODULE_OPTIONS) <= theirs
 
 
+def test_this_java_knows_the_options_that_keep_it_small() -> None:
+    """`-XX:+IgnoreUnrecognizedVMOptions` would hide that one is gone, or that it says no any more."""
+    said = subprocess.run(
+        [find_java(os.environ).path, *java.JVM_OPTIONS, "-XX:+PrintFlagsFinal", "-version"], capture_output=True, text=True, check=True
+    ).stdout
+    flags = {line.split()[1]: line.split()[3] for line in said.splitlines() if len(line.split()) > 3}
+    assert flags["ArchiveRelocationMode"] == "0"
+    assert flags["NewSize"] == str(8 * 2**20)
+    assert int(flags["MaxNewSize"]) > int(flags["NewSize"]), "a query may take more"
+
+
 def test_the_cache_is_where_the_environment_says(tmp_path: Path) -> None:
     assert cache_directory({"HOME": str(tmp_path)}) == tmp_path / ".cache" / "copycat"
     assert cache_directory({"HOME": "/x", "XDG_CACHE_HOME": str(tmp_path / "c")}) == tmp_path / "c" / "copycat"
