@@ -64,7 +64,7 @@ def main() -> None:
         path = work / "json.log"
         records._write_json(path, options.lines)  # noqa: SLF001 - the same lines as there
         host = SparkHost(SparkOptions(), work / "run", 1)
-        host.start()
+        host.start(queries=True)
         executor = JobExecutor(host)
         try:
             compare(executor, {case: _definition(work, path, broker.bootstrap, case) for case in CASES}, path, options)

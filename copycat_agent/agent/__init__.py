@@ -106,12 +106,14 @@ class Agent(Control):
         tracked: bool = False,
         rebuild: bool = False,
         manager: ServiceManager | None = None,
+        queries: bool = False,
     ) -> None:
         """Locks the state directory and begins to start Spark, which comes up behind the caller's back.
 
         `until_idle`: connectors end when everything that is there is read; bounded Spark jobs do the work, not resident ones.
         `tracked`: their accounts say where records are in Kafka. `rebuild`: a damaged store is begun anew for connectors whose positions
-        are in Kafka, see `OffsetStore.open`. `manager` keeps open files for the next process of the service.
+        are in Kafka, see `OffsetStore.open`. `manager` keeps open files for the next process of the service. `queries`: see
+        `SparkHost.start`; one may come later, and is only slower then.
         Raises FatalError when another agent holds the state directory, the store is damaged, or there is no Java.
         """
         _raise_file_limit()
@@ -130,7 +132,7 @@ class Agent(Control):
             workers_lock.wait(lock)
             run_dir = settings.state_dir / RUN_DIRECTORY
             self._host = SparkHost(settings.agent.spark, run_dir, on_failure=lambda _: self.wake.set(), workers_lock=lock)
-            self._host.start()
+            self._host.start(queries=queries)
             undo.callback(self._host.close)
             executor = JobExecutor(self._host) if until_idle else ChoosingExecutor(self._host, self._hung)
             undo.callback(executor.close)

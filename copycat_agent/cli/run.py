@@ -34,6 +34,7 @@ from copycat_agent.cli.running import Stopping, overrides, resolve_settings
 from copycat_agent.cli.unsent import show_records
 from copycat_agent.definitions import NO_ADDRESS
 from copycat_agent.systemd import ServiceManager
+from copycat_agent.transforms import sql_step
 from copycat_agent.worker import State, Status
 
 READY_SECONDS = 10.0
@@ -143,7 +144,9 @@ def run(  # noqa: PLR0913, PLR0917 - the command's options
     first = _first_load(files, only or [], color=use_color(no_color=no_color))
     _leave_if_asked(stop, until_idle=until_idle)
     rebuild = any(one.enabled and one.delivery.guarantee == "exactly_once" for one in first.definitions.values())
-    with Agent(settings, until_idle=until_idle, tracked=until_idle and output is Format.JSON, rebuild=rebuild, manager=manager) as agent:
+    queries = any(one.enabled and sql_step(one) is not None for one in first.definitions.values())
+    tracked = until_idle and output is Format.JSON
+    with Agent(settings, until_idle=until_idle, tracked=tracked, rebuild=rebuild, manager=manager, queries=queries) as agent:
         to_the_end = UntilIdle(agent, bars=shows_bars, color=use_color(no_color=no_color)) if until_idle else None
         agent.follow(files, first, once=until_idle)
         service = Serving(manager, agent)

@@ -118,9 +118,12 @@ class SparkHost:
         """The JVM's process id; None when there is none."""
         return self._jvm.pid if self._jvm else None
 
-    def start(self) -> None:
-        """Start the JVM and return; the session comes up behind. Raises FatalError when there is no Java to start."""
-        self._launcher = java.Launcher((*java.JVM_OPTIONS, f"-Xmx{self._options.driver_memory // 2**20}m"))
+    def start(self, *, queries: bool = False) -> None:
+        """Start the JVM and return; the session comes up behind. Raises FatalError when there is no Java to start.
+
+        `queries`: there are some, so this JVM and those that follow it are to be quick in the long run.
+        """
+        self._launcher = java.Launcher((*java.jvm_options(queries=queries), f"-Xmx{self._options.driver_memory // 2**20}m"))
         self.socket_dir = rundir.prepare(self.run_dir)
         self._current.starts()
         self._jvm = self._start_jvm()  # before pyspark is imported: both take their time side by side

@@ -65,11 +65,13 @@ MODULE_OPTIONS = (
 )
 """What `org.apache.spark.launcher.JavaModuleOptions` lists (a test compares), less the vector incubator, which only MLlib uses."""
 
-# Small and quick to start rather than quick in the long run: no record ever passes through this JVM.
+# Small and quick to start rather than quick in the long run: no record passes through this JVM, but those of queries.
+_QUICK_COMPILER = "-XX:TieredStopAtLevel=1"
+
 JVM_OPTIONS = (
     *MODULE_OPTIONS,
     "-XX:+UseSerialGC",
-    "-XX:TieredStopAtLevel=1",
+    _QUICK_COMPILER,
     "-Xms64m",
     "-XX:NewSize=8m",  # at first: what is allocated once, at the start, would touch all of the 20 MiB of the default
     "-Xshare:auto",
@@ -80,6 +82,12 @@ JVM_OPTIONS = (
     "-Xlog:disable",
     "-Xlog:all=error:stderr",  # recording an archive warns about every class that does not fit
 )
+
+
+def jvm_options(*, queries: bool) -> tuple[str, ...]:
+    """What the JVM is started with. With `queries` it has its full compiler, which pays after some hundred thousand records of one."""
+    return tuple(option for option in JVM_OPTIONS if not (queries and option == _QUICK_COMPILER))
+
 
 # The jars that a session loads most from come first. A recording JVM looks along the class path for every class it loads:
 # with Spark's 280 jars in directory order that costs 3 s, in this order 0.8 s.

@@ -83,6 +83,11 @@ def test_module_options_are_those_of_spark(host: SparkHost) -> None:
     assert set(java.MODULE_OPTIONS) <= theirs
 
 
+def test_queries_get_the_full_compiler_and_nothing_else_does() -> None:
+    assert set(java.jvm_options(queries=False)) - set(java.jvm_options(queries=True)) == {"-XX:TieredStopAtLevel=1"}
+    assert java.jvm_options(queries=False) == java.JVM_OPTIONS
+
+
 def test_this_java_knows_the_options_that_keep_it_small() -> None:
     """`-XX:+IgnoreUnrecognizedVMOptions` would hide that one is gone, or that it says no any more."""
     said = subprocess.run(
