@@ -85,7 +85,7 @@ JVM_OPTIONS = (
 
 
 def jvm_options(*, queries: bool) -> tuple[str, ...]:
-    """What the JVM is started with. With `queries` it has its full compiler, which pays after some hundred thousand records of one."""
+    """What the JVM is started with. With `queries` it has its full compiler, which pays after some hundred thousand records, of some."""
     return tuple(option for option in JVM_OPTIONS if not (queries and option == _QUICK_COMPILER))
 
 
