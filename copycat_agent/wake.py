@@ -89,10 +89,11 @@ class Wake:
         self._tell()
 
     def follow(self, paths: frozenset[str]) -> None:
-        """Batches stay at the ends of the files at `paths`, and of no others: writes to these wake nobody until that is over.
+        """Batches stay at the ends of the files at `paths`, and of no others: writes to these wake nobody.
 
-        Each write is told once a batch has ended, since it may have come after its last look. When a name was made, removed or moved
-        meanwhile, writes wake as ever, until the batch has ended that was there before. Called by the connector, between its waits.
+        They are told with the next `take`, or once the batch has ended, since they may have come after its last look. When a name was made,
+        removed or moved meanwhile, writes wake as ever, until the batch has ended that was there before. Called by the connector, between
+        its waits.
         """
         with self._lock:
             self._unsure &= paths
@@ -138,13 +139,13 @@ class Wake:
     @property
     def has_news(self) -> bool:
         """Whether anything has happened, a nudge included, since the last `take`. Called by the connector, between its waits."""
-        return self._was_nudged or self._other or bool(self._grown)
+        return self._was_nudged or self._other or bool(self._grown or self._behind)
 
     def take(self) -> tuple[set[str], bool]:
         """Paths of files that were written to, and whether anything else happened; both are forgotten here."""
         with self._lock:
             self._was_nudged = False
-            grown, self._grown = self._grown, set()
+            grown, self._grown, self._behind = self._grown | self._behind, set(), set()
             other, self._other = self._other, False
         return grown, other
 
