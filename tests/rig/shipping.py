@@ -89,7 +89,7 @@ class Shipping:
         assert self._worker.wait(deadline), f"not idle after {deadline} s: {self.status}"
 
     def wait_caught_up(self, deadline: float = 30.0) -> None:
-        """Wait until nothing that the connector knows of is unread."""
+        """Wait until nothing that the connector knows of is unread. What was just written it may not know of yet."""
         wait_until(lambda: not self.status.lag.files, deadline, lambda: f"{self.status}")
 
     def stop(self, seconds: float = 15.0) -> Status:

@@ -99,6 +99,7 @@ def test_a_lost_answer_makes_no_second_copy(
     proxy.drop_response(PRODUCE)
     writer.write(50)
     wait_until(lambda: proxy.dropped == 1, message="the answer is lost")
+    shipping.records(until=ledger.all_arrived(), deadline=60)
     shipping.wait_caught_up()
     shipping.stop()
     assert ledger.verify(shipping.records())
