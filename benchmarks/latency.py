@@ -1,11 +1,13 @@
-"""A log that trickles: from append to consumer, and what following it costs."""
+"""Logs that trickle: from append to consumer, and what following them costs."""
 
 from __future__ import annotations
 
+import itertools
 import statistics
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Literal
@@ -34,7 +36,10 @@ class Latency:
 
 
 def measure(tool: str, job: Job, per_second: int, seconds: float, idle_seconds: float) -> Latency:
-    """Append `per_second` lines a second, one write each, for `seconds`, after a warm-up; then watch the tool idle. One file."""
+    """Append `per_second` lines a second, one write each, for `seconds`, after a warm-up; then watch the tool idle.
+
+    The job's one path is a file, or a pattern of files that are there and take turns.
+    """
     return measured(lambda: TOOLS[tool].start(job), job, per_second, seconds, idle_seconds)
 
 
@@ -47,8 +52,9 @@ def measured(
     start: Callable[[], list[Process]], job: Job, per_second: int, seconds: float, idle_seconds: float, mark: Mark = lambda _: None
 ) -> Latency:
     """`measure` for whatever `start` starts. `mark` is called where each stretch begins and ends."""
-    (path,), (topic,) = job.paths, job.topics
-    path.write_text("")
+    (pattern,), (topic,) = job.paths, job.topics
+    paths = sorted(pattern.parent.glob(pattern.name)) or [pattern]
+    paths[0].write_text("")
     processes = start()
     consumer = Consumer({"bootstrap.servers": job.bootstrap, "group.id": "benchmark", "fetch.wait.max.ms": 500})
     consumer.assign([TopicPartition(topic, 0, 0)])
@@ -56,13 +62,13 @@ def measured(
     stop = threading.Event()
     reader = threading.Thread(target=_read, args=(consumer, delays, stop))
     try:
-        _until_it_follows(path, consumer)
+        _until_it_follows(paths[0], consumer)
         reader.start()
         with Meter([process.pid for process in processes], memory=False) as meter:
-            _append(path, per_second, _WARM_SECONDS)
+            _append(paths, per_second, max(_WARM_SECONDS, 2 * len(paths) / per_second))
             mark("busy")
             before, begin, warm = meter.usage(), time.monotonic(), len(delays)
-            _append(path, per_second, seconds)
+            _append(paths, per_second, seconds)
             share = _share(meter, before, begin)
             mark("settling")
             time.sleep(_SETTLE_SECONDS)
@@ -85,10 +91,11 @@ def _share(meter: Meter, before: Usage, begin: float) -> float:
     return (meter.usage().cpu_seconds - before.cpu_seconds) / (time.monotonic() - begin)
 
 
-def _append(path: Path, per_second: int, seconds: float) -> None:
-    with path.open("ab", buffering=0) as file:
+def _append(paths: Sequence[Path], per_second: int, seconds: float) -> None:
+    with ExitStack() as stack:
+        files = [stack.enter_context(path.open("ab", buffering=0)) for path in paths]
         begin = time.monotonic()
-        for number in range(int(per_second * seconds)):
+        for number, file in zip(range(int(per_second * seconds)), itertools.cycle(files), strict=False):
             pause = begin + number / per_second - time.monotonic()
             if pause > 0:
                 time.sleep(pause)

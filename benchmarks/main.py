@@ -22,17 +22,19 @@ from copycat_agent.dev_broker import DevBroker
 
 
 class Trickle(NamedTuple):
-    """A log that trickles: lines a second, and what the agent guarantees. What is read is committed."""
+    """Logs that trickle: lines a second in all, how many logs take turns, and what the agent guarantees. What is read is committed."""
 
     per_second: int
     guarantee: str = "at_least_once"
+    logs: int = 1
 
     def __str__(self) -> str:
         lines = "line" if self.per_second == 1 else "lines"
-        return f"{self.per_second} {lines} a second" + (", exactly once" if self.guarantee == "exactly_once" else "")
+        more = f", {self.logs} files in turn" if self.logs > 1 else ""
+        return f"{self.per_second} {lines} a second{more}" + (", exactly once" if self.guarantee == "exactly_once" else "")
 
 
-TRICKLES = (Trickle(200), Trickle(20), Trickle(1), Trickle(200, "exactly_once"))
+TRICKLES = (Trickle(200), Trickle(20), Trickle(1), Trickle(200, "exactly_once"), Trickle(1000, logs=1000))
 """With one line a second each comes after a rest."""
 
 
@@ -118,14 +120,25 @@ class _Bench:
         """Every tool that follows a file, and gives the guarantee, in turn; the median of each figure."""
         options = self._options
         is_exact = wanted.guarantee == "exactly_once"
-        tools = [tool for tool in options.tools if TOOLS[tool].follows and TOOLS[tool].is_exact >= is_exact and options.trickle_seconds]
+        able = [tool for tool in options.tools if TOOLS[tool].follows and TOOLS[tool].is_exact >= is_exact]
+        tools = [tool for tool in able if options.trickle_seconds and (wanted.logs == 1 or TOOLS[tool].takes_patterns)]
         found: dict[str, list[latency.Latency]] = {tool: [] for tool in tools}
-        for number in range(options.trickle_rounds):
+        for _ in range(options.trickle_rounds):
             for tool in tools:
-                with self._job(self._work / f"trickle-{tool}-{number}.log", guarantee=wanted.guarantee) as job:
+                with self._logs(wanted.logs) as path, self._job(path, guarantee=wanted.guarantee) as job:
                     _say(f"following {wanted}: {tool}")
                     found[tool].append(latency.measure(tool, job, wanted.per_second, options.trickle_seconds, options.idle_seconds))
         return {tool: latency.median(each) for tool, each in found.items()}
+
+    @contextmanager
+    def _logs(self, count: int) -> Iterator[Path]:
+        """A log that is not there yet, or a pattern of many that are."""
+        directory = self._work / "logs"
+        directory.mkdir()
+        for number in range(count if count > 1 else 0):
+            (directory / f"{number}.log").touch()
+        yield directory / ("*.log" if count > 1 else "app.log")
+        shutil.rmtree(directory)
 
     @contextmanager
     def _job(self, *paths: Path, guarantee: str = "at_least_once") -> Iterator[Job]:

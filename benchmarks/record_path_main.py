@@ -4,8 +4,8 @@ The agent's parts run in this process (`InlineExecutor` instead of a Spark task:
 function in `copycat_agent` is counted, on all threads, from the first one after the append until the store has saved the line's offset.
 A newcomer who wants to follow a record has to read these functions, and to find them in these files.
 
-Two lines are measured: one to a log at rest, for which a batch begins, and one to a log that was written to just before. With at_least_once the
-batch of the line before still stays at its end.
+Two lines are measured: one to a log at rest, for which a batch begins, and one to a log that was written to just before. With
+at_least_once the batch of the line before still stays at its end.
 """
 
 from __future__ import annotations

@@ -56,7 +56,7 @@ Start = Callable[[Job], list[Process]]
 class Tool:
     """`follows`: it goes on reading a file that grows. `needs`: a command that must be there, "" for none.
 
-    `in_bulk`: it is measured with large files. `is_exact`: it can send exactly once.
+    `in_bulk`: it is measured with large files. `is_exact`: it can send exactly once. `takes_patterns`: a path may be a pattern.
     """
 
     start: Start
@@ -64,6 +64,7 @@ class Tool:
     needs: str = ""
     in_bulk: bool = True
     is_exact: bool = False
+    takes_patterns: bool = False
 
 
 def copycat(job: Job) -> list[Process]:
@@ -148,10 +149,10 @@ def connect(work: Path, bootstrap: str, connectors: Mapping[str, Mapping[str, st
 
 
 TOOLS: dict[str, Tool] = {
-    "copycat": Tool(copycat, follows=True, is_exact=True),
-    "previous": Tool(previous, follows=True, is_exact=True),
+    "copycat": Tool(copycat, follows=True, is_exact=True, takes_patterns=True),
+    "previous": Tool(previous, follows=True, is_exact=True, takes_patterns=True),
     "kcat": Tool(kcat, follows=False, needs="kcat"),
-    "rsyslog": Tool(rsyslog, follows=True, needs="rsyslogd", in_bulk=False),
+    "rsyslog": Tool(rsyslog, follows=True, needs="rsyslogd", in_bulk=False, takes_patterns=True),
     "filestream": Tool(filestream, follows=True),
 }
 
