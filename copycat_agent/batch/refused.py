@@ -12,7 +12,7 @@ from copycat_agent.batch.progress import Progress
 from copycat_agent.batch.sending import LOOK_SECONDS, Sender
 from copycat_agent.encoding.encoder import SplitEncoder
 from copycat_agent.errors import DataError, FileError
-from copycat_agent.formats import Chunk, Frame, LineBlock, LongLine, Parsed, Part
+from copycat_agent.formats import Chunk, Frame, LongLine, Parsed, Part
 from copycat_agent.producer import TaskProducer
 
 GROUP_RECORDS = 100
@@ -55,7 +55,6 @@ class RefusedSearch:
 
     def _send(self, progress: Progress, encoder: SplitEncoder, frame: Frame) -> bool:
         """Send a frame and wait for its acknowledgements. False when the time is over before its end; some of it is settled."""
-        assert not isinstance(frame, LineBlock), "they come to those who ask for them"
         if isinstance(frame, Chunk | Parsed):
             return self._send_chunk(progress, encoder, frame)
         if isinstance(frame, LongLine | Part):

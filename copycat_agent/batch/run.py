@@ -19,7 +19,7 @@ from copycat_agent.batch.sending import ChunkSender, Sender, Tap, Watch
 from copycat_agent.display import NOTHING_SECRET
 from copycat_agent.encoding.encoder import Encoder, SplitEncoder
 from copycat_agent.errors import BlockedError, DamageError, DataError, FileError, SentInPartError
-from copycat_agent.formats import Chunk, Frame, How, LineBlock, LongLine, Parsed, Part
+from copycat_agent.formats import Chunk, Frame, LongLine, Parsed, Part
 from copycat_agent.formats.lines import BLOCK_BYTES
 from copycat_agent.model import Batch
 from copycat_agent.producer import TaskProducer
@@ -207,11 +207,10 @@ class BatchRun:
 
     def _read(self, progress: Progress) -> None:
         encoder = self._bind(progress)
-        blocks = self._takes_blocks(encoder, progress.limit.end - progress.sent_position)
         bounds = None
         try:
             while bounds != (bounds := progress.bounds()):  # a packed file's end shows when it is reached
-                for frame in self._frames(progress, self._block_bytes(self._budget.block_bytes), blocks=blocks):
+                for frame in self._frames(progress, self._block_bytes(self._budget.block_bytes)):
                     for piece in self._budget.pieces(frame):
                         if not self._read_piece(progress, encoder, piece):
                             return
@@ -219,13 +218,6 @@ class BatchRun:
             progress.damage, progress.at_end = error.message, True
         else:
             progress.reach_end()
-
-    def _takes_blocks(self, encoder: SplitEncoder, size_bytes: int) -> bool:
-        """Whether lines of so many bytes may go to the producer without being told apart."""
-        bulk = encoder.bulk
-        if bulk is None or bulk.tail is None or not bulk.takes_lines or not getattr(self._encoder.frames, "gives_blocks", False):
-            return False
-        return self._producer.takes_blocks(bulk.tail, size_bytes)
 
     def _read_piece(self, progress: Progress, encoder: SplitEncoder, frame: Frame) -> bool:
         """Send a frame or a piece of one. False when reading should end here."""
@@ -255,19 +247,20 @@ class BatchRun:
         progress.encoder = self._encoder.bind(progress.split, self._producer.topics.partitions, next(_runs), window=window)
         return progress.encoder
 
-    def _frames(self, progress: Progress, block_bytes: int | None, *, blocks: bool = False) -> Iterator[Frame]:
+    def _frames(self, progress: Progress, block_bytes: int | None) -> Iterator[Frame]:
         """Frames from what is sent on."""
         assert progress.stream is not None
         (end, is_end), split = progress.bounds(), progress.split
-        how: How = {
-            "skipping": progress.reach.skipping, "final": split.final and is_end, "flush": split.flush and is_end,
-            "block_bytes": block_bytes,
-        }  # fmt: skip
-        if blocks:
-            how["blocks"] = True
-        if progress.reach.cut and self._encoder.frames.on_too_long == "split":
-            how["cut"] = progress.reach.cut
-        return progress.stream.frames(self._encoder.frames, progress.sent_position, end, **how)
+        return progress.stream.frames(
+            self._encoder.frames,
+            progress.sent_position,
+            end,
+            skipping=progress.reach.skipping,
+            final=split.final and is_end,
+            flush=split.flush and is_end,
+            block_bytes=block_bytes,
+            **({"cut": progress.reach.cut} if progress.reach.cut and self._encoder.frames.on_too_long == "split" else {}),
+        )
 
     def _block_bytes(self, block_bytes: int | None) -> int | None:
         """Returns what the budget allows, and no more than makes a run; None for what is sent again, which the budget has paid for."""
@@ -285,8 +278,6 @@ class BatchRun:
         Returns how many records that made for Kafka.
         """
         assert progress.sent_position == frame.start, "an offset never passes what was not sent"
-        if isinstance(frame, LineBlock):
-            return self._chunks.send_block(progress, encoder, frame)
         if isinstance(frame, Chunk | Parsed):
             if isinstance(frame, Parsed):
                 progress.schema = frame.schema or progress.schema

@@ -17,9 +17,9 @@ from copycat_agent.encoding.bulk import ChunkEncoding, Encoded
 from copycat_agent.encoding.encoder import BulkEncoder, SplitEncoder
 from copycat_agent.encoding.layout import SplitLayout
 from copycat_agent.errors import BlockedError, DataError, TimestampError
-from copycat_agent.formats import Chunk, Draft, LineBlock, Parsed
+from copycat_agent.formats import Chunk, Draft, Parsed
 from copycat_agent.model import Counts, Sample
-from copycat_agent.producer import Message, RawLines, Refused, TaskProducer
+from copycat_agent.producer import Message, Refused, TaskProducer
 
 PIECE_RECORDS = 300
 """Records that are made into messages at once: what steps and templates add to each is in memory then, however small it is in the file.
@@ -194,18 +194,6 @@ class ChunkSender:
             self._send_records(handover, islice(chunk.rows(number), handover.begun, None))
         handover.end()
         return handover.messages
-
-    def send_block(self, progress: Progress, encoder: SplitEncoder, block: LineBlock) -> int:
-        """Hand it over, as `send` does; all at once where its lines need not be told apart."""
-        bulk = encoder.bulk
-        if bulk is not None and bulk.tail is not None and not self._sender.refusals and not self._tap.is_open:
-            lines = RawLines(block.data, block.size_bytes, block.delimiter)
-            if sent := self._producer.send_block(bulk.literal_topic, lines, bulk.tail):
-                progress.sent.messages += sent
-                progress.count(Counts(acknowledged=sent))
-                progress.advance(block.end, sent, block.tail, block.size_bytes)
-                return sent
-        return self.send(progress, encoder, block.chunk())
 
     def _send_parts(self, progress: Progress, encoder: SplitEncoder, parts: Iterable[Parsed]) -> int:
         messages = 0

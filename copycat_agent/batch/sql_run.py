@@ -23,7 +23,7 @@ from copycat_agent.batch.sql_answers import Answers, QueryChannel
 from copycat_agent.batch.sql_encoding import AnsweredEncoder, Asking
 from copycat_agent.encoding.encoder import Encoder, SplitEncoder
 from copycat_agent.errors import BlockedError, FatalError, FileError
-from copycat_agent.formats import Chunk, Frame, LineBlock, LongLine, Parsed, Part
+from copycat_agent.formats import Chunk, Frame, LongLine, Parsed, Part
 from copycat_agent.model import Batch, SourcePartition, Split
 from copycat_agent.producer import TaskProducer
 from copycat_agent.sources.files.reading.stream import Stream
@@ -147,7 +147,6 @@ class SqlRun(BatchRun):
         held = self._gathered.frames.setdefault(progress.split.partition, [])
         if isinstance(frame, Chunk | Parsed):
             return self._ask_chunk(progress, encoder, held, frame)
-        assert not isinstance(frame, LineBlock), "they come to those who ask for them"
         held.append(frame)
         fields: list[dict[str, Any]] = []
         if isinstance(frame, Part):
@@ -177,8 +176,7 @@ class SqlRun(BatchRun):
         """Cuts a frame to the budget while a record is looked for that Kafka refuses; otherwise what Spark answered goes as a whole."""
         return self._budget.pieces(frame) if self._phase == "sending again" else iter((frame,))
 
-    def _frames(self, progress: Progress, block_bytes: int | None, *, blocks: bool = False) -> Iterator[Frame]:
-        assert not blocks, "a query looks at each record"
+    def _frames(self, progress: Progress, block_bytes: int | None) -> Iterator[Frame]:
         if self._phase == "gathering":
             yield from super()._frames(progress, block_bytes)
             return

@@ -261,11 +261,6 @@ class BulkEncoder:
         if layout.is_steady and not steps and not layout.wants_record and layout.value is None:
             self.tail = make().tail if layout.same_tail is None else layout.same_tail
 
-    @property
-    def takes_lines(self) -> bool:
-        """Whether lines as they stand are what Kafka gets, each with `tail`."""
-        return self.tail is not None and self._of_definition.convert_value is None
-
     def values(self, chunk: Chunk | Parsed) -> list[bytes] | None:
         """The chunk's records as Kafka gets them, each with `tail`. None where there is no `tail`, or a record has to be looked at."""
         layout, values = self._of_definition, chunk.values

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from copycat_agent.formats.draft import Chunk, Draft, LineBlock, Parsed, Unparsed
+from copycat_agent.formats.draft import Chunk, Draft, Parsed, Unparsed
 from copycat_agent.formats.lines import LineFrames, LineOptions
 from copycat_agent.formats.model import Frame, Frames, Gap, How, LongLine, OnTooLong, Part, RecordFile, RecordFormat, SkippedRest
 from copycat_agent.formats.multiline import MultilineFrames
@@ -17,7 +17,6 @@ __all__ = [
     "Frames",
     "Gap",
     "How",
-    "LineBlock",
     "LineFrames",
     "LineOptions",
     "LongLine",

@@ -167,34 +167,6 @@ class Parsed(NamedTuple):
         return self.tail[:-behind] if behind else self.tail
 
 
-class LineBlock(NamedTuple):
-    """A run of complete lines that are records as they stand, not told apart: the first `size_bytes` of `data`, from byte `start` on.
-
-    Given only to those who ask for blocks. Each line ends with `delimiter`, one byte. `text` is what a chunk of them has.
-    """
-
-    data: bytes
-    size_bytes: int
-    start: int
-    delimiter: bytes
-    text: Text
-
-    @property
-    def end(self) -> int:
-        """The position where its last line ends."""
-        return self.start + self.size_bytes
-
-    @property
-    def tail(self) -> bytes:
-        """The last bytes before `end`, for the fingerprint."""
-        return self.data[max(0, self.size_bytes - TAIL_BYTES) : self.size_bytes]
-
-    def chunk(self) -> Chunk:
-        """The lines, told apart."""
-        lines = self.data[: self.size_bytes - len(self.delimiter)].split(self.delimiter)
-        return Chunk(lines, lines, self.start, self.end, self.delimiter, self.text, False, self.tail)
-
-
 class Chunk(NamedTuple):
     """A run of complete records, read at once.
 

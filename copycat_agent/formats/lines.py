@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from functools import cached_property
 from typing import Literal, Unpack
 
-from copycat_agent.formats.draft import Chunk, LineBlock
+from copycat_agent.formats.draft import Chunk
 from copycat_agent.formats.holes import HOLE_BYTES, INNER_HOLE_BYTES, OPEN_BYTES, Holes
 from copycat_agent.formats.model import Cut, Frame, Gap, How, LongLine, OnTooLong, Part
 from copycat_agent.formats.over_limit import FrameLimits, LongLines
@@ -56,8 +56,6 @@ class LineOptions(TextLineOptions):
 class LineFrames:
     """Frames lines of files in one encoding. Stateless: one object serves any number of files and threads."""
 
-    gives_blocks = True
-
     def __init__(self, options: TextLineOptions, block_bytes: int = BLOCK_BYTES, *, encoding: str = "utf-8", raw: bool = False) -> None:
         """`raw`: values are the file's bytes, its byte order mark too; else they are UTF-8.
 
@@ -71,7 +69,6 @@ class LineFrames:
         """Finds lines, as `Frames.frames` says. Every line is complete by itself, so `flush` changes nothing."""
         layout = (self._encoding.behind_start if start else None) or self._encoding.of(read, start)
         framing = Framing(layout, self._limits, read, end, final=how.get("final", False), little=how.get("block_bytes"))
-        framing.gives_blocks = how.get("blocks", False) and framing.may_give_blocks
         held = Cut.parse(how.get("cut", ""), start) if self._limits.splits else None
         return framing.frames(start, skipping=how.get("skipping", False) and held is None, cut=held)
 
@@ -107,14 +104,6 @@ class Framing:
         self._limit = limits.max_bytes + len(layout.delimiter) + len(layout.text.cr)
         self._longest = self._limit + CHARACTER_BYTES + layout.unit + (INNER_HOLE_BYTES if layout.may_have_holes else 0)
         self._overlap = len(layout.delimiter) - 1  # bytes at the end of a block that may begin a delimiter
-        self.gives_blocks = False
-        """Whether lines come as blocks where that can be: no longer once a line has been seen that is no record as it stands."""
-
-    @property
-    def may_give_blocks(self) -> bool:
-        """Whether lines may be records as they stand, and no look at each is needed to know where they end and that they fit."""
-        layout, is_usual = self._layout, not self._little and not self._skip_empty and self._usual <= self._max_bytes
-        return is_usual and layout.unit == len(layout.delimiter) == 1
 
     def frames(self, start: int, *, skipping: bool, cut: Cut | None = None) -> Iterator[Frame]:
         """The frames from byte `start` on; `skipping` and `cut` as in `Frames.frames`."""
@@ -143,9 +132,6 @@ class Framing:
         if mark and not position and not self._layout.is_raw:
             yield from self._marked(mark)
             return
-        if self.gives_blocks and (found := self._block_at(position)) is not None:
-            yield found
-            return
         block, hole, raw = self._lines_at(position)
         size = len(block) if hole is None else hole
         rest = raw.pop()
@@ -157,19 +143,6 @@ class Framing:
             yield from self._long_lines.frames(block, position, position + passed, block[:passed][-TAIL_BYTES:], complete=False)
         elif self._final and block and position + len(block) >= self._end:
             yield from self._partial(block, position)
-
-    def _block_at(self, position: int) -> LineBlock | None:
-        """The lines of one read as they stand; None where they are few, or have to be looked at: then that goes for all that follow."""
-        layout, wanted = self._layout, min(self._usual, self._end - position)
-        data = self._read(position, wanted)
-        size = data.rfind(layout.delimiter) + 1
-        self.gives_blocks = 2 * size > wanted and self._first_hole(data, position) is None and self._are_values(data)
-        return LineBlock(data, size, position, layout.delimiter, layout.text) if self.gives_blocks else None
-
-    def _are_values(self, block: bytes) -> bool:
-        """Whether lines of `block` are records as they stand, but for empty ones that may be skipped."""
-        text = self._layout.text
-        return (not text.codec or (self._layout.extends_ascii and block.isascii())) and (not text.cr or text.cr not in block)
 
     def _marked(self, mark: bytes) -> Iterator[Gap]:
         """The byte order mark, once it is certain which one it is."""
@@ -253,7 +226,8 @@ class Framing:
         """The lines `raw`, which are bytes `begin` to `end` of `block`."""
         tail = block[max(begin, end - TAIL_BYTES) : end]
         text = self._layout.text
-        is_plain = not self._skip_empty and self._are_values(block)
+        is_text = not text.codec or (self._layout.extends_ascii and block.isascii())
+        is_plain = is_text and not self._skip_empty and (not text.cr or text.cr not in block)
         values = raw if is_plain else text.values(raw, skip_empty=self._skip_empty)
         return Chunk(raw, values, position + begin, position + end, self._layout.delimiter, text, self._skip_empty, tail)
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, Protocol, TypedDict, Unpack
 
-from copycat_agent.formats.draft import Chunk, LineBlock, Parsed
+from copycat_agent.formats.draft import Chunk, Parsed
 from copycat_agent.formats.text import Reader
 from copycat_agent.model import Column
 from copycat_agent.options import Field, Options
@@ -124,7 +124,7 @@ class Part(NamedTuple):
         return self.cut is None
 
 
-Frame = LineBlock | Chunk | Parsed | LongLine | SkippedRest | Part | Gap
+Frame = Chunk | Parsed | LongLine | SkippedRest | Part | Gap
 
 
 class How(TypedDict, total=False):
@@ -140,8 +140,6 @@ class How(TypedDict, total=False):
     """Read about that little at a time; a record that is longer comes alone. Absent or None: as much as is usual."""
     cut: str
     """`start` lies between two parts of a record, see `Cut.parse`. Given only to those that split records."""
-    blocks: bool
-    """Whether a `LineBlock` may come where a chunk of many lines would. Given only to frames that say they give them (`gives_blocks`)."""
 
 
 class Frames(Protocol):

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from copycat_agent.producer.block_library import RawLines
 from copycat_agent.producer.client import Message, Place
 from copycat_agent.producer.kafka_errors import Refused
 from copycat_agent.producer.keeping import Producers
 from copycat_agent.producer.task_producer import Intact, TaskProducer
 
-__all__ = ["Intact", "Message", "Place", "Producers", "RawLines", "Refused", "TaskProducer"]
+__all__ = ["Intact", "Message", "Place", "Producers", "Refused", "TaskProducer"]

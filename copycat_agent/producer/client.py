@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -19,7 +19,6 @@ from confluent_kafka import Message as Receipt
 from copycat_agent.errors import DataError
 from copycat_agent.model import BrokerView, ClientView
 from copycat_agent.options import KafkaOptions
-from copycat_agent.producer.block_client import BlockClient
 from copycat_agent.producer.kafka_errors import classify
 from copycat_agent.producer.learnt import ConnectionTrouble, Topics
 
@@ -59,18 +58,9 @@ class Connection:
     run_seconds: float
     batch_bytes: int
     transaction_ms: int
-    blocks: BlockClient | None = None
-    """Another client, for blocks of lines; None while there are none."""
-
-    def close_blocks(self) -> None:
-        """Free the client for blocks; what it had queued is given up."""
-        blocks, self.blocks = self.blocks, None
-        if blocks is not None:
-            blocks.close()
 
     def close(self) -> None:
         """Let go of the client, whose callbacks hold the producer: a ring that would keep its threads and connections alive."""
-        self.close_blocks()
         self.topics.close()
         del self.topics, self.client
 
@@ -148,14 +138,6 @@ def _broker(broker: Mapping[str, Any]) -> BrokerView:
     return BrokerView(name or broker["name"], broker["state"], window["avg"] / 1000 if window["cnt"] else None)
 
 
-def _together(views: Collection[ClientView]) -> ClientView:
-    """One view of clients of one cluster: of each broker what was said last, sums of the rest."""
-    latest = sorted(views, key=lambda view: view.at)
-    brokers = {broker.name: broker for view in latest for broker in view.brokers}
-    records, size, retries = (sum(getattr(view, part) for view in views) for part in ("queue_records", "queue_bytes", "retries"))
-    return ClientView(latest[-1].at, tuple(sorted(brokers.values())), records, size, retries)
-
-
 class ClientReports:
     """What a client has said through its callbacks: failures by their code, since the last `flush`, trouble of connections, statistics."""
 
@@ -163,32 +145,11 @@ class ClientReports:
         self.failures: dict[int, KafkaError] = {}
         self.trouble = ConnectionTrouble()
         self.statistics = ClientStatistics()
-        self.of_blocks = ClientStatistics()
-        """What the second client says, for blocks of lines."""
-        self._views: dict[ClientStatistics, ClientView] = {}
 
     def begin(self) -> None:
         """What was said before is of no interest to the next batch."""
         self.trouble.begin()
         self.failures.clear()
-
-    def take_view(self) -> ClientView | None:
-        """Returns what both clients said last, taken together; None when none said anything since the last call."""
-        said = [one for one in (self.statistics, self.of_blocks) if one.has_news]
-        news = {one: view for one in said if (view := one.take()) is not None}
-        self._views |= news
-        return _together(self._views.values()) if news else None
-
-    def hand_over(self) -> None:
-        """Another task uses the clients from now on, see `ClientStatistics.hand_over`."""
-        self._views.clear()
-        self.statistics.hand_over()
-        self.of_blocks.hand_over()
-
-    def without_blocks(self) -> None:
-        """The second client is closed. What it sent again still counts."""
-        if (view := self._views.get(self.of_blocks)) is not None:
-            self._views[self.of_blocks] = view._replace(brokers=(), queue_records=0, queue_bytes=0)
 
     def worst(self) -> KafkaError | None:
         """Returns the failure that matters most: trouble of the cluster before that of a record."""

@@ -107,11 +107,6 @@ class LaneProducer(TaskProducer):
         if (error := self._fenced.result()) is not None:
             raise error
 
-    def takes_blocks(self, tail: Message, size_bytes: int) -> bool:
-        """False: a transaction is that of one client."""
-        del tail, size_bytes
-        return False
-
     def begin_transaction(self) -> None:
         """Begin it. The cluster is not asked. FencedError when it is known that somebody else has taken the id."""
         try:

@@ -80,12 +80,6 @@ def _tokens(options: KafkaOptions) -> Tokens | None:
     return tokens_of(oauth, None if authorities == "probe" else authorities, KAFKA_OAUTH)
 
 
-def logs_in_by_token(options: KafkaOptions) -> bool:
-    """Whether a client of this cluster has to be given tokens while it lives."""
-    named = (options.security.mechanism, *(options.client.get(name) for name in ("sasl.mechanism", "sasl.mechanisms")))
-    return options.security.oauth is not None or any((name or "").upper() == "OAUTHBEARER" for name in named)
-
-
 def distrust_token(options: KafkaOptions, error: KafkaError) -> None:
     """A client of this cluster had this error: where it is a refused login, the next client does not try the same token."""
     if error.code() in _LOGIN_REFUSED and (tokens := _tokens(options)) is not None:

@@ -3,9 +3,6 @@
 The library calls back for failures only, since a call into Python for each record costs too much. So after a flush that leaves nothing in
 the queue and reported no failure, everything sent since the previous flush is acknowledged. A producer that is `tracked` pays for a call
 per record, and hears where each came to lie.
-
-Blocks of plain lines have a client of their own (`send_block`), which is made when there are any. Only one of the two has records on their
-way at a time, so the order of a partition is that in which they were sent.
 """
 
 from __future__ import annotations
@@ -22,25 +19,17 @@ from confluent_kafka import Message as Receipt
 from copycat_agent.errors import CopycatError, DataError, RetriableError
 from copycat_agent.model import ClientView
 from copycat_agent.options import KafkaOptions
-from copycat_agent.producer.block_client import BlockClient, Heard, fits, open_client
-from copycat_agent.producer.block_library import BlockLibrary, RawLines, block_library
 from copycat_agent.producer.client import ClientReports, ClientSpec, Connection, Message, Place, Report, reported
 from copycat_agent.producer.kafka_errors import Refused, classify, not_made, translate, with_trouble
 from copycat_agent.producer.learnt import Pace, StopRequest, Topics
-from copycat_agent.producer.settings import SILENT, distrust_token, logs_in_by_token, message_timeout_ms, producer_settings
+from copycat_agent.producer.settings import SILENT, distrust_token, message_timeout_ms, producer_settings
 
 _ROOM_SECONDS = 0.05
 """How long one wait for room in a full queue lasts before the stop request is looked at again."""
-_BLOCK_ROOM_SECONDS = 0.005
-"""The same for blocks: nothing is heard when there is room, and a queue of 100,000 lines is half empty after 30 ms."""
 _SLACK_SECONDS = 15.0
 """Beyond the message time-out, how long a flush may take before the producer is given up."""
 _RUN_SECONDS = 5.0
 """How long a run should take at most, well below the message time-out."""
-
-
-_USUAL_TAIL: Message = (None, -1)
-"""Key and partition of a tail that leaves them out."""
 
 
 class Intact(Protocol):
@@ -61,11 +50,6 @@ class TaskProducer:
     """A topic that takes less than this at once gets its records through, but each batch has to be sent again to find out."""
     _flush_step_seconds = 0.2
     """How long one wait for receipts lasts before failures are looked at."""
-    _least_for_blocks, _endless = 16 * 2**20, 2**60
-    """Bytes of one file that are worth blocks: making ready for them costs 0.1 s in each process. Packed files, whose length nobody knows,
-    end behind the latter."""
-    _block_library: Callable[[], BlockLibrary | str] = staticmethod(block_library)
-    """Gives what blocks are sent with, or in words why they cannot be."""
 
     def __init__(
         self, options: KafkaOptions, client_id: str, batch_bytes: int = 0, pace: Pace | None = None, *,
@@ -103,11 +87,8 @@ class TaskProducer:
 
     def _start(self) -> None:
         spec = self.spec
-        self._connect(self._settings(), message_timeout_ms(spec.options))
-
-    def _settings(self) -> dict[str, Any]:
-        spec = self.spec
-        return producer_settings(spec.options, spec.client_id, spec.batch_bytes, tracked=spec.tracked)
+        settings = producer_settings(spec.options, spec.client_id, spec.batch_bytes, tracked=spec.tracked)
+        self._connect(settings, message_timeout_ms(spec.options))
 
     def _connect(
         self, settings: Mapping[str, Any], timeout_ms: int, partitions: dict[str, int] | None = None, missing: set[str] | None = None
@@ -126,7 +107,7 @@ class TaskProducer:
     def hand_over(self) -> None:
         """Another task uses it from now on."""
         self._poll(0)
-        self.reports.hand_over()
+        self.reports.statistics.hand_over()
 
     def begin(self, stopping: Callable[[], bool]) -> None:
         """A new batch uses this producer: `stopping` says when it has to come to an end."""
@@ -135,9 +116,6 @@ class TaskProducer:
         self.pace.begun = None  # of a run that was given up nothing is learnt
         if self.reports.failures or self.reports.trouble.error is not None:
             self.reports.begin()
-        if (blocks := self._connection.blocks) is not None and blocks.is_idle:
-            self._connection.close_blocks()
-            self.reports.without_blocks()
 
     def attribute(self, place: Place) -> None:
         """`place` is told where each record that is sent from now on came to lie, before `flush` returns, as far as Kafka says.
@@ -167,56 +145,10 @@ class TaskProducer:
         going = list(messages) if report is None else [reported(message, report) for message in messages]
         self._drive(going, lambda rest: starmap(self._connection.client.produce, rest))
 
-    def takes_blocks(self, tail: Message, size_bytes: int) -> bool:
-        """Whether `send_block` is worth a try for so many bytes of lines with this `tail`. If so, all is made ready for it."""
-        is_worth_it = self._least_for_blocks <= size_bytes < self._endless
-        if not is_worth_it or self.tracked or not fits(tail) or logs_in_by_token(self.spec.options):
-            return False
-        if self._connection.blocks is None:
-            heard = Heard(self.on_delivery, self._on_error, self.reports.of_blocks.hear)
-            self._connection.blocks = open_client(self._block_library(), self._settings(), heard)
-        return self._connection.blocks is not None
-
-    def send_block(self, topic: str, lines: RawLines, tail: Message) -> int:
-        """Send every line as `send` would, in a fifth of the time. Returns how many there are.
-
-        0: nothing was sent, and they have to be sent as values. So it is without `takes_blocks`, with a line that the client might refuse,
-        and where values are on their way: until a `flush` these two do not mix.
-        """
-        blocks, (key, partition, *_) = self._connection.blocks, (*tail, *_USUAL_TAIL[len(tail) :])
-        if blocks is None or not fits(tail) or self.has_unflushed > blocks.has_unflushed:
-            return 0
-        if (messages := blocks.messages(lines, key)) is None:
-            return 0
-        self._begin_run()
-        self.has_unflushed = True
-        try:
-            self._put(blocks, blocks.put(topic, partition, messages))
-        except KafkaException as exception:
-            refusal = self._refusal(exception, 0)
-            raise self._gave_up(refusal.message) if isinstance(refusal, Refused) else refusal from None
-        self._poll(0)
-        return len(messages.structs)
-
-    def _put(self, blocks: BlockClient, putting: Iterator[int]) -> None:
-        before, deadline = -1, 0.0
-        for done in putting:  # and the queue is full
-            if done > before:
-                before, deadline = done, time.monotonic() + self._connection.flush_seconds
-            blocks.poll(_BLOCK_ROOM_SECONDS)
-            self._check()
-            if self._stop.is_over(deadline):
-                raise self._gave_up("the queue to Kafka stays full")
-
-    def _begin_run(self) -> None:
-        if self.pace.begun is None:
-            self.pace.begun = time.monotonic()
-
     def _drive(self, items: list[Any], produce: Callable[[Iterator[Any]], Iterator[None]]) -> None:
         """The hot loop: hand over until done, pausing for room. `produce` hands over what it is asked for, without a Python call each."""
-        if (blocks := self._connection.blocks) is not None and blocks.has_unflushed:
-            self._wait_for_receipts(blocks.flush)  # what is sent as values comes behind them
-        self._begin_run()
+        if self.pace.begun is None:
+            self.pace.begun = time.monotonic()
         self.has_unflushed |= bool(items)
         rest = iter(items)
         while True:
@@ -261,7 +193,11 @@ class TaskProducer:
         or FatalError when nothing is known or the cluster is unwell. After any of these nothing sent since the last return may
         be counted as settled, and after the latter three `broken` asks for a new producer.
         """
-        self._wait_for_receipts(self._flush_for)
+        deadline = time.monotonic() + self._connection.flush_seconds
+        while self._flush_for(self._flush_step_seconds):
+            self._check()
+            if self._stop.is_over(deadline):
+                raise self._gave_up("no acknowledgement from Kafka")
         self._check()
         self.has_unflushed = False
         if (refused := self._failure() if self.reports.failures else None) is not None:
@@ -272,13 +208,6 @@ class TaskProducer:
         if self.topics.has_asked_admin:
             self.topics.rest()
         self._learn()
-
-    def _wait_for_receipts(self, flush: Callable[[float], int]) -> None:
-        deadline = time.monotonic() + self._connection.flush_seconds
-        while flush(self._flush_step_seconds):
-            self._check()
-            if self._stop.is_over(deadline):
-                raise self._gave_up("no acknowledgement from Kafka")
 
     def _learn(self) -> None:
         """A run is acknowledged: has the pace learn from it, where it tells something."""
@@ -298,7 +227,7 @@ class TaskProducer:
 
     def take_view(self) -> ClientView | None:
         """Returns what the client said about itself since the last call, None when that was nothing. It speaks every few seconds."""
-        return self.reports.take_view()
+        return self.reports.statistics.take() if self.reports.statistics.has_news else None
 
     def may_send(self, _source: Intact, _end: int) -> bool:
         """Whether what was read of a file before position `end` may be sent. Of another file it is: its offset stays."""
@@ -314,8 +243,6 @@ class TaskProducer:
     def _poll(self, seconds: float, client: Producer | None = None) -> None:
         """Serve callbacks. What ends the whole client is raised by the library wherever it is polled first: it is noted as a failure."""
         try:
-            if client is None and (blocks := self._connection.blocks) is not None:
-                blocks.poll(0)
             (client or self._connection.client).poll(seconds)
         except KafkaException as exception:
             self.on_delivery(exception.args[0], None)
@@ -323,8 +250,7 @@ class TaskProducer:
     def _flush_for(self, seconds: float) -> int:
         """Returns how many messages are left."""
         try:
-            left = 0 if (blocks := self._connection.blocks) is None else blocks.flush(seconds)
-            return left or self._connection.client.flush(seconds)
+            return self._connection.client.flush(seconds)
         except KafkaException as exception:
             self.on_delivery(exception.args[0], None)
             return 0

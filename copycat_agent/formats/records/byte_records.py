@@ -32,7 +32,6 @@ class LinesFormat(FileFormat):
     """Each line is a record."""
 
     makes_fields = False
-    gives_blocks = True
 
     def __init__(self, options: LinesOptions) -> None:
         """Raises what `LineFrames` raises."""

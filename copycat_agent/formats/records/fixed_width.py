@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Literal, NamedTuple, Unpack
 
-from copycat_agent.formats.draft import Chunk, Parsed, Unparsed
+from copycat_agent.formats.draft import Parsed, Unparsed
 from copycat_agent.formats.lines import LineFrames
-from copycat_agent.formats.model import FileFormat, FormatKind, Frame, Gap, How, LongLine, OptionProblem, RecordFile, SkippedRest
+from copycat_agent.formats.model import FileFormat, FormatKind, Frame, Gap, How, LongLine, OptionProblem, Part, RecordFile, SkippedRest
 from copycat_agent.formats.records.byte_records import line_starts
 from copycat_agent.formats.records.columns import Columns, Rules, Value
 from copycat_agent.formats.records.csv_options import RowLineOptions
@@ -250,7 +250,7 @@ class LineWidths(FileFormat):
             place = frame.end
             if isinstance(frame, LongLine | SkippedRest):
                 to_skip -= frame.complete
-            elif isinstance(frame, Chunk):
+            elif not isinstance(frame, Gap | Parsed | Part):
                 if frame.total >= to_skip:
                     return min(frame.start + frame.weight(to_skip), frame.end)
                 to_skip -= frame.total

@@ -76,7 +76,6 @@ class LimitedFormat:
         self.counts_records = form.counts_records
         self.finds_end = form.finds_end
         self.makes_fields = form.makes_fields
-        self.gives_blocks = bool(getattr(form, "gives_blocks", False))
         self.alone = getattr(form, "alone", None)  # only some formats can, see `dlq.rows`
         self.as_is = bool(getattr(form, "as_is", False))
 

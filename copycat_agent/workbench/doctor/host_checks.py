@@ -15,7 +15,6 @@ from pathlib import Path
 from copycat_agent import __version__
 from copycat_agent.errors import CopycatError, FatalError
 from copycat_agent.options import SparkOptions
-from copycat_agent.producer.block_library import NO_NUMPY, BlockLibrary, block_library
 from copycat_agent.sources.files.paths.opening import kernel_protects
 from copycat_agent.spark.java import cache_directory, find_java, spark_home
 from copycat_agent.workbench.doctor.steps import CheckStep, Notes
@@ -39,7 +38,6 @@ def examine_host(user: User, spark: SparkOptions, environ: Mapping[str, str], *,
     notes = Notes("host")
     _examine_user(notes, user)
     _examine_python(notes)
-    examine_library(notes, block_library())
     _examine_java(notes, environ)
     _examine_memory(notes, spark.driver_memory + OTHERS_BYTES, runs=runs)
     _examine_cores(notes)
@@ -71,18 +69,6 @@ def _examine_python(notes: Notes) -> None:
         notes.fail("python", error.message, error.hint)
         return
     notes.ok("python", f"{platform.python_version()} at {sys.executable}; copycat-agent {__version__}, {', '.join(versions)}")
-
-
-def examine_library(notes: Notes, found: BlockLibrary | str) -> None:
-    """Whether large files of plain lines go the quick way. Without numpy, which is an extra, they go the usual one."""
-    if not isinstance(found, str):
-        notes.ok("large files", "plain lines go to librdkafka in blocks")
-    elif found == NO_NUMPY:
-        notes.ok(
-            "large files", f"plain lines go to librdkafka one by one: {found}; with it (copycat-agent[sql]) they take two thirds of the CPU"
-        )
-    else:
-        notes.warn("large files", f"plain lines go to librdkafka one by one: {found}", "install confluent-kafka as the wheel that PyPI has")
 
 
 def _examine_java(notes: Notes, environ: Mapping[str, str]) -> None:

@@ -22,7 +22,7 @@ from copycat_agent.errors import DataError, FatalError, FileError
 from copycat_agent.executor import run_batch
 from copycat_agent.model import Batch, SourceOffset, SourcePartition, Split, Stretch, TaskId
 from copycat_agent.options import Definition, DlqOptions, ErrorsOptions, KafkaOptions, LimitsOptions
-from copycat_agent.producer import Intact, Message, Producers, RawLines, TaskProducer
+from copycat_agent.producer import Intact, Message, Producers, TaskProducer
 from copycat_agent.sources import SOURCES, LooksLater, create_source
 from copycat_agent.sources.contract import ENDLESS, PolledOptions, Position, Record
 from copycat_agent.sources.contract_stream import Records
@@ -80,14 +80,6 @@ class StandIn(TaskProducer):
     def send_each(self, messages: Iterable[Message]) -> None:
         """Keep the messages."""
         self.kept += messages
-
-    def takes_blocks(self, tail: Message, size_bytes: int) -> bool:  # noqa: ARG002 - none is kept in any other way
-        """Never."""
-        return False
-
-    def send_block(self, topic: str, lines: RawLines, tail: Message) -> int:  # noqa: ARG002 - as above
-        """Nothing is sent so."""
-        return 0
 
     def may_send(self, source: Intact, end: int) -> bool:  # noqa: ARG002 - no file changes meanwhile
         """Always."""

@@ -78,10 +78,6 @@ class _Producer(TaskProducer):
             assert self._place is not None, "nobody asked where this record comes to lie"
             self._place(topic, 0, self._topic.take(topic, value))
 
-    def takes_blocks(self, tail: Message, size_bytes: int) -> bool:
-        del tail, size_bytes
-        return False
-
     def flush(self) -> None:
         self._topic.gate.wait(20)
 

@@ -96,10 +96,6 @@ class FakeProducer:
     def weigh(self, size_bytes: int) -> None:
         assert size_bytes
 
-    def takes_blocks(self, tail: Message, size_bytes: int) -> bool:
-        del tail, size_bytes
-        return False
-
     def send(self, topic: str, values: list[bytes], tail: Message) -> None:
         self.send_each((topic, value, *tail) for value in values)
 

@@ -10,7 +10,6 @@ from copycat_agent.converters import CONVERTERS
 from copycat_agent.encoding.encoder import Encoder, SplitEncoder
 from copycat_agent.model import Batch, SourceOffset, SourcePartition, Split, TaskId
 from copycat_agent.options import Definition
-from copycat_agent.producer import Message, RawLines, TaskProducer
 from copycat_agent.sources import SOURCES
 from copycat_agent.transforms import TRANSFORMS
 
@@ -51,19 +50,6 @@ def definition(
             "kafka": {"bootstrap_servers": (bootstrap,), "client": client or {}, "create_topics": create},
         }
     )
-
-
-class InBlocks(TaskProducer):
-    """A producer that takes blocks of lines, however few they are; `blocks` counts them."""
-
-    _least_for_blocks = 0
-    blocks = 0
-
-    def send_block(self, topic: str, lines: RawLines, tail: Message) -> int:
-        """See `TaskProducer.send_block`."""
-        sent = super().send_block(topic, lines, tail)
-        InBlocks.blocks += sent > 0
-        return sent
 
 
 class OneByOne(Encoder):

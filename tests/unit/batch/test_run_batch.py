@@ -24,24 +24,14 @@ from copycat_agent.sources.files.reading.stream import SplitFile
 from copycat_agent.transforms import Steady
 from tests.rig.kafka import consume, create_topic, unique_topic, values
 from tests.rig.proxy import PRODUCE
-from tests.unit.batch.rig import InBlocks, append, batch_of, definition, never, split_of, write
+from tests.unit.batch.rig import append, batch_of, definition, never, split_of, write
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from pathlib import Path
 
     from copycat_agent.dev_broker import DevBroker
     from tests.conftest import ProxiedBroker
-
-
-@pytest.fixture(scope="module", params=[TaskProducer, InBlocks])
-def producers(request: pytest.FixtureRequest) -> Iterator[Producers]:
-    """Producers of one process: the usual ones, and those that take whatever they can in blocks."""
-    producers, before = Producers(make_producer=request.param), InBlocks.blocks
-    yield producers
-    producers.close()
-    assert request.param is TaskProducer or InBlocks.blocks > before
-
 
 LIMIT = 200
 """Bytes of a record that a refusing topic still takes."""

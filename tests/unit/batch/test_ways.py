@@ -5,7 +5,6 @@ Quickly or row by row, at once or in many small batches, told to stop again and 
 
 from __future__ import annotations
 
-import ctypes
 import pickle
 import tempfile
 from dataclasses import replace
@@ -22,9 +21,7 @@ from copycat_agent.errors import DataError
 from copycat_agent.executor import run_batch
 from copycat_agent.formats.records import FORMATS
 from copycat_agent.model import Batch, Counts, SourceOffset, SourcePartition, Split, TaskId
-from copycat_agent.producer import Message, RawLines, Refused
-from copycat_agent.producer.block_client import fits
-from copycat_agent.producer.block_library import block_library
+from copycat_agent.producer import Message, Refused
 from copycat_agent.sources import SOURCES
 from copycat_agent.workbench.trying import StandIn, StandIns
 from tests.unit.batch.rig import OneByOne, definition
@@ -60,28 +57,6 @@ class Kafka(StandIn):
         if any(b"later" in (message[1] or b"") and message[0] != DLQ for message in going):
             raise DataError("refused later")
         self.taken += going
-
-
-class InBlocks(Kafka):
-    """Takes blocks of lines, whatever their size; none in which a line is refused on the spot. `blocks` counts them."""
-
-    blocks = 0
-
-    def takes_blocks(self, tail: Message, size_bytes: int) -> bool:
-        del size_bytes
-        return fits(tail)
-
-    def send_block(self, topic: str, lines: RawLines, tail: Message) -> int:
-        library = block_library()
-        assert not isinstance(library, str)
-        messages = library.messages(lines, tail[0] if tail else None)
-        found = [ctypes.string_at(int(one["payload"]), int(one["len"])) for one in messages.structs]
-        assert messages.longest == max(map(len, found))
-        if any(b"refuse" in value for value in found):
-            return 0
-        type(self).blocks += 1
-        self.send_each((topic, value, *tail) for value in found)
-        return len(found)
 
 
 STEPS: list[dict[str, Any]] = [
@@ -202,7 +177,7 @@ def connector(draw: Callable[[Any], Any]) -> Definition:
     record = {**draw(st.sampled_from(RECORDS)), **draw(st.sampled_from(RECORDS))}
     line = {
         "skip_empty": draw(st.booleans()),
-        "max_bytes": draw(st.sampled_from([100, 1000, 2**20])),
+        "max_bytes": draw(st.sampled_from([100, 1000])),
         "on_too_long": draw(st.sampled_from(["dlq", "truncate", "drop", "split"])),
     }
     errors = draw(st.sampled_from(ERRORS))
@@ -232,23 +207,6 @@ def connectors(draw: Callable[[Any], Any]) -> Definition:
     return connector(draw)
 
 
-@st.composite
-def plain_connectors(draw: Callable[[Any], Any]) -> Definition:
-    """Definitions whose lines go as they stand, or nearly so."""
-    steady: list[dict[str, Any]] = [{}, {}, {"key": "k"}, {"partition": 2}, {"headers": {"host": "{@connector}"}}, {"timestamp": "file"}]
-    line = {"skip_empty": draw(st.integers(0, 3)) == 0, "on_too_long": draw(st.sampled_from(["dlq", "truncate", "drop", "split"]))}
-    return definition("127.0.0.1:9", "t", line=line, record=draw(st.sampled_from(steady)), errors=draw(st.sampled_from(ERRORS)))
-
-
-@st.composite
-def plain_files(draw: Callable[[Any], Any]) -> tuple[bytes, bool]:
-    """Files of lines of which few have to be looked at."""
-    plain = [line for line in LINES if b"\r" not in line and b"\0" not in line and b"refuse" not in line]
-    odd = draw(st.sampled_from([plain, plain, plain, LINES]))
-    data = b"".join(line + b"\n" for line in draw(st.lists(st.sampled_from(odd), min_size=1, max_size=25)))
-    return data + draw(st.sampled_from([b"", b"", b"foo 9"])), draw(st.booleans())
-
-
 def asked_more_than(times: int) -> Callable[[], bool]:
     """A stop request that comes when it has been asked for so often."""
     asked = iter(range(ANY))
@@ -266,10 +224,9 @@ class Shipped:
         final: bool,
         stops: Iterator[int] | None = None,
         encoder: type[Encoder] = Encoder,
-        kafka: type[Kafka] = Kafka,
         **limits: Any,
     ) -> None:
-        self.kafka = kafka()
+        self.kafka = Kafka()
         self.counts = Counts()
         self.named: list[Any] = []
         offset = SourceOffset(0)
@@ -314,7 +271,6 @@ def test_all_ways(connector: Definition, file: tuple[bytes, bool], records: int,
         assert quick.told() == slow.told()
         assert sorted(quick.named) == sorted(slow.named)
         assert quick.told() == Shipped(connector, path, final=final, samples=2).told()
-        assert quick.told() == Shipped(connector, path, final=final, kafka=InBlocks).told()
         if not quick.errors:
             assert quick.told() == Shipped(connector, path, final=final, max_records=records).told()
             assert quick.told() == Shipped(connector, path, final=final, max_bytes=size).told()
@@ -323,24 +279,3 @@ def test_all_ways(connector: Definition, file: tuple[bytes, bool], records: int,
                 for encoder in (Encoder, OneByOne):
                     again = iter([*stops, *[ANY] * 400])
                     assert quick.told() == Shipped(connector, path, final=final, stops=again, encoder=encoder).told()
-
-
-def test_blocks_of_lines_are_the_same_records() -> None:
-    before = InBlocks.blocks
-
-    @settings(max_examples=100, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
-    @given(plain_connectors(), plain_files(), st.lists(st.integers(1, 30), min_size=1, max_size=5))
-    def compare(connector: Definition, file: tuple[bytes, bool], stops: list[int]) -> None:
-        data, final = file
-        with tempfile.TemporaryDirectory() as name:
-            path = Path(name) / "f"
-            path.write_bytes(data)
-            usual = Shipped(connector, path, final=final)
-            assert usual.told() == Shipped(connector, path, final=final, kafka=InBlocks).told()
-            assert usual.told() == Shipped(connector, path, final=final, kafka=InBlocks, samples=2).told()
-            if not usual.errors:
-                again = iter([*stops, *[ANY] * 400])
-                assert usual.told() == Shipped(connector, path, final=final, kafka=InBlocks, stops=again).told()
-
-    compare()
-    assert InBlocks.blocks > before + 20, "some of the files went that way"

@@ -69,9 +69,6 @@ class Kafka:
         self.sent: list[bytes] = []
         self._open: list[bytes] = []
 
-    def takes_blocks(self, *_about: Any) -> bool:
-        return False
-
     def may_send(self, *_about: Any) -> bool:
         return True
 

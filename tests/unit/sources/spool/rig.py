@@ -54,10 +54,6 @@ class Keeper(TaskProducer):
     def send_each(self, messages: Iterable[Message]) -> None:
         self._waiting += [message[1] for message in messages]
 
-    def takes_blocks(self, tail: Message, size_bytes: int) -> bool:
-        del tail, size_bytes
-        return False
-
     def flush(self) -> None:
         if self.down:
             raise RetriableError("no broker")

@@ -14,12 +14,10 @@ import pytest
 
 from copycat_agent.offsets import OffsetStore
 from copycat_agent.options import SparkOptions
-from copycat_agent.producer.block_library import NO_NUMPY, BlockLibrary, block_library
 from copycat_agent.sources.files.paths import opening
 from copycat_agent.workbench.doctor import CheckStep, CheckVerdict, User, find_user
-from copycat_agent.workbench.doctor.host_checks import examine_host, examine_library, examine_limits
+from copycat_agent.workbench.doctor.host_checks import examine_host, examine_limits
 from copycat_agent.workbench.doctor.state_checks import examine_state, holder
-from copycat_agent.workbench.doctor.steps import Notes
 from copycat_agent.workbench.doctor.users import Mount
 
 if TYPE_CHECKING:
@@ -40,7 +38,7 @@ def host(environ: Mapping[str, str], spark: SparkOptions | None = None) -> list[
 
 def test_this_host_is_good() -> None:
     steps = host(os.environ)
-    assert {step.name for step in steps} == {"user", "python", "large files", "java", "memory", "cores", "cache", "clock", "hard links"}
+    assert {step.name for step in steps} == {"user", "python", "java", "memory", "cores", "cache", "clock", "hard links"}
     assert all(step.verdict is not CheckVerdict.FAIL for step in steps)
 
 
@@ -54,17 +52,6 @@ def test_a_host_where_anybody_may_link_others_files_is_told_what_that_means(
     step = the(host(os.environ), "hard links")
     assert (step.verdict, words in step.text) == (verdict, True)
     assert ("sysctl" in step.fix) == (verdict == "warn")
-
-
-@pytest.mark.parametrize(
-    ("found", "verdict", "words"),
-    [(block_library(), "ok", "in blocks"), (NO_NUMPY, "ok", "copycat-agent[sql]"), ("it is another version", "warn", "another version")],
-)
-def test_it_says_how_large_files_go(found: BlockLibrary | str, verdict: str, words: str) -> None:
-    notes = Notes("host")
-    examine_library(notes, found)
-    step = the(notes.steps, "large files")
-    assert (step.verdict, words in step.text) == (verdict, True)
 
 
 def test_a_host_without_java_is_told_what_to_install(tmp_path: Path) -> None:
