@@ -123,7 +123,6 @@ DUPLICATE_CLASSES = frozenset(
 
 DUPLICATE_MODULES = frozenset(
     [
-        "backoff",
         "opening",
     ]
 )

@@ -23,9 +23,8 @@ from copycat_agent.model import Account, SourceOffset, SourcePartition, SplitRes
 from copycat_agent.options import DeliveryOptions, SourceOptions
 from copycat_agent.sources import Changes, FileView, Lag, Offsets, Plan, Source, SourceKind
 from copycat_agent.sources.base import Closeup
-from copycat_agent.sources.files.backoff import READY
 from copycat_agent.sources.log_file.rotation import log_of
-from copycat_agent.sources.planner import PER_BATCH, Planner, UnsavedChanges
+from copycat_agent.sources.planner import PER_BATCH, READY, Planner, UnsavedChanges
 from copycat_agent.sources.spool_dir.outcomes import damage_loss
 
 HOPELESS_ERRORS = 3

@@ -14,9 +14,9 @@ from copycat_agent.backfill.delivered import Delivered, Former, Looked
 from copycat_agent.formats import Reader
 from copycat_agent.model import SourceOffset, SourcePartition, Split, SplitResult
 from copycat_agent.sources import FileView
-from copycat_agent.sources.files.backoff import READY
 from copycat_agent.sources.files.identity import Identity, identify, is_at
 from copycat_agent.sources.files.packing import compressions
+from copycat_agent.sources.planner import READY
 from copycat_agent.sources.spool_dir.spool_stream import ENDLESS
 
 _FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NOCTTY | os.O_NONBLOCK

@@ -19,8 +19,7 @@ from copycat_agent.registry import FAULT, told
 from copycat_agent.sources.base import Closeup, FileState, FileView, Lag, Offsets, Plan
 from copycat_agent.sources.contract import ENDLESS, as_text, from_text
 from copycat_agent.sources.contract_threads import WHOLE_SECONDS, Looker
-from copycat_agent.sources.files.backoff import READY, FileBackoff, wait_seconds
-from copycat_agent.sources.planner import Changes, Planner, TurnQueue, UnsavedChanges
+from copycat_agent.sources.planner import READY, Changes, FileBackoff, Planner, TurnQueue, UnsavedChanges, wait_seconds
 
 if TYPE_CHECKING:
     from copycat_agent.logs import Log

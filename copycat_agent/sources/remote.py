@@ -12,12 +12,11 @@ from typing import TYPE_CHECKING, Any
 from copycat_agent.errors import FileError
 from copycat_agent.model import Account, SourceOffset, SourcePartition, Split, SplitResult
 from copycat_agent.sources.base import Closeup, FileState, FileView, Lag, Offsets, Plan, Source, SourceKind
-from copycat_agent.sources.files.backoff import READY, wait_seconds
 from copycat_agent.sources.files.packing import compressions
 from copycat_agent.sources.files.paths.matching import excluded_by
 from copycat_agent.sources.files.reading.address import parse
 from copycat_agent.sources.files.reading.remote_objects import RemoteFile, list_files, look, opened
-from copycat_agent.sources.planner import Changes, Planner, UnsavedChanges
+from copycat_agent.sources.planner import READY, Changes, Planner, UnsavedChanges, wait_seconds
 from copycat_agent.sources.spool_dir.outcomes import damage_loss
 from copycat_agent.sources.spool_dir.ready import sort_key
 from copycat_agent.sources.spool_dir.spool_stream import ENDLESS

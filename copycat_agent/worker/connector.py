@@ -12,12 +12,11 @@ from copycat_agent.definitions.source_rules import places_of
 from copycat_agent.delivery.base import Callbacks
 from copycat_agent.errors import BusyError, CopycatError, RetriableError, bug_words
 from copycat_agent.worker.connector_io import ConnectorIO
-from copycat_agent.worker.context import ConnectorContext, Tools
+from copycat_agent.worker.context import ConnectorContext, RestartKeeper, Tools
 from copycat_agent.worker.machine import ConnectorMachine
 from copycat_agent.worker.mounts import MountUser
 from copycat_agent.worker.orders import Orders
 from copycat_agent.worker.poll_loop import Wait
-from copycat_agent.worker.restart_keeper import RestartKeeper
 from copycat_agent.worker.retry_policy import BUGS_MAX, Restarts, RetryPolicy
 from copycat_agent.worker.status import ConnectorState, Now, State, Status
 
@@ -26,9 +25,9 @@ if TYPE_CHECKING:
     from copycat_agent.model import Counts
     from copycat_agent.options import Definition
     from copycat_agent.sources import Source
+    from copycat_agent.worker.orders import Taps
     from copycat_agent.worker.poll_loop import PollLoop, Running, Steps
     from copycat_agent.worker.status import ConnectorMetrics
-    from copycat_agent.worker.taps import Taps
 
 T = TypeVar("T")
 TELL_SECONDS = 1.0

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Literal, cast
 
 from copycat_agent import logs
 from copycat_agent.errors import CopycatError
+from copycat_agent.worker.orders import Taps
 from copycat_agent.worker.status import ConnectorMetrics, State, Status
-from copycat_agent.worker.taps import Taps
 
 if TYPE_CHECKING:
     from copycat_agent.offsets import OffsetStore

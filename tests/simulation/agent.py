@@ -32,8 +32,8 @@ from copycat_agent.worker.connector_io import ConnectorIO
 from copycat_agent.worker.context import Tools
 from copycat_agent.worker.effects import AnswerQuestions, Hear, Tend
 from copycat_agent.worker.mounts import Mounts
+from copycat_agent.worker.orders import Taps
 from copycat_agent.worker.status import ConnectorMetrics, State
-from copycat_agent.worker.taps import Taps
 from tests.unit.worker.doubles import NO_ROOM
 from tests.unit.worker.fake_kafka import FakeKafka, lane_plan, with_outcome
 

@@ -9,7 +9,6 @@ import time
 from dataclasses import KW_ONLY, InitVar, dataclass, field, replace
 
 from copycat_agent.model import SourceOffset, SourcePartition, SplitResult
-from copycat_agent.sources.files.backoff import READY, FileBackoff
 from copycat_agent.sources.files.identity import Identity
 from copycat_agent.sources.log_file.file_state import (
     KNOWN_PACKING,
@@ -28,6 +27,7 @@ from copycat_agent.sources.log_file.file_state import (
     Provenance,
     Standing,
 )
+from copycat_agent.sources.planner import READY, FileBackoff
 
 
 @dataclass(eq=False, slots=True)

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from copycat_agent.model import SourceOffset, SourcePartition, Split
-from copycat_agent.sources.files.backoff import BLOCKED_SECONDS, READY, FileBackoff, wait_seconds
 from copycat_agent.sources.files.identity import Identity
+from copycat_agent.sources.planner import BLOCKED_SECONDS, READY, FileBackoff, wait_seconds
 from copycat_agent.sources.spool_dir.file_progress import FileProgress
 from copycat_agent.sources.spool_dir.spool_stream import ENDLESS
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from copycat_agent.batch import growth
-from copycat_agent.batch.growth import Growth
+from copycat_agent.batch import following
+from copycat_agent.batch.following import Growth
 from copycat_agent.sources.files import clock
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ def test_time_passes_where_a_server_may_write_to_a_file(fds: list[int], monkeypa
 
 def test_a_process_takes_so_many_queues_and_gives_them_back(fds: list[int]) -> None:
     for _ in range(2):
-        held = [Growth(fds) for _ in range(growth.INSTANCES_MAX)]
+        held = [Growth(fds) for _ in range(following.INSTANCES_MAX)]
         assert all(one.is_told for one in held)
         with Growth(fds) as one_more:
             assert not one_more.is_told
@@ -89,8 +89,8 @@ def test_a_process_takes_so_many_queues_and_gives_them_back(fds: list[int]) -> N
 
 
 def test_time_passes_where_the_kernel_gives_no_queue(fds: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(growth, "queue_of", lambda _: -1)
-    for _ in range(2 * growth.INSTANCES_MAX):
+    monkeypatch.setattr(following, "queue_of", lambda _: -1)
+    for _ in range(2 * following.INSTANCES_MAX):
         with Growth(fds) as told:
             assert not told.is_told
     monkeypatch.undo()

@@ -8,8 +8,7 @@ from itertools import pairwise
 import pytest
 
 from copycat_agent.model import Account, Loss, SourceOffset, SourcePartition
-from copycat_agent.sources.files.backoff import READY, FileBackoff
-from copycat_agent.sources.planner import PER_BATCH, Changes, Planner, TurnQueue, UnsavedChanges
+from copycat_agent.sources.planner import PER_BATCH, READY, Changes, FileBackoff, Planner, TurnQueue, UnsavedChanges
 
 
 @dataclass(eq=False)

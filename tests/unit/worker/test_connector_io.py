@@ -13,12 +13,10 @@ import pytest
 from copycat_agent import logs
 from copycat_agent.delivery.at_least_once import AtLeastOnce
 from copycat_agent.worker.connector_io import ConnectorIO
-from copycat_agent.worker.context import ConnectorContext, Tools
+from copycat_agent.worker.context import ConnectorContext, RestartKeeper, Tools
 from copycat_agent.worker.effects import WaitForChange
-from copycat_agent.worker.orders import Orders
-from copycat_agent.worker.restart_keeper import RestartKeeper
+from copycat_agent.worker.orders import Orders, Taps
 from copycat_agent.worker.status import ConnectorMetrics, ConnectorState
-from copycat_agent.worker.taps import Taps
 from tests.unit.worker.doubles import definition
 
 if TYPE_CHECKING:

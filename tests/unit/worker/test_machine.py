@@ -16,7 +16,7 @@ from copycat_agent.model import SourceOffset, SourcePartition, Split, SplitResul
 from copycat_agent.sources import Changes, Lag
 from copycat_agent.sources.base import Plan
 from copycat_agent.worker.connector_io import ConnectorIO
-from copycat_agent.worker.context import ConnectorContext
+from copycat_agent.worker.context import ConnectorContext, RestartKeeper
 from copycat_agent.worker.effects import (
     AnswerQuestions,
     AskToSettle,
@@ -36,12 +36,10 @@ from copycat_agent.worker.effects import (
     WaitForChange,
 )
 from copycat_agent.worker.machine import FAILED_SETTLE_SECONDS, PROBE_BYTES, ConnectorMachine
-from copycat_agent.worker.orders import Orders
+from copycat_agent.worker.orders import Orders, Taps
 from copycat_agent.worker.poll_loop import Wait
-from copycat_agent.worker.restart_keeper import RestartKeeper
 from copycat_agent.worker.retry_policy import RetryPolicy
 from copycat_agent.worker.status import ConnectorMetrics, ConnectorState, State
-from copycat_agent.worker.taps import Taps
 from tests.unit.worker.doubles import definition, settled
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ import heapq
 import itertools
 from typing import TYPE_CHECKING, NamedTuple
 
-from copycat_agent.sources.files.backoff import wait_seconds
+from copycat_agent.sources.planner import wait_seconds
 from copycat_agent.sources.spool_dir.cleanup.cleaner import FinishedFile
 from copycat_agent.sources.spool_dir.rows import parse
 
