@@ -1,4 +1,4 @@
-"""The WSGI side: who may ask, which handler answers, and what errors look like. The door to werkzeug.
+"""The WSGI side: which handler answers, and what errors look like. The door to werkzeug.
 
 Every answer that is not 200 is `{"error": words, "hint": next step, "kind": for programs}`; a traceback is never one.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, cast
@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, cast
 from werkzeug.exceptions import HTTPException
 from werkzeug.routing import BaseConverter, Map, Rule
 
-from copycat_agent import logs
 from copycat_agent.api import MissingError, RefusedRequestError
+from copycat_agent.api.guard import CHALLENGE, FAULT_HINT, Guard, StatusError, fault
 from copycat_agent.api.handlers import ENDPOINTS, Endpoint, Request
 from copycat_agent.control import Control
 from copycat_agent.errors import BusyError, CopycatError, DataError, UnknownConnectorError
@@ -24,49 +24,17 @@ from copycat_agent.errors import BusyError, CopycatError, DataError, UnknownConn
 if TYPE_CHECKING:
     from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
-    from copycat_agent.api.port_access import Logins
-
 CHANGES_MAX = 2
 """Changes under way at a time: each holds a thread until it is done."""
 STREAMS_MAX = 3
 """Taps at a time, for the same reason."""
-_OWN_HOSTS = frozenset({"", "copycat", "localhost", "127.0.0.1", "[::1]"})
 _JSON = "application/json"
-_CHALLENGE = (("WWW-Authenticate", 'Basic realm="copycat", charset="UTF-8"'),)
-
-_log = logs.get("api")
 
 
 class _Name(BaseConverter):
     """A connector's name; whatever else stands there is no address of ours."""
 
     regex = "[a-z0-9][a-z0-9-]{0,62}"
-
-
-class Guard:
-    """Keeps browsers out: a web page can make one send requests to this host, but not without saying so.
-
-    Who can open the unix socket (0600, in a directory of 0700) may do everything; this is against what such a user's programs do
-    without his knowing.
-
-    `hosts` are names that clients may use besides our own; None: any, on a port that is open to other hosts, which know this one by
-    names that it does not know. `logins`: who may ask; None: everybody.
-    """
-
-    def __init__(self, hosts: Iterable[str] | None, logins: Callable[[], Logins] | None = None) -> None:
-        self._hosts = None if hosts is None else _OWN_HOSTS | {host.lower() for host in hosts}
-        self._logins = logins
-
-    def check(self, environ: WSGIEnvironment) -> None:
-        """Raise `_StatusError` for a request on behalf of a web page, one that was meant for another host, and one without a login."""
-        if "HTTP_ORIGIN" in environ or environ.get("HTTP_SEC_FETCH_SITE", "none") != "none":
-            raise _StatusError(HTTPStatus.FORBIDDEN, "web pages may not ask the agent")
-        host = str(environ.get("HTTP_HOST", "")).lower()
-        name = host if host.endswith("]") else host.rpartition(":")[0] if ":" in host else host
-        if self._hosts is not None and name not in self._hosts:
-            raise _StatusError(HTTPStatus.FORBIDDEN, "the Host header names another host", "use localhost")
-        if self._logins is not None and not self._logins().allow(environ.get("HTTP_AUTHORIZATION")):
-            raise _StatusError(HTTPStatus.UNAUTHORIZED, "user or password is wrong", "see api.users in agent.yaml")
 
 
 class Commands:
@@ -136,7 +104,7 @@ class Application:
             content = self._answer(environ, start_response)
         except Exception as error:  # noqa: BLE001 - told, logged, and never shown with its traceback
             status, words = _refusal(error, environ)
-            content = _send(start_response, status, words, _CHALLENGE if status == HTTPStatus.UNAUTHORIZED else ())
+            content = _send(start_response, status, words, CHALLENGE if status == HTTPStatus.UNAUTHORIZED else ())
         if environ["REQUEST_METHOD"] != "HEAD":
             return content
         if isinstance(content, _Lines):
@@ -147,19 +115,11 @@ class Application:
         self._guard.check(environ)
         if mounted := self._mounts.get(str(environ.get("PATH_INFO", ""))):
             if environ["REQUEST_METHOD"] not in {"GET", "HEAD"}:
-                raise _StatusError(HTTPStatus.METHOD_NOT_ALLOWED, "this address can only be read")
+                raise StatusError(HTTPStatus.METHOD_NOT_ALLOWED, "this address can only be read")
             return mounted(environ, start_response)
         if self._commands is None:
             raise MissingError("there is nothing at this address")
         return self._commands.answer(environ, start_response)
-
-
-class _StatusError(CopycatError):
-    """A refusal with a status of its own."""
-
-    def __init__(self, status: HTTPStatus, message: str, hint: str = "") -> None:
-        super().__init__(message, hint)
-        self.status = status
 
 
 _KINDS: tuple[tuple[type[CopycatError], HTTPStatus, str], ...] = (
@@ -178,26 +138,17 @@ def _refusal(error: Exception, environ: WSGIEnvironment) -> tuple[HTTPStatus, di
         status = HTTPStatus(error.code or 500)
         text = "this address does not take this method" if status == HTTPStatus.METHOD_NOT_ALLOWED else "there is nothing at this address"
         return status, {"error": text, "hint": "", "kind": "refused" if status == HTTPStatus.METHOD_NOT_ALLOWED else "missing"}
-    if isinstance(error, _StatusError):
+    if isinstance(error, StatusError):
         return error.status, {"error": error.message, "hint": error.hint, "kind": "refused"}
     if isinstance(error, CopycatError):
         return _words(error)
-    # its words may quote anything: the class is all that is told
-    _log.error("a request could not be answered", method=environ["REQUEST_METHOD"], type=type(error).__name__, place=_place(error))
-    words = f"the agent failed on this request: {type(error).__name__}"
-    return HTTPStatus.INTERNAL_SERVER_ERROR, {"error": words, "hint": "this is a fault of the agent; its log says where", "kind": "failed"}
+    words = fault(error, environ["REQUEST_METHOD"])
+    return HTTPStatus.INTERNAL_SERVER_ERROR, {"error": words, "hint": FAULT_HINT, "kind": "failed"}
 
 
 def _words(error: CopycatError) -> tuple[HTTPStatus, dict[str, str]]:
     status, kind = next((status, kind) for base, status, kind in _KINDS if isinstance(error, base))
     return status, {"error": error.message, "hint": error.hint, "kind": kind}
-
-
-def _place(error: BaseException) -> str:
-    trace = error.__traceback__
-    while trace is not None and trace.tb_next is not None:
-        trace = trace.tb_next
-    return f"{trace.tb_frame.f_code.co_filename.rpartition('/')[2]}:{trace.tb_lineno}" if trace else ""
 
 
 def _send(start_response: StartResponse, status: HTTPStatus, value: object, more: Iterable[tuple[str, str]] = ()) -> list[bytes]:
@@ -213,7 +164,7 @@ def _body(environ: WSGIEnvironment) -> object:
     if not content:
         return None
     if str(environ.get("CONTENT_TYPE", "")).partition(";")[0].strip() != _JSON:
-        raise _StatusError(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "the body is not declared as JSON", f"send the header Content-Type: {_JSON}")
+        raise StatusError(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "the body is not declared as JSON", f"send the header Content-Type: {_JSON}")
     try:
         return json.loads(content)
     except (ValueError, RecursionError):

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 
 from copycat_agent import logs
 from copycat_agent.api import BODY_BYTES_MAX
-from copycat_agent.api.messages import BadRequestError, Wire
+from copycat_agent.api.messages import BadRequestError, Refusal, Wire, connect_refusal, refusal
 
 if TYPE_CHECKING:
     from wsgiref.types import WSGIApplication
@@ -42,19 +42,22 @@ class ListenerLimits:
     """Bounds of one listening socket. A body beyond `body_bytes` is refused, and so are headers beyond `header_bytes`.
 
     `cuts_answers`: where all places are taken by requests that are being answered, the oldest of those makes room; otherwise
-    the new one is refused.
+    the new one is refused. `form`: see `Wire`.
     """
 
     connections: int
     body_bytes: int
     header_bytes: int = 16 * 1024
     cuts_answers: bool = False
+    form: Refusal = refusal
 
 
 COMMANDS = ListenerLimits(connections=64, body_bytes=BODY_BYTES_MAX)
 """Bounds of the unix socket."""
 MOUNTS = ListenerLimits(connections=32, body_bytes=0, cuts_answers=True)
 """Bounds of the port, which strangers may reach: its requests have no body, and its answers are quick unless nobody reads them."""
+CONNECT = ListenerLimits(connections=32, body_bytes=2**20, cuts_answers=True, form=connect_refusal)
+"""Bounds of the port for clients of Kafka Connect: a body is a configuration, or offsets of some files."""
 
 
 @dataclass(eq=False, slots=True)
@@ -126,7 +129,7 @@ class Server:
             return  # the client has gone again
         connection = _Connection(connected, str(address[0]) if address and isinstance(address, tuple) else "")
         if not self._make_room(connection):
-            _refuse_at_once(connected)
+            _refuse_at_once(connected, self._limits.form)
             return
         try:
             threading.Thread(target=self._serve, args=(connection,), name="api-request", daemon=True).start()
@@ -174,7 +177,7 @@ class Server:
     def _answer(self, connection: _Connection) -> None:
         if self._tls is not None:
             self._encrypt(connection, self._tls())
-        wire = Wire(connection.socket, CONNECTION_SECONDS, self._limits.header_bytes)
+        wire = Wire(connection.socket, CONNECTION_SECONDS, self._limits.header_bytes, self._limits.form)
         try:
             environ = wire.read(self._limits.body_bytes)
             if environ is None:
@@ -193,9 +196,9 @@ class Server:
             connection.socket = context.wrap_socket(connection.socket, server_side=True, do_handshake_on_connect=False)
 
 
-def _refuse_at_once(connected: socket.socket) -> None:
+def _refuse_at_once(connected: socket.socket, form: Refusal) -> None:
     """On the thread that takes connections, which waits for nobody: what fits into the socket's buffer, which is empty, is sent."""
     with connected, contextlib.suppress(OSError):
         connected.setblocking(False)
-        wire = Wire(connected, seconds=0.0, header_bytes=0)
+        wire = Wire(connected, seconds=0.0, header_bytes=0, form=form)
         wire.refuse(HTTPStatus.SERVICE_UNAVAILABLE, "all connections of the API are taken", "try again in a minute", "busy")

@@ -11,7 +11,7 @@ import json
 import socket
 import time
 import urllib.parse
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +28,19 @@ _LINGER_SECONDS = 2.0
 
 _Sent = h11.Response | h11.Data | h11.EndOfMessage
 
+Refusal = Callable[[HTTPStatus, str, str, str], object]
+"""From status, words, hint and kind to the JSON body of an error that is told before an application is asked."""
+
+
+def refusal(_status: HTTPStatus, words: str, hint: str, kind: str) -> object:
+    """Returns the body of an error as the agent's own commands read it."""
+    return {"error": words, "hint": hint, "kind": kind}
+
+
+def connect_refusal(status: HTTPStatus, words: str, hint: str, _kind: str) -> object:
+    """Returns the body of an error as clients of Kafka Connect read it."""
+    return {"error_code": status.value, "message": f"{words}; {hint}" if hint else words}
+
 
 class BadRequestError(Exception):
     """The client sent nothing that can be answered; `status`, `words` and `hint` say why."""
@@ -38,10 +51,13 @@ class BadRequestError(Exception):
 
 
 class Wire:
-    """A connected socket. The request has to be there `seconds` after it was made, and each piece of the answer taken within as long."""
+    """A connected socket. The request has to be there `seconds` after it was made, and each piece of the answer taken within as long.
 
-    def __init__(self, connected: socket.socket, seconds: float, header_bytes: int) -> None:
-        self._socket, self._seconds = connected, seconds
+    `form` makes the bodies of its own refusals.
+    """
+
+    def __init__(self, connected: socket.socket, seconds: float, header_bytes: int, form: Refusal = refusal) -> None:
+        self._socket, self._seconds, self._form = connected, seconds, form
         self._end = time.monotonic() + seconds
         self._http = h11.Connection(h11.SERVER, header_bytes)
         self._is_head = False
@@ -63,7 +79,7 @@ class Wire:
             while isinstance(event := self._next(), h11.Data):
                 body += event.data
         except h11.RemoteProtocolError as error:
-            raise _refusal(error) from None
+            raise _unreadable(error) from None
         environ["wsgi.input"] = io.BytesIO(body)
         return environ
 
@@ -84,7 +100,7 @@ class Wire:
 
     def refuse(self, status: HTTPStatus, words: str, hint: str = "", kind: str = "refused") -> None:
         """Send an error in the form of all others."""
-        content = json.dumps({"error": words, "hint": hint, "kind": kind}).encode() + b"\n"
+        content = json.dumps(self._form(status, words, hint, kind)).encode() + b"\n"
         self._put(f"{status.value} {status.phrase}", [("Content-Type", "application/json")], [content])
 
     def finish(self) -> None:
@@ -131,7 +147,7 @@ class Wire:
         yield h11.EndOfMessage()
 
 
-def _refusal(error: h11.RemoteProtocolError) -> BadRequestError:
+def _unreadable(error: h11.RemoteProtocolError) -> BadRequestError:
     """Not in the error's own words, which may quote a header, and so a password."""
     status = HTTPStatus(error.error_status_hint)
     if status == HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE:
@@ -140,11 +156,11 @@ def _refusal(error: h11.RemoteProtocolError) -> BadRequestError:
 
 
 def _environment(request: h11.Request) -> WSGIEnvironment:
-    """The request's line and headers, as WSGI names them."""
+    """The request's line and headers, as WSGI names them, and the path as it was sent, in RAW_PATH."""
     path, _, query = request.target.decode("ascii").partition("?")
     environ: WSGIEnvironment = {
         "REQUEST_METHOD": request.method.decode("ascii"), "SCRIPT_NAME": "",
-        "PATH_INFO": urllib.parse.unquote_to_bytes(path).decode("latin-1"), "QUERY_STRING": query,
+        "PATH_INFO": urllib.parse.unquote_to_bytes(path).decode("latin-1"), "QUERY_STRING": query, "RAW_PATH": path,
         "SERVER_PROTOCOL": f"HTTP/{request.http_version.decode('ascii')}", "SERVER_NAME": "localhost", "SERVER_PORT": "0",
         "wsgi.version": (1, 0), "wsgi.url_scheme": "http", "wsgi.multithread": True, "wsgi.multiprocess": False, "wsgi.run_once": False,
     }  # fmt: skip

@@ -1,39 +1,37 @@
-"""The agent's HTTP server: commands on a unix socket that is ours alone, health and metrics there and perhaps on a port."""
+"""The agent's HTTP server: commands on a unix socket that is ours alone, health and metrics there, and what `api` opens ports for."""
 
 from __future__ import annotations
 
 import contextlib
-import errno
 import fcntl
-import ipaddress
 import json
 import os
 import socket
-import ssl
 import stat
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from copycat_agent import logs
-from copycat_agent.api.connections import COMMANDS, MOUNTS, Server
+from copycat_agent.api.connections import COMMANDS, CONNECT, Server
+from copycat_agent.api.guard import Guard
+from copycat_agent.api.messages import Refusal
+from copycat_agent.api.ports import BACKLOG, Port, open_ports
 from copycat_agent.errors import FatalError
 from copycat_agent.probe import SOCKET_NAME
 
 if TYPE_CHECKING:
     from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
-    from copycat_agent.api.port_access import Logins
     from copycat_agent.control import Control
     from copycat_agent.options import ApiOptions
 
 PATH_BYTES_MAX = 107
 """The kernel's bound on a unix socket's path."""
-BACKLOG = 64
-_PORT_MAX = 65_535
 _DIRECTORY_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
 
@@ -135,32 +133,6 @@ def _clear(path: Path) -> None:
     raise FatalError(f"another agent answers at {path}", "stop it first, or give this one a socket of its own with --socket")
 
 
-def listen_tcp(listen: str) -> tuple[socket.socket, bool]:
-    """Listen at HOST:PORT, and whether only this host reaches it. Raises FatalError when that is no address of this host or is taken.
-
-    A name with several addresses gets its first IPv4 one, else its first.
-    """
-    host, _, port = listen.rpartition(":")
-    if not host or not port.isascii() or not port.isdigit() or int(port) > _PORT_MAX:
-        raise FatalError(f"api.listen: {listen} is not HOST:PORT", "write 127.0.0.1:9464, or 0.0.0.0:9464 for other hosts")
-    try:
-        found = socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_STREAM)
-    except OSError as error:
-        raise FatalError(f"api.listen: {host} has no address: {error.strerror}", "write 127.0.0.1:PORT") from error
-    family, kind, protocol, _, address = min(found, key=lambda one: one[0] != socket.AF_INET)
-    listener = socket.socket(family, kind, protocol)
-    try:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind(address)
-        listener.listen(BACKLOG)
-    except OSError as error:
-        listener.close()
-        why = "another program uses this port" if error.errno == errno.EADDRINUSE else error.strerror
-        raise FatalError(f"api.listen: cannot listen at {listen}: {why}", "choose another port for api.listen in agent.yaml") from error
-    listener.setblocking(False)
-    return listener, ipaddress.ip_address(str(address[0]).partition("%")[0]).is_loopback
-
-
 GRACE_SECONDS = 10.0
 """The HTTP libraries, which take 0.15 s, are imported with the first request, or after so long: never in the way of the first record, and
 not months later, when the files on disk may already be those of another version."""
@@ -172,19 +144,8 @@ MakeMounts = Callable[[], Mapping[str, "WSGIApplication"]]
 _log = logs.get("api")
 
 
-@dataclass(frozen=True, slots=True)
-class _Port:
-    """A listening port, and what its clients have to bring. `is_open`: other hosts reach it."""
-
-    socket: socket.socket
-    host: str
-    is_open: bool
-    logins: Callable[[], Logins] | None
-    tls: Callable[[], ssl.SSLContext] | None
-
-
 class ApiServer:
-    """Serves `control` at `socket_path`, and the `mounts` there and at the port of `options`, if it names one.
+    """Serves `control` at `socket_path`, and at the ports that `options` name the `mounts`, or Kafka Connect's REST API.
 
     `mounts` returns WSGI applications by path (`/metrics`); they answer GET and HEAD, and may be called from several threads.
     It is called once, from a thread of the server's own and not before the first request: there slow imports harm nobody. Where
@@ -201,21 +162,19 @@ class ApiServer:
 
     def start(self) -> None:
         """Listen from now on; answers come from threads of its own. FatalError when it cannot listen, or a file of the port is no good."""
-        options = self._options
-        listen = options.listen if options else None
         with contextlib.ExitStack() as undo:
             unix = listen_unix(self._path)
             undo.callback(unix.close)
-            port = _open_port(options, undo) if options and listen else None
-            late = _Late(self._control, self._mounts, port)
+            ports = open_ports(self._options, undo) if self._options else []
+            late = _Late(self._control, self._mounts, ports)
             undo.callback(late.close)
-            servers = [Server(unix.socket, partial(late.answer, 0), COMMANDS)]
+            servers = [Server(unix.socket, partial(late.answer, 0, COMMANDS.form), COMMANDS)]
             undo.callback(servers[0].close)
-            if port is not None:
-                servers.append(Server(port.socket, partial(late.answer, 1), MOUNTS, port.tls))
-                undo.callback(servers[1].close)
+            for number, port in enumerate(ports, 1):
+                servers.append(Server(port.socket, partial(late.answer, number, port.limits.form), port.limits, port.tls))
+                undo.callback(servers[-1].close)
             self._undo, self._servers = undo.pop_all(), servers
-        _log.info("listening", socket=self._path, listen=listen)
+        _log.info("listening", socket=self._path, listen=[port.listen for port in ports])
 
     def heartbeat(self) -> float:
         """For how many seconds a thread that takes connections has been stuck, or dead; 0 when none is. For a watchdog."""
@@ -227,31 +186,13 @@ class ApiServer:
         self._undo.close()
 
 
-def _open_port(options: ApiOptions, undo: contextlib.ExitStack) -> _Port:
-    """Listen, once the files of the port are known to be good."""
-    listen, logins, tls = options.listen or "", None, None
-    if options.users:
-        from copycat_agent.api.port_access import logins as read_logins  # noqa: PLC0415 - for those who have any
-
-        logins = read_logins(options.users)
-    if options.tls:
-        from copycat_agent.api.port_access import contexts  # noqa: PLC0415 - for those who want it
-
-        tls = contexts(options.tls.cert_file, options.tls.key_file)
-    listener, is_loopback = listen_tcp(listen)
-    undo.callback(listener.close)
-    if logins and not tls and not is_loopback:
-        _log.warning("passwords for the API's port cross the network in clear: set api.tls", listen=listen)
-    return _Port(listener, listen.rpartition(":")[0], not is_loopback, logins, tls)
-
-
 class _Late:
-    """The applications of both sockets, made when there is a first request, or after a grace."""
+    """The applications of all sockets, made when there is a first request, or after a grace."""
 
-    def __init__(self, control: Control, mounts: MakeMounts, port: _Port | None) -> None:
-        self._control, self._mounts, self._port = control, mounts, port
+    def __init__(self, control: Control, mounts: MakeMounts, ports: Sequence[Port]) -> None:
+        self._control, self._mounts, self._ports = control, mounts, ports
         self._lock = threading.Lock()
-        self._made: tuple[WSGIApplication, WSGIApplication] | None = None
+        self._made: list[WSGIApplication] = []
         self._timer = threading.Timer(GRACE_SECONDS, self._prepare)
         self._timer.name, self._timer.daemon = "api", True
         self._timer.start()
@@ -260,34 +201,39 @@ class _Late:
         """Stop the timer that would prepare the applications."""
         self._timer.cancel()
 
-    def answer(self, which: int, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
-        """Answer a request of the unix socket (0) or of the port (1)."""
+    def answer(self, which: int, form: Refusal, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+        """Answer a request of the unix socket (0) or of a port, by its number from 1."""
         try:
             application = self._applications()[which]
         except Exception as error:  # noqa: BLE001 - an upgrade under way, no descriptors: the next request tries again
             words = f"the agent cannot answer now: {type(error).__name__} while its API was prepared"
             _log.error("the API cannot be prepared; the next request tries again", error=error)
             start_response("503 Service Unavailable", [("Content-Type", "application/json")])
-            return [json.dumps({"error": words, "hint": "see its log; try again", "kind": "failed"}).encode() + b"\n"]
+            return [json.dumps(form(HTTPStatus.SERVICE_UNAVAILABLE, words, "see its log; try again", "failed")).encode() + b"\n"]
         return application(environ, start_response)
 
-    def _applications(self) -> tuple[WSGIApplication, WSGIApplication]:
+    def _applications(self) -> list[WSGIApplication]:
         with self._lock:
             self._timer.cancel()
-            if self._made is None:
+            if not self._made:
                 self._made = self._make()
             return self._made
 
-    def _make(self) -> tuple[WSGIApplication, WSGIApplication]:
-        from copycat_agent.api.app import Application, Commands, Guard  # noqa: PLC0415 - slow, see `GRACE_SECONDS`
+    def _make(self) -> list[WSGIApplication]:
+        from copycat_agent.api.app import Application, Commands  # noqa: PLC0415 - slow, see `GRACE_SECONDS`
 
-        mounts, port = self._mounts(), self._port
-        commands = Application(Commands(self._control), mounts, Guard(()))
-        if port is None:
-            return commands, commands
-        allowed = {path: mounted for path, mounted in mounts.items() if not port.is_open or path in OPEN_PATHS}
-        guard = Guard(None if port.is_open else (port.host,), port.logins)
-        return commands, Application(None, allowed, guard)
+        mounts = self._mounts()
+        made: list[WSGIApplication] = [Application(Commands(self._control), mounts, Guard(()))]
+        for port in self._ports:
+            guard = Guard(None if port.is_open else (port.host,), port.logins)
+            if port.limits is CONNECT:
+                from copycat_agent.api.connect.rest_app import ConnectRest  # noqa: PLC0415 - for those who want it
+
+                made.append(ConnectRest(self._control, guard, port.worker_id))
+            else:
+                allowed = {path: mounted for path, mounted in mounts.items() if not port.is_open or path in OPEN_PATHS}
+                made.append(Application(None, allowed, guard))
+        return made
 
     def _prepare(self) -> None:
         try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from importlib.util import find_spec
-from ipaddress import IPv6Address
+from ipaddress import IPv6Address, ip_address
 
 from copycat_agent.definitions.client_settings import check_name, check_value
 from copycat_agent.definitions.models import Loc
@@ -153,12 +153,33 @@ def check_api(reader: Reader, api: ApiOptions) -> None:
     """Check the addresses and files of `api`. Paths are absolute: the agent may be started in any directory."""
     if api.listen is not None and not is_address(api.listen):
         reader.report(("api", "listen"), "address", "needs HOST:PORT", "as in 127.0.0.1:9464, or 0.0.0.0:9464 for other hosts too")
+    if api.connect is not None:
+        _check_connect(reader, api, api.connect.listen)
     tls = (api.tls.cert_file, api.tls.key_file) if api.tls else (None, None)
     paths = {("socket",): api.socket, ("users",): api.users, ("tls", "cert_file"): tls[0], ("tls", "key_file"): tls[1]}
     for name, path in paths.items():
         if path is not None and not path.startswith("/"):
             example = "/run/copycat/agent.sock" if name == ("socket",) else "/etc/copycat/api.crt"
             reader.report(("api", *name), "bad-value", "needs an absolute path", f"as in {example}")
+
+
+def _check_connect(reader: Reader, api: ApiOptions, listen: str) -> None:
+    loc: Loc = ("api", "connect", "listen")
+    if not is_address(listen):
+        reader.report(loc, "address", "needs HOST:PORT", "as in 127.0.0.1:8083")
+    elif listen == api.listen:
+        reader.report(loc, "address", "api.listen has this address already", "choose another port")
+    elif not (api.tls and api.users) and _is_open(listen.rpartition(":")[0].strip("[]")):
+        words = "other hosts reach this address, so it needs api.tls and api.users"
+        reader.report(loc, "address", words, "set both, or listen at 127.0.0.1:8083")
+
+
+def _is_open(host: str) -> bool:
+    """Whether other hosts reach this address. False for a name: what it stands for is looked at when the agent listens."""
+    try:
+        return not ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 TRANSACTION_MS = 60_000

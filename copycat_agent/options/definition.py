@@ -264,10 +264,19 @@ class LogOptions(Options):
 
 
 class ApiTlsOptions(Options):
-    """TLS of the port for health and metrics. Renewed files are taken without a restart."""
+    """TLS of the ports. Renewed files are taken without a restart."""
 
     cert_file: str = Field(description="Certificate (PEM), with its chain behind it.")
     key_file: str = Field(description="Its key (PEM), without a password.")
+
+
+class ApiConnectOptions(Options):
+    """Kafka Connect's REST API, for its clients."""
+
+    listen: str = Field(
+        description="HOST:PORT, as in 127.0.0.1:8083. An address that other hosts reach needs api.tls and api.users. Without api.users "
+        "every user of this host may read there, and nobody may change anything.",
+    )
 
 
 class ApiOptions(Options):
@@ -278,10 +287,13 @@ class ApiOptions(Options):
         None,
         description="HOST:PORT for health and metrics; off when absent. On an address that other hosts reach: /livez, /readyz, /metrics.",
     )
-    tls: ApiTlsOptions | None = Field(None, description="TLS at api.listen; off when absent.")
+    tls: ApiTlsOptions | None = Field(None, description="TLS at api.listen and api.connect.listen; off when absent.")
     users: str | None = Field(
-        None, description="File of who may ask at api.listen, a line NAME:HASH each as copycat passwd makes it; everybody when absent."
+        None,
+        description="File of who may ask at api.listen and api.connect.listen, a line NAME:HASH each as copycat passwd makes it; "
+        "everybody when absent.",
     )
+    connect: ApiConnectOptions | None = Field(None, description="Kafka Connect's REST API, see api.md; off when absent.")
     stalled_after: Duration = Field(
         60.0, gt=0, le=86_400, description="How long nothing may be acknowledged, while something waits, before /healthz answers 503."
     )

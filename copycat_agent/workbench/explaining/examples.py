@@ -220,6 +220,8 @@ EXAMPLES = {
     "spark.conf": "{spark.ui.enabled: false}",
     "state_dir": "/var/lib/copycat",
     "api.listen": "127.0.0.1:9464",
+    "api.connect": "{listen: 127.0.0.1:8083}",
+    "api.connect.listen": "127.0.0.1:8083",
     "api.socket": "/run/copycat/agent.sock",
 }
 """Values that say more than the type does."""

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import base64
 import http.client
 import json
+import shutil
 import socket
+import ssl
+import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -12,6 +16,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from copycat_agent.api import AgentClient
+from copycat_agent.api.port_access import line_of
 from copycat_agent.api.server import ApiServer
 from tests.rig.threads import NewThreads
 from tests.unit.api.doubles import MemoryControl
@@ -27,6 +32,9 @@ transforms:
 converters:
   value: json
 """
+
+
+PASSWORD = "s3cret-Zq7"
 
 
 class Answer(NamedTuple):
@@ -108,3 +116,39 @@ def send(server: ApiServer, socket_path: Path) -> Callable[..., Answer]:
             connection.close()
 
     return call
+
+
+@pytest.fixture
+def users(tmp_path: Path) -> Path:
+    path = tmp_path / "users"
+    path.write_text(f"# who may ask\n\n{line_of('prometheus', PASSWORD, 1000)}\n{line_of('größe', 'p:w', 1000)}\n", "utf-8")
+    return path
+
+
+def basic(name: str, password: str) -> str:
+    return "Basic " + base64.b64encode(f"{name}:{password}".encode()).decode()
+
+
+@pytest.fixture(scope="session")
+def pems(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two self-signed certificates for localhost: `1.crt` and `1.key`, `2.crt` and `2.key`; and `locked.key`, which has a password."""
+    directory = tmp_path_factory.mktemp("pems")
+    for number in "12":
+        made = ["-keyout", f"{number}.key", "-out", f"{number}.crt", "-days", "2", "-subj", f"/CN=localhost{number}"]
+        names = ["-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"]
+        command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", *made, *names]
+        subprocess.run(command, cwd=directory, check=True, capture_output=True)
+    locked = ["openssl", "pkey", "-in", "1.key", "-aes256", "-passout", "pass:x", "-out", "locked.key"]
+    subprocess.run(locked, cwd=directory, check=True, capture_output=True)
+    return directory
+
+
+def trusting(pems: Path, number: int) -> ssl.SSLContext:
+    return ssl.create_default_context(cafile=str(pems / f"{number}.crt"))
+
+
+@pytest.fixture
+def pair(pems: Path, tmp_path: Path) -> dict[str, str]:
+    for kind in ("crt", "key"):
+        shutil.copy(pems / f"1.{kind}", tmp_path / f"port.{kind}")
+    return {"cert_file": str(tmp_path / "port.crt"), "key_file": str(tmp_path / "port.key")}

@@ -8,7 +8,6 @@ import http.client
 import shutil
 import socket
 import ssl
-import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -27,13 +26,11 @@ from copycat_agent.metrics import PATHS
 from copycat_agent.options import ApiOptions
 from tests.rig.threads import NewThreads
 from tests.rig.waiting import wait_until
-from tests.unit.api.conftest import Answer
+from tests.unit.api.conftest import PASSWORD, Answer, basic, trusting
 from tests.unit.api.doubles import MemoryControl
 
 if TYPE_CHECKING:
     from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
-
-PASSWORD = "s3cret-Zq7"
 
 
 def _mounts() -> dict[str, WSGIApplication]:
@@ -136,20 +133,9 @@ def test_a_body_is_refused(listen: Open) -> None:
 
 
 @pytest.fixture
-def users(tmp_path: Path) -> Path:
-    path = tmp_path / "users"
-    path.write_text(f"# who may ask\n\n{line_of('prometheus', PASSWORD, 1000)}\n{line_of('größe', 'p:w', 1000)}\n", "utf-8")
-    return path
-
-
-@pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """A wrong password costs no second."""
     monkeypatch.setattr(port_access, "WRONG_SECONDS", 0.0)
-
-
-def basic(name: str, password: str) -> str:
-    return "Basic " + base64.b64encode(f"{name}:{password}".encode()).decode()
 
 
 def test_with_users_nothing_is_told_without_a_login(listen: Open, users: Path, patient: None, caplog: pytest.LogCaptureFixture) -> None:
@@ -257,31 +243,6 @@ def test_passwords_in_clear_are_warned_of(listen: Open, users: Path, caplog: pyt
     assert "in clear" not in caplog.text
     listen("0.0.0.0", users=str(users))
     assert "in clear" in caplog.text
-
-
-@pytest.fixture(scope="module")
-def pems(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two self-signed certificates for localhost: `1.crt` and `1.key`, `2.crt` and `2.key`; and `locked.key`, which has a password."""
-    directory = tmp_path_factory.mktemp("pems")
-    for number in "12":
-        made = ["-keyout", f"{number}.key", "-out", f"{number}.crt", "-days", "2", "-subj", f"/CN=localhost{number}"]
-        names = ["-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"]
-        command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", *made, *names]
-        subprocess.run(command, cwd=directory, check=True, capture_output=True)
-    locked = ["openssl", "pkey", "-in", "1.key", "-aes256", "-passout", "pass:x", "-out", "locked.key"]
-    subprocess.run(locked, cwd=directory, check=True, capture_output=True)
-    return directory
-
-
-def trusting(pems: Path, number: int) -> ssl.SSLContext:
-    return ssl.create_default_context(cafile=str(pems / f"{number}.crt"))
-
-
-@pytest.fixture
-def pair(pems: Path, tmp_path: Path) -> dict[str, str]:
-    for kind in ("crt", "key"):
-        shutil.copy(pems / f"1.{kind}", tmp_path / f"port.{kind}")
-    return {"cert_file": str(tmp_path / "port.crt"), "key_file": str(tmp_path / "port.key")}
 
 
 def test_over_tls_the_same_is_answered_and_nothing_in_clear(listen: Open, pems: Path, pair: dict[str, str]) -> None:

@@ -20,7 +20,8 @@ import pytest
 from copycat_agent import api as api_client
 from copycat_agent.api import AgentClient, AgentUnreachableError
 from copycat_agent.api import server as api_server
-from copycat_agent.api.server import ApiServer, UnixListener, listen_tcp, listen_unix, socket_path
+from copycat_agent.api.ports import listen_tcp
+from copycat_agent.api.server import ApiServer, UnixListener, listen_unix, socket_path
 from copycat_agent.dev_broker import free_port
 from copycat_agent.errors import FatalError
 from copycat_agent.options import ApiOptions

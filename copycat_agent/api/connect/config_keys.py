@@ -1,0 +1,137 @@
+"""The keys of a configuration, from the models that load definitions: what each means, its type, its default."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+from copycat_agent.api.connect.flat_config import CONNECTOR_CLASS, TASKS_MAX, THEIRS, as_text
+from copycat_agent.definitions.models import default_of, key_of, models_in
+from copycat_agent.formats.records import FormatOptions
+from copycat_agent.options import (
+    ConverterOptions,
+    Definition,
+    DeliveryOptions,
+    FieldInfo,
+    Options,
+    SourceOptions,
+    TransformOptions,
+    TypeAdapter,
+)
+
+_OPEN = (SourceOptions, TransformOptions, ConverterOptions, FormatOptions)
+"""Sections whose keys depend on their type; they are one key here, and those below are taken too."""
+_TYPES = {"boolean": "BOOLEAN", "integer": "LONG", "number": "DOUBLE", "array": "LIST"}
+_GENERAL = "connector"
+
+
+class ConfigKey(NamedTuple):
+    """A key as Connect describes it. `default` is None for one without; `choices` are the only words it takes, none for any."""
+
+    name: str
+    type: str
+    required: bool
+    default: str | None
+    documentation: str
+    group: str
+    choices: tuple[str, ...] = ()
+
+    def document(self, order: int) -> dict[str, Any]:
+        """The definition of the key, as the REST API has it."""
+        return {
+            "name": self.name, "type": self.type, "required": self.required, "default_value": self.default,
+            "importance": "HIGH" if self.required else "MEDIUM", "documentation": self.documentation, "group": self.group,
+            "width": "MEDIUM", "display_name": self.name, "dependents": [], "order": order,
+        }  # fmt: skip
+
+
+@lru_cache(maxsize=64)
+def connector_keys(source: type[Options], kind: str) -> tuple[ConfigKey, ...]:
+    """The keys of a connector whose source is of this kind, Connect's own three first."""
+    name = Definition.model_fields["name"].description or ""
+    what = "Kind of source: source.type of a definition."
+    tasks = DeliveryOptions.model_fields["tasks_max"]
+    own = (
+        ConfigKey("name", "STRING", True, None, name, _GENERAL),
+        ConfigKey(CONNECTOR_CLASS, "STRING", True, None, what, _GENERAL, (kind,)),
+        ConfigKey(TASKS_MAX, "LONG", False, str(tasks.default), tasks.description or "", _GENERAL),
+    )
+    passed_over = {"name", "source", "tests"}
+    sections = (field for field in Definition.model_fields if field not in passed_over)
+    rest = [one for field in sections for one in _key_and_below(Definition, field, "", needed=True)]
+    below = _keys_below(source, "source.", needed=True)
+    return (*own, *(one for one in (*below, *rest) if one.name not in THEIRS))
+
+
+@lru_cache(maxsize=256)
+def part_keys(part: type[Options]) -> tuple[ConfigKey, ...]:
+    """The keys of a transform or a converter, from its place on."""
+    return tuple(_keys_below(part, "", needed=True))
+
+
+def _keys_below(model: type[Options], prefix: str, *, needed: bool) -> Iterator[ConfigKey]:
+    """The keys of a section. `needed`: it is always there, so that its required keys are."""
+    for name in model.model_fields:
+        yield from _key_and_below(model, name, prefix, needed=needed)
+
+
+def _key_and_below(model: type[Options], name: str, prefix: str, *, needed: bool) -> Iterator[ConfigKey]:
+    field = model.model_fields[name]
+    key = prefix + key_of(name, field)
+    inner = [one for one in models_in(field.annotation) if one not in _OPEN]
+    schema = _schema(field)
+    is_section = bool(inner) and "object" in _kinds(schema, refs=True)
+    if not is_section or _kinds(schema, refs=False):
+        yield _key(model, name, key, schema, needed=needed)
+    if is_section and "array" not in _kinds(schema, refs=False):
+        for one in inner:
+            yield from _keys_below(one, f"{key}.", needed=needed and (field.is_required() or isinstance(field.get_default(), Options)))
+
+
+def _key(model: type[Options], name: str, key: str, schema: dict[str, Any], *, needed: bool) -> ConfigKey:
+    field = model.model_fields[name]
+    default = None if field.is_required() else _default(model, name)
+    choices = tuple(str(word) for one in _branches(schema) for word in one.get("enum", [one["const"]] if "const" in one else []))
+    group = key.partition(".")[0]
+    return ConfigKey(key, _type(schema), needed and field.is_required(), default, field.description or "", group, choices)
+
+
+def _default(model: type[Options], name: str) -> str | None:
+    with contextlib.suppress(Exception):  # somebody else's models may raise anything
+        value = default_of(model, name)
+        return None if value is None else as_text(value)
+    return None
+
+
+def _schema(field: FieldInfo) -> dict[str, Any]:
+    with contextlib.suppress(Exception):  # as above
+        adapter: TypeAdapter[Any] = TypeAdapter(field.rebuild_annotation())
+        return adapter.json_schema()
+    return {"type": "string"}
+
+
+def _branches(schema: dict[str, Any]) -> list[dict[str, Any]]:
+    """What the value may be, but for null."""
+    return [one for one in schema.get("anyOf", [schema]) if one.get("type") != "null"]
+
+
+def _kinds(schema: dict[str, Any], *, refs: bool) -> set[str]:
+    """The JSON types that the value may have; with `refs` that of a section too."""
+    found = set()
+    for one in _branches(schema):
+        is_section = "$ref" in one or "properties" in one
+        if is_section and refs:
+            found.add("object")
+        elif not is_section:
+            found.add(str(one.get("type", "string")))
+    return found
+
+
+def _type(schema: dict[str, Any]) -> str:
+    branches = _branches(schema)
+    if any(one.get("format") == "password" for one in branches):
+        return "PASSWORD"
+    types = {_TYPES.get(str(one.get("type")), "STRING") for one in branches}
+    return types.pop() if len(types) == 1 else "STRING"

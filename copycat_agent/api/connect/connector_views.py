@@ -1,0 +1,139 @@
+"""Connectors as Kafka Connect shows them. Nothing is changed here."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any
+
+from copycat_agent import __version__
+from copycat_agent.api.connect.calls import Call, Reply, WorkerView, not_found
+from copycat_agent.api.connect.flat_config import flat_config
+from copycat_agent.errors import UnknownConnectorError
+from copycat_agent.model import offsets_in
+from copycat_agent.offsets.document import to_document
+from copycat_agent.options import Definition
+from copycat_agent.worker import State, Status
+
+_STATES = {
+    State.STARTING: "UNASSIGNED", State.RUNNING: "RUNNING", State.RETRYING: "RUNNING", State.BLOCKED: "RUNNING",
+    State.PAUSED: "PAUSED", State.STOPPED: "STOPPED", State.FAILED: "FAILED",
+}  # fmt: skip
+"""Connect's word for each of our states. What backs off, or waits for something outside, runs there, too: its reason is its trace."""
+_TRACED = {State.RETRYING, State.BLOCKED, State.FAILED}
+TASK_CLASS = "task.class"
+
+
+def connectors(view: WorkerView, call: Call) -> Reply:
+    """All names, or with `expand` a map of what is asked for; unknown expansions are passed over."""
+    names = [one.name for one in view.control.statuses()]
+    wanted = call.query.get("expand")
+    if wanted is None:
+        return Reply(names)
+    makers = {"info": _info, "status": status_document}
+    found: dict[str, dict[str, Any]] = {}
+    for name in names:
+        with contextlib.suppress(UnknownConnectorError):  # it went a moment ago
+            found[name] = {each: makers[each](view, name) for each in wanted if each in makers}
+    return Reply(found)
+
+
+def info(view: WorkerView, call: Call) -> Reply:
+    """Name, configuration, tasks and type."""
+    known(view, call)
+    return Reply(_info(view, call.connector))
+
+
+def config(view: WorkerView, call: Call) -> Reply:
+    """The definition that runs, text to text, secrets masked."""
+    return Reply(flat_config(known(view, call)))
+
+
+def status(view: WorkerView, call: Call) -> Reply:
+    """The state of the connector and of each task."""
+    try:
+        return Reply(status_document(view, call.connector))
+    except UnknownConnectorError:
+        raise not_found(f"No status found for connector {call.connector}") from None
+
+
+def tasks(view: WorkerView, call: Call) -> Reply:
+    """The configuration of each task, which is that of the connector."""
+    return Reply([{"id": task, "config": settings} for task, settings in _tasks(view, call)])
+
+
+def tasks_config(view: WorkerView, call: Call) -> Reply:
+    """The same as a map, as Connect had it before 4.0."""
+    return Reply({f"{call.connector}-{task['task']}": settings for task, settings in _tasks(view, call)})
+
+
+def task_status(view: WorkerView, call: Call) -> Reply:
+    """The state of one task."""
+    number = task_number(call)
+    with contextlib.suppress(UnknownConnectorError):
+        for one in status_document(view, call.connector)["tasks"]:
+            if one["id"] == number:
+                return Reply(one)
+    raise not_found(f"No status found for task {call.connector}-{number}")
+
+
+def topics(view: WorkerView, call: Call) -> Reply:
+    """The topics that the definition names; what a template makes of them is not remembered. None for a connector that nobody knows."""
+    try:
+        record = view.control.definition(call.connector).record
+    except UnknownConnectorError:
+        return Reply({call.connector: {"topics": []}})
+    named = record.allowed_topics or ((record.topic,) if "{" not in record.topic else ())
+    return Reply({call.connector: {"topics": sorted(named)}})
+
+
+def offsets(view: WorkerView, call: Call) -> Reply:
+    """The saved offsets, in the order of their paths."""
+    known(view, call)
+    saved = offsets_in(view.control.offsets(call.connector))
+    documents = [to_document(*one) for one in sorted(saved.items(), key=lambda one: (one[1].path, one[0].key))]
+    return Reply({"offsets": [{"partition": {"key": one["key"]}, "offset": one["offset"]} for one in documents]})
+
+
+def status_document(view: WorkerView, name: str, state: str = "") -> dict[str, Any]:
+    """How a connector and its tasks are; `state` is told instead of theirs. UnknownConnectorError for one that is not there."""
+    now, definition = view.control.status(name), view.control.definition(name)
+    common = {"state": state or _STATES[now.state], "worker_id": view.worker_id, "version": __version__}
+    trace = {"trace": now.reason or "no reason is known"} if now.state in _TRACED and not state else {}
+    tasks = [{"id": number, **common, **trace} for number in range(_task_count(now, definition))]
+    return {"name": name, "connector": {**common, **trace}, "tasks": tasks, "type": "source"}
+
+
+def task_number(call: Call) -> int:
+    """The number that the address names. What is none is no address, as Jersey has it."""
+    text = call.named["task"]
+    number = int(text) if text.isascii() and text.lstrip("-+").isdigit() and len(text) <= len("-2147483648") else None
+    if number is None or not -(2**31) <= number < 2**31:
+        raise not_found("HTTP 404 Not Found")
+    return number
+
+
+def known(view: WorkerView, call: Call) -> Definition:
+    """The connector's definition; 404 in Connect's words for a name that is none."""
+    try:
+        return view.control.definition(call.connector)
+    except UnknownConnectorError:
+        raise not_found(f"Connector {call.connector} not found") from None
+
+
+def _info(view: WorkerView, name: str) -> dict[str, Any]:
+    now, definition = view.control.status(name), view.control.definition(name)
+    tasks = [{"connector": name, "task": number} for number in range(_task_count(now, definition))]
+    return {"name": name, "config": flat_config(definition), "tasks": tasks, "type": "source"}
+
+
+def _tasks(view: WorkerView, call: Call) -> list[tuple[dict[str, Any], dict[str, str]]]:
+    """Id and configuration of each task."""
+    definition = known(view, call)
+    settings = {**flat_config(definition), TASK_CLASS: definition.source.type}
+    count = _task_count(view.control.status(call.connector), definition)
+    return [({"connector": call.connector, "task": number}, settings) for number in range(count)]
+
+
+def _task_count(now: Status, definition: Definition) -> int:
+    """How many tasks Connect would have: a connector that is stopped has none."""
+    return 0 if now.state is State.STOPPED else definition.delivery.tasks_max

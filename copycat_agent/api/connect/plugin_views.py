@@ -1,0 +1,62 @@
+"""Sources, transforms and converters as plugins of Kafka Connect.
+
+A source's class is its type (`log_file`). Transforms and converters have the name of their section before theirs, since a name may be both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from copycat_agent import __version__
+from copycat_agent.api.connect.calls import Call, Reply, WorkerView, not_found
+from copycat_agent.api.connect.config_keys import ConfigKey, connector_keys, part_keys
+from copycat_agent.converters import CONVERTERS
+from copycat_agent.registry import Registry, Unusable
+from copycat_agent.sources import SOURCES
+from copycat_agent.transforms import TRANSFORMS
+
+
+class _Kind(NamedTuple):
+    type: str
+    prefix: str
+    registry: Registry[Any]
+
+
+_KINDS = (
+    _Kind("source", "", SOURCES),
+    _Kind("converter", "converters.", CONVERTERS),
+    _Kind("transformation", "transforms.", TRANSFORMS),
+)
+
+
+def plugins(_view: WorkerView, call: Call) -> Reply:
+    """What connectors may be made of: sources alone, unless `connectorsOnly` is false."""
+    kinds = _KINDS[:1] if call.flag("connectorsOnly", default=True) else _KINDS
+    return Reply([{"class": name, "type": kind.type, "version": version} for kind in kinds for name, version in _named(kind)])
+
+
+def plugin_config(_view: WorkerView, call: Call) -> Reply:
+    """The keys of one plugin."""
+    found = keys_of(call.named["plugin"])
+    if found is None:
+        raise not_found(f"Unknown plugin {call.named['plugin']}.")
+    return Reply([key.document(order) for order, key in enumerate(found, 1)])
+
+
+def keys_of(plugin: str) -> tuple[ConfigKey, ...] | None:
+    """The keys of a plugin, None for a name that is none, and for a package's that cannot be used."""
+    for kind in reversed(_KINDS):
+        if not plugin.startswith(kind.prefix):
+            continue
+        entry = kind.registry.find(plugin.removeprefix(kind.prefix))
+        if entry is not None and not isinstance(entry, Unusable):
+            return connector_keys(entry.options, plugin) if kind.type == "source" else part_keys(entry.options)
+    return None
+
+
+def _named(kind: _Kind) -> Iterator[tuple[str, str]]:
+    """Yields the class and the version of each plugin of this kind that can be used."""
+    for name in sorted(kind.registry):
+        origin = kind.registry.origin(name)
+        yield kind.prefix + name, origin.version if origin else __version__

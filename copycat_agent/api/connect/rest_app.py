@@ -1,0 +1,90 @@
+"""The REST application: who may ask, which view answers, and errors as Kafka Connect words them.
+
+Every error is `{"error_code": status, "message": words}`. A path is cut at its slashes before it is decoded, so a name may hold any.
+"""
+
+from __future__ import annotations
+
+import json
+import urllib.parse
+from collections.abc import Iterable
+from http import HTTPStatus
+from typing import TYPE_CHECKING
+
+from copycat_agent.api.connect.calls import Call, Reply, WorkerView
+from copycat_agent.api.connect.routes import ROUTES, Route, segments_of
+from copycat_agent.api.guard import CHALLENGE, FAULT_HINT, Guard, StatusError, fault
+from copycat_agent.control import Control
+from copycat_agent.errors import BusyError, CopycatError, DataError, UnknownConnectorError
+
+if TYPE_CHECKING:
+    from wsgiref.types import StartResponse, WSGIEnvironment
+
+_QUERY_FIELDS_MAX = 100
+
+
+class ConnectRest:
+    """The WSGI application of `api.connect.listen`."""
+
+    def __init__(self, control: Control, guard: Guard, worker_id: str) -> None:
+        self._view = WorkerView(control, worker_id)
+        self._guard = guard
+
+    def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+        """WSGI. Raises nothing."""
+        method = environ["REQUEST_METHOD"]
+        try:
+            self._guard.check(environ)
+            reply = self._reply(environ)
+        except Exception as error:  # noqa: BLE001 - told, logged, and never shown with its traceback
+            reply = _refused(error, method)
+        content = b"" if reply.value is None else json.dumps(reply.value).encode()
+        headers = [("Content-Type", "application/json"), ("Content-Length", str(len(content)))] if content else []
+        challenge = CHALLENGE if reply.status == HTTPStatus.UNAUTHORIZED else ()
+        start_response(f"{reply.status.value} {reply.status.phrase}", [*headers, ("Cache-Control", "no-store"), *challenge])
+        return () if method == "HEAD" else [content]
+
+    def _reply(self, environ: WSGIEnvironment) -> Reply:
+        method = "GET" if environ["REQUEST_METHOD"] == "HEAD" else environ["REQUEST_METHOD"]
+        route, named = _find(method, segments_of(str(environ["RAW_PATH"])))
+        call = Call(named, _query(str(environ.get("QUERY_STRING", ""))))
+        return route.view(self._view, call)
+
+
+def _find(method: str, segments: list[str]) -> tuple[Route, dict[str, str]]:
+    """The route of this address, and what stands in its braces. As Jersey has it: 405 where another method would do, else 404."""
+    fitting = [(route, named) for route in ROUTES if (named := route.match(segments)) is not None]
+    if not fitting:
+        raise StatusError(HTTPStatus.NOT_FOUND, "HTTP 404 Not Found")
+    for route, named in fitting:
+        if route.method == method:
+            return route, named
+    raise StatusError(HTTPStatus.METHOD_NOT_ALLOWED, "HTTP 405 Method Not Allowed")
+
+
+def _query(text: str) -> dict[str, list[str]]:
+    try:
+        return urllib.parse.parse_qs(text, keep_blank_values=True, max_num_fields=_QUERY_FIELDS_MAX)
+    except ValueError:
+        raise StatusError(HTTPStatus.BAD_REQUEST, f"the query has more than {_QUERY_FIELDS_MAX} fields") from None
+
+
+_STATUSES: tuple[tuple[type[CopycatError], HTTPStatus], ...] = (
+    (UnknownConnectorError, HTTPStatus.NOT_FOUND),
+    (BusyError, HTTPStatus.CONFLICT),
+    (DataError, HTTPStatus.BAD_REQUEST),
+    (CopycatError, HTTPStatus.INTERNAL_SERVER_ERROR),
+)
+"""First match counts."""
+
+
+def _refused(error: Exception, method: str) -> Reply:
+    if isinstance(error, StatusError):
+        return _error(error.status, str(error))
+    if isinstance(error, CopycatError):
+        return _error(next(status for kind, status in _STATUSES if isinstance(error, kind)), str(error))
+    return _error(HTTPStatus.INTERNAL_SERVER_ERROR, f"{fault(error, method)}; {FAULT_HINT}")
+
+
+def _error(status: HTTPStatus, message: str) -> Reply:
+    return Reply({"error_code": status.value, "message": message}, status)

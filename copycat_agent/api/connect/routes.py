@@ -1,0 +1,75 @@
+"""Which view answers at which address of Kafka Connect's REST API."""
+
+from __future__ import annotations
+
+import urllib.parse
+from collections.abc import Callable
+from http import HTTPStatus
+from typing import NamedTuple
+
+from copycat_agent.api.connect import connector_views, plugin_views, worker_views
+from copycat_agent.api.connect.calls import Call, Reply, WorkerView
+from copycat_agent.api.guard import StatusError
+
+View = Callable[[WorkerView, Call], Reply]
+
+
+class Route(NamedTuple):
+    """A method and an address, whose segments in braces stand for any text, and what answers there."""
+
+    method: str
+    path: str
+    view: View
+
+    def match(self, segments: list[str]) -> dict[str, str] | None:
+        """Returns what stands in the braces, by their names; None for another address."""
+        own = segments_of(self.path)
+        if len(own) != len(segments):
+            return None
+        named = {}
+        for expected, segment in zip(own, segments, strict=True):
+            if not expected.startswith("{"):
+                if expected != segment:
+                    return None
+            elif not segment:
+                return None
+            else:
+                named[expected.strip("{}")] = segment
+        return named
+
+
+def segments_of(path: str) -> list[str]:
+    """The decoded segments of a path; a slash at its end adds none. Bytes that are no UTF-8 become U+FFFD, as in Java."""
+    return [urllib.parse.unquote(segment) for segment in path.removeprefix("/").removesuffix("/").split("/")]
+
+
+def _elsewhere(view: WorkerView, _call: Call) -> Reply:
+    """Definitions are files: these addresses change none."""
+    where = view.control.view().directory
+    words = f"connectors of this agent are defined by files in {where}: change them there" if where else "this agent takes no definitions"
+    raise StatusError(HTTPStatus.METHOD_NOT_ALLOWED, words, "the agent reloads by itself; see: copycat check")
+
+
+_CONNECTOR = "/connectors/{connector}"
+
+ROUTES = (
+    Route("GET", "/", worker_views.worker),
+    Route("GET", "/health", worker_views.health),
+    Route("GET", "/connectors", connector_views.connectors),
+    Route("POST", "/connectors", _elsewhere),
+    Route("GET", _CONNECTOR, connector_views.info),
+    Route("DELETE", _CONNECTOR, _elsewhere),
+    Route("GET", f"{_CONNECTOR}/config", connector_views.config),
+    Route("PUT", f"{_CONNECTOR}/config", _elsewhere),
+    Route("PATCH", f"{_CONNECTOR}/config", _elsewhere),
+    Route("GET", f"{_CONNECTOR}/status", connector_views.status),
+    Route("GET", f"{_CONNECTOR}/tasks", connector_views.tasks),
+    Route("GET", f"{_CONNECTOR}/tasks-config", connector_views.tasks_config),
+    Route("GET", f"{_CONNECTOR}/tasks/{{task}}/status", connector_views.task_status),
+    Route("GET", f"{_CONNECTOR}/topics", connector_views.topics),
+    Route("GET", f"{_CONNECTOR}/offsets", connector_views.offsets),
+    Route("GET", "/connector-plugins", plugin_views.plugins),
+    Route("GET", "/connector-plugins/{plugin}/config", plugin_views.plugin_config),
+    Route("GET", "/admin/loggers", worker_views.loggers),
+    Route("GET", "/admin/loggers/{logger}", worker_views.logger),
+)

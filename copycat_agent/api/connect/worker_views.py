@@ -1,0 +1,50 @@
+"""The worker itself: its version, its health, the level of its log."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+
+from copycat_agent import __version__
+from copycat_agent.api.connect.calls import Call, Reply, WorkerView, not_found
+
+SPOKEN_VERSION = "4.1.0"
+"""The release of Kafka Connect whose REST API this is: clients decide by it what they may ask."""
+ROOT = "root"
+"""The only logger: levels hold for all of the log."""
+_LEVELS = {"debug": "DEBUG", "info": "INFO", "warning": "WARN", "error": "ERROR"}
+"""Our levels as log4j calls them."""
+
+
+def worker(view: WorkerView, _call: Call) -> Reply:
+    """Which worker this is. The cluster's id is known where connectors with exactly_once have met it."""
+    clusters = {one.cluster for one in view.control.statuses() if one.cluster}
+    commit = f"copycat-agent-{__version__}"
+    return Reply({"version": SPOKEN_VERSION, "commit": commit, "kafka_cluster_id": clusters.pop() if len(clusters) == 1 else None})
+
+
+def health(view: WorkerView, _call: Call) -> Reply:
+    """Whether the worker answers; how its connectors are is another question, see `/healthz`."""
+    now = view.control.view()
+    if now.hangs:
+        message = "What all connectors need does not answer; only a restart of the agent helps."
+        return Reply({"status": "unhealthy", "message": message}, HTTPStatus.INTERNAL_SERVER_ERROR)
+    if now.directory and now.last_reload is None:
+        return Reply({"status": "starting", "message": "Worker is still starting up."}, HTTPStatus.SERVICE_UNAVAILABLE)
+    return Reply({"status": "healthy", "message": "Worker has completed startup and is ready to handle requests."})
+
+
+def loggers(view: WorkerView, _call: Call) -> Reply:
+    """All loggers with a level."""
+    return Reply({ROOT: level_of(view)})
+
+
+def logger(view: WorkerView, call: Call) -> Reply:
+    """One logger."""
+    if call.named["logger"].lower() != ROOT:
+        raise not_found(f"Logger {call.named['logger']} not found.")
+    return Reply(level_of(view))
+
+
+def level_of(view: WorkerView) -> dict[str, object]:
+    """The level of the log. When it was changed is not remembered."""
+    return {"level": _LEVELS[view.control.view().log_level], "last_modified": None}

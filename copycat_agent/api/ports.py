@@ -1,0 +1,111 @@
+"""Ports that `agent.yaml` asks for: health and metrics at `api.listen`, Kafka Connect's REST API at `api.connect.listen`."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import ipaddress
+import socket
+import ssl
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from copycat_agent import logs
+from copycat_agent.api.connections import CONNECT, MOUNTS, ListenerLimits
+from copycat_agent.errors import FatalError
+
+if TYPE_CHECKING:
+    from copycat_agent.api.port_access import Logins
+    from copycat_agent.options import ApiOptions
+
+BACKLOG = 64
+_PORT_MAX = 65_535
+_EXAMPLES = {"api.listen": "127.0.0.1:9464, or 0.0.0.0:9464 for other hosts", "api.connect.listen": "127.0.0.1:8083"}
+
+_log = logs.get("api")
+
+
+@dataclass(frozen=True, slots=True)
+class Port:
+    """A listening port, and what its clients have to bring. `is_open`: other hosts reach it. `limits` say what answers there."""
+
+    socket: socket.socket
+    listen: str
+    is_open: bool
+    limits: ListenerLimits
+    logins: Callable[[], Logins] | None
+    tls: Callable[[], ssl.SSLContext] | None
+
+    @property
+    def host(self) -> str:
+        """Returns the host of its address as it is configured."""
+        return self.listen.rpartition(":")[0]
+
+    @property
+    def worker_id(self) -> str:
+        """Returns HOST:PORT by which others may know it: this host's name where it listens on every address."""
+        address = ipaddress.ip_address(str(self.socket.getsockname()[0]).partition("%")[0])
+        return f"{socket.gethostname() if address.is_unspecified else self.host}:{self.socket.getsockname()[1]}"
+
+
+def open_ports(options: ApiOptions, undo: contextlib.ExitStack) -> list[Port]:
+    """Listen, once the files of the ports are known to be good; `undo` closes them.
+
+    FatalError where one cannot be had, or may not be open to other hosts.
+    """
+    wanted = list(_wanted(options))
+    logins, tls = None, None
+    if wanted and options.users:
+        from copycat_agent.api.port_access import logins as read_logins  # noqa: PLC0415 - for those who have any
+
+        logins = read_logins(options.users)
+    if wanted and options.tls:
+        from copycat_agent.api.port_access import contexts  # noqa: PLC0415 - for those who want it
+
+        tls = contexts(options.tls.cert_file, options.tls.key_file)
+    ports = []
+    for listen, option, limits in wanted:
+        listener, is_loopback = listen_tcp(listen, option)
+        undo.callback(listener.close)
+        if limits is CONNECT and not is_loopback and not (logins and tls):
+            words = f"{option}: other hosts reach {listen}, so it needs api.tls and api.users"
+            raise FatalError(words, "set both in agent.yaml, or listen at 127.0.0.1:8083")
+        if logins and not tls and not is_loopback:
+            _log.warning("passwords for the API's port cross the network in clear: set api.tls", listen=listen)
+        ports.append(Port(listener, listen, not is_loopback, limits, logins, tls))
+    return ports
+
+
+def _wanted(options: ApiOptions) -> Iterator[tuple[str, str, ListenerLimits]]:
+    """Yields the address of each port, the option that names it, and what is to answer there."""
+    if options.listen:
+        yield options.listen, "api.listen", MOUNTS
+    if options.connect:
+        yield options.connect.listen, "api.connect.listen", CONNECT
+
+
+def listen_tcp(listen: str, option: str = "api.listen") -> tuple[socket.socket, bool]:
+    """Listen at HOST:PORT, and whether only this host reaches it. Raises FatalError when that is no address of this host or is taken.
+
+    A name with several addresses gets its first IPv4 one, else its first. `option` is what its errors name.
+    """
+    host, _, port = listen.rpartition(":")
+    if not host or not port.isascii() or not port.isdigit() or int(port) > _PORT_MAX:
+        raise FatalError(f"{option}: {listen} is not HOST:PORT", f"write {_EXAMPLES[option]}")
+    try:
+        found = socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_STREAM)
+    except OSError as error:
+        raise FatalError(f"{option}: {host} has no address: {error.strerror}", "write 127.0.0.1:PORT") from error
+    family, kind, protocol, _, address = min(found, key=lambda one: one[0] != socket.AF_INET)
+    listener = socket.socket(family, kind, protocol)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(address)
+        listener.listen(BACKLOG)
+    except OSError as error:
+        listener.close()
+        why = "another program uses this port" if error.errno == errno.EADDRINUSE else error.strerror
+        raise FatalError(f"{option}: cannot listen at {listen}: {why}", f"choose another port for {option} in agent.yaml") from error
+    listener.setblocking(False)
+    return listener, ipaddress.ip_address(str(address[0]).partition("%")[0]).is_loopback
