@@ -12,7 +12,7 @@ from copycat_agent.errors import CopycatError
 if TYPE_CHECKING:
     from wsgiref.types import WSGIEnvironment
 
-    from copycat_agent.api.port_access import Logins
+    from copycat_agent.api.port_access import Logins, Role
 
 CHALLENGE = (("WWW-Authenticate", 'Basic realm="copycat", charset="UTF-8"'),)
 """Goes with 401."""
@@ -44,16 +44,23 @@ class Guard:
         self._hosts = None if hosts is None else _OWN_HOSTS | {host.lower() for host in hosts}
         self._logins = logins
 
-    def check(self, environ: WSGIEnvironment) -> None:
-        """Raise `StatusError` for a request on behalf of a web page, one that was meant for another host, and one without a login."""
+    def check(self, environ: WSGIEnvironment) -> Role | None:
+        """Returns what the user of this request may do, None where nobody is asked for a login.
+
+        Raises `StatusError` for a request on behalf of a web page, one that was meant for another host, and one without a login.
+        """
         if "HTTP_ORIGIN" in environ or environ.get("HTTP_SEC_FETCH_SITE", "none") != "none":
             raise StatusError(HTTPStatus.FORBIDDEN, "web pages may not ask the agent")
         host = str(environ.get("HTTP_HOST", "")).lower()
         name = host if host.endswith("]") else host.rpartition(":")[0] if ":" in host else host
         if self._hosts is not None and name not in self._hosts:
             raise StatusError(HTTPStatus.FORBIDDEN, "the Host header names another host", "use localhost")
-        if self._logins is not None and not self._logins().allow(environ.get("HTTP_AUTHORIZATION")):
+        if self._logins is None:
+            return None
+        role = self._logins().role_of(environ.get("HTTP_AUTHORIZATION"))
+        if role is None:
             raise StatusError(HTTPStatus.UNAUTHORIZED, "user or password is wrong", "see api.users in agent.yaml")
+        return role
 
 
 def fault(error: Exception, method: str) -> str:

@@ -133,7 +133,12 @@ class Wire:
 
     def _put(self, status: str, headers: list[tuple[str, str]], body: Iterable[bytes]) -> None:
         is_known = isinstance(body, list | tuple)
-        if is_known and not self._is_head and "content-length" not in {name.lower() for name, _ in headers}:
+        if (
+            is_known
+            and not self._is_head
+            and not status.startswith("204")
+            and "content-length" not in {name.lower() for name, _ in headers}
+        ):
             headers = [*headers, ("Content-Length", str(sum(map(len, body))))]
         pieces = (self._http.send(event) for event in self._events(status, headers, body))
         for piece in (b"".join(pieces),) if is_known else pieces:

@@ -1,6 +1,7 @@
 """Who may ask at the API's port, and over which certificate: the files of `api.users` and `api.tls`, as they are on disk now.
 
 A line of `api.users` is `name:$pbkdf2-sha256$ROUNDS$SALT$HASH`, the form of passlib's `pbkdf2_sha256`; `copycat passwd NAME` makes one.
+With `:operate` at its end the user may change something; other users only read.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import ssl
 import threading
 import time
 from collections.abc import Callable, Sequence
-from typing import Generic, NamedTuple, TypeVar
+from typing import Generic, Literal, NamedTuple, TypeVar, cast
 
 from copycat_agent import logs
 from copycat_agent.errors import FatalError
@@ -73,25 +74,30 @@ _FILE_BYTES_MAX = 2**20
 _REMEMBERED_MAX = 100
 _SALT_BYTES = 16
 _NAME = re.compile(r"[^\s:#$][^\s:]{0,63}")
-_LINE = re.compile(r"([^\s:]+):\$pbkdf2-sha256\$([0-9]{1,8})\$([A-Za-z0-9./]{1,100})\$([A-Za-z0-9./]{43})")
+_LINE = re.compile(r"([^\s:]+):\$pbkdf2-sha256\$([0-9]{1,8})\$([A-Za-z0-9./]{1,100})\$([A-Za-z0-9./]{43})(?::(view|operate))?")
+
+Role = Literal["view", "operate"]
+"""What a user may do; who may operate may view, too."""
 
 
 class _Hashed(NamedTuple):
     rounds: int
     salt: bytes
     digest: bytes
+    role: Role = "view"
 
 
 _NOBODY = _Hashed(ROUNDS, bytes(_SALT_BYTES), bytes(32))
 """Stands in for unknown names: checking it takes as long and never succeeds, so that timing does not tell which names exist."""
 
 
-def line_of(name: str, password: str, rounds: int = ROUNDS) -> str:
+def line_of(name: str, password: str, rounds: int = ROUNDS, role: Role = "view") -> str:
     """A line of the file. FatalError for a name that cannot stand there."""
     if not _NAME.fullmatch(name):
         raise FatalError("a user's name has 1 to 64 characters without blanks and colons, and begins with neither # nor $")
     salt = os.urandom(_SALT_BYTES)
-    return f"{name}:$pbkdf2-sha256${rounds}${_encoded(salt)}${_encoded(digest(password, salt, rounds))}"
+    end = "" if role == "view" else f":{role}"
+    return f"{name}:$pbkdf2-sha256${rounds}${_encoded(salt)}${_encoded(digest(password, salt, rounds))}{end}"
 
 
 def logins(path: str) -> Callable[[], Logins]:
@@ -106,28 +112,36 @@ class Logins:
         self._users = users
         self._slow = threading.Lock()
         self._key = os.urandom(32)
-        self._remembered: set[bytes] = set()
+        self._remembered: dict[bytes, Role] = {}
 
     def allow(self, authorization: str | None) -> bool:
-        """Whether this header names a user with the right password. One that was right is known again without hashing for long."""
+        """Whether this header names a user with the right password."""
+        return self.role_of(authorization) is not None
+
+    def role_of(self, authorization: str | None) -> Role | None:
+        """What the user may do whom this header names with the right password, None for another header.
+
+        One that was right is known again without hashing for long.
+        """
         if authorization is None:
-            return False
+            return None
         mark = hmac.digest(self._key, authorization.encode("utf-8", "surrogatepass"), "sha256")
         if mark in self._remembered:
-            return True
+            return self._remembered[mark]
         login = _login(authorization)
         if login is None or not self._slow.acquire(timeout=_WAIT_SECONDS):
-            return False
+            return None
+        user = self._users.get(login[0])
         try:
-            if not _fits(self._users.get(login[0]), login[1]):
+            if not _fits(user, login[1]) or user is None:
                 _log.warning("a login at the API's port was refused: user or password is wrong")
                 time.sleep(WRONG_SECONDS)
-                return False
+                return None
         finally:
             self._slow.release()
         if len(self._remembered) < _REMEMBERED_MAX:
-            self._remembered.add(mark)
-        return True
+            self._remembered[mark] = user.role
+        return user.role
 
 
 def _fits(user: _Hashed | None, password: str) -> bool:
@@ -171,7 +185,7 @@ def _parsed(line: str) -> tuple[str, _Hashed | None]:
     if match is None or not ROUNDS_MIN <= int(match[2]) <= ROUNDS_MAX:
         return "", None
     try:
-        return match[1], _Hashed(int(match[2]), _decoded(match[3]), _decoded(match[4]))
+        return match[1], _Hashed(int(match[2]), _decoded(match[3]), _decoded(match[4]), cast("Role", match[5] or "view"))
     except binascii.Error:
         return "", None
 

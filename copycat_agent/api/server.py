@@ -174,7 +174,7 @@ class ApiServer:
                 servers.append(Server(port.socket, partial(late.answer, number, port.limits.form), port.limits, port.tls))
                 undo.callback(servers[-1].close)
             self._undo, self._servers = undo.pop_all(), servers
-        _log.info("listening", socket=self._path, listen=[port.listen for port in ports])
+        _log.info("listening", socket=self._path, listen=" ".join(port.listen for port in ports) or None)
 
     def heartbeat(self) -> float:
         """For how many seconds a thread that takes connections has been stuck, or dead; 0 when none is. For a watchdog."""

@@ -7,10 +7,15 @@ from typing import Annotated
 
 import typer
 
-from copycat_agent.api.port_access import line_of
+from copycat_agent.api.port_access import Role, line_of
 
 
-def passwd(name: Annotated[str, typer.Argument(metavar="NAME", help="The user's name.")]) -> None:
+def passwd(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The user's name.")],
+    role: Annotated[
+        Role, typer.Option(help="view: may read. operate: may also pause, stop and restart connectors, and change their offsets.")
+    ] = "view",
+) -> None:
     """Print a line for the file that api.users names: NAME and a hash of the password, which is asked for, or read from stdin.
 
     The password is never shown and never on a command line: copycat passwd prometheus >> /etc/copycat/users
@@ -21,4 +26,4 @@ def passwd(name: Annotated[str, typer.Argument(metavar="NAME", help="The user's 
         password = sys.stdin.readline().rstrip("\r\n")
     if not password:
         raise typer.BadParameter("there is no password on stdin")
-    typer.echo(line_of(name, password))
+    typer.echo(line_of(name, password, role=role))

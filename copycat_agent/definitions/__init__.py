@@ -43,6 +43,7 @@ __all__ = [
     "Origin",
     "digest_of",
     "find_agent_file",
+    "findings_of",
     "lines_of",
     "load_agent",
     "load_content",
@@ -168,6 +169,19 @@ def _read(
         return None, places, (places.problem_at(error.mark, error.code, error.text, error.hint),), b""
     reader = Reader(root, environ if resolve_env else None, masker, offline=offline)
     return reader, Places(str(path), text, root, masker), (), digest_of(content)
+
+
+def findings_of(content: bytes, agent: AgentOptions) -> tuple[Finding, ...]:
+    """What is wrong in a definition that would hold `content`, by option instead of by line. References are left as they are.
+
+    Secrets are hidden. Raises `DefinitionError` for what is no map in YAML.
+    """
+    reader, _places, problems, _ = _read(Path("definition"), {}, resolve_env=False, content=content)
+    if reader is None:
+        raise DefinitionError(problems)
+    compose(reader, agent)
+    mask = reader.masker
+    return tuple(one._replace(text=mask(one.text), hint=mask(one.hint)) for one in dict.fromkeys(reader.findings))
 
 
 def digest_of(content: bytes) -> bytes:

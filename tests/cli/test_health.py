@@ -174,5 +174,10 @@ def test_a_line_for_the_file_of_users_is_made_without_the_password_on_a_command_
     known = logins(str(tmp_path / "users"))()
     assert known.allow("Basic cHJvbWV0aGV1czpzM2NyZXQ=")
     assert "s3cret" not in done.stdout
+    assert known.role_of("Basic cHJvbWV0aGV1czpzM2NyZXQ=") == "view"
+    operating = CliRunner().invoke(app, ["passwd", "prometheus", "--role", "operate"], input="s3cret\n")
+    (tmp_path / "users").write_text(operating.stdout)
+    assert logins(str(tmp_path / "users"))().role_of("Basic cHJvbWV0aGV1czpzM2NyZXQ=") == "operate"
+    assert CliRunner().invoke(app, ["passwd", "prometheus", "--role", "everything"], input="s3cret\n").exit_code == 2
     assert CliRunner().invoke(app, ["passwd", "prometheus"], input="\n").exit_code == 2
     assert "without blanks and colons" in str(CliRunner().invoke(app, ["passwd", "a:b"], input="x\n").exception)

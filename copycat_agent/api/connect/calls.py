@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from http import HTTPStatus
 from typing import NamedTuple
 
@@ -40,6 +40,10 @@ class WorkerView(NamedTuple):
 
     control: Control
     worker_id: str
+
+
+View = Callable[[WorkerView, Call], Reply]
+"""What answers at an address. Raises `StatusError`, or what `Control` raises."""
 
 
 def not_found(message: str) -> StatusError:

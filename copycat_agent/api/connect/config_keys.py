@@ -28,7 +28,7 @@ _GENERAL = "connector"
 
 
 class ConfigKey(NamedTuple):
-    """A key as Connect describes it. `default` is None for one without; `choices` are the only words it takes, none for any."""
+    """A key as Connect describes it. `default` is None for one without; `choices` are words that it takes."""
 
     name: str
     type: str
@@ -37,6 +37,8 @@ class ConfigKey(NamedTuple):
     documentation: str
     group: str
     choices: tuple[str, ...] = ()
+    kinds: frozenset[str] = frozenset({"string"})
+    """The JSON types that a definition takes here."""
 
     def document(self, order: int) -> dict[str, Any]:
         """The definition of the key, as the REST API has it."""
@@ -56,7 +58,7 @@ def connector_keys(source: type[Options], kind: str) -> tuple[ConfigKey, ...]:
     own = (
         ConfigKey("name", "STRING", True, None, name, _GENERAL),
         ConfigKey(CONNECTOR_CLASS, "STRING", True, None, what, _GENERAL, (kind,)),
-        ConfigKey(TASKS_MAX, "LONG", False, str(tasks.default), tasks.description or "", _GENERAL),
+        ConfigKey(TASKS_MAX, "LONG", False, str(tasks.default), tasks.description or "", _GENERAL, kinds=frozenset({"integer"})),
     )
     passed_over = {"name", "source", "tests"}
     sections = (field for field in Definition.model_fields if field not in passed_over)
@@ -80,14 +82,12 @@ def _keys_below(model: type[Options], prefix: str, *, needed: bool) -> Iterator[
 def _key_and_below(model: type[Options], name: str, prefix: str, *, needed: bool) -> Iterator[ConfigKey]:
     field = model.model_fields[name]
     key = prefix + key_of(name, field)
-    inner = [one for one in models_in(field.annotation) if one not in _OPEN]
     schema = _schema(field)
-    is_section = bool(inner) and "object" in _kinds(schema, refs=True)
-    if not is_section or _kinds(schema, refs=False):
+    inner = [one for one in models_in(field.annotation) if one not in _OPEN] if any(map(_is_section, _branches(schema))) else []
+    if not inner or not all(map(_is_section, _branches(schema))):
         yield _key(model, name, key, schema, needed=needed)
-    if is_section and "array" not in _kinds(schema, refs=False):
-        for one in inner:
-            yield from _keys_below(one, f"{key}.", needed=needed and (field.is_required() or isinstance(field.get_default(), Options)))
+    for one in inner:
+        yield from _keys_below(one, f"{key}.", needed=needed and (field.is_required() or isinstance(field.get_default(), Options)))
 
 
 def _key(model: type[Options], name: str, key: str, schema: dict[str, Any], *, needed: bool) -> ConfigKey:
@@ -95,7 +95,8 @@ def _key(model: type[Options], name: str, key: str, schema: dict[str, Any], *, n
     default = None if field.is_required() else _default(model, name)
     choices = tuple(str(word) for one in _branches(schema) for word in one.get("enum", [one["const"]] if "const" in one else []))
     group = key.partition(".")[0]
-    return ConfigKey(key, _type(schema), needed and field.is_required(), default, field.description or "", group, choices)
+    kinds = frozenset("object" if _is_section(one) else str(one.get("type", "string")) for one in _branches(schema))
+    return ConfigKey(key, _type(schema), needed and field.is_required(), default, field.description or "", group, choices, kinds)
 
 
 def _default(model: type[Options], name: str) -> str | None:
@@ -117,16 +118,9 @@ def _branches(schema: dict[str, Any]) -> list[dict[str, Any]]:
     return [one for one in schema.get("anyOf", [schema]) if one.get("type") != "null"]
 
 
-def _kinds(schema: dict[str, Any], *, refs: bool) -> set[str]:
-    """The JSON types that the value may have; with `refs` that of a section too."""
-    found = set()
-    for one in _branches(schema):
-        is_section = "$ref" in one or "properties" in one
-        if is_section and refs:
-            found.add("object")
-        elif not is_section:
-            found.add(str(one.get("type", "string")))
-    return found
+def _is_section(schema: dict[str, Any]) -> bool:
+    """Whether this is a section with keys of its own, not a map of any keys."""
+    return "$ref" in schema or "properties" in schema
 
 
 def _type(schema: dict[str, Any]) -> str:

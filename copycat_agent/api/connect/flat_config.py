@@ -46,10 +46,14 @@ def _below(value: object, text: object, key: str) -> Iterator[tuple[str, object]
         for number, (item, one) in enumerate(zip(value, text, strict=True)):
             yield from _below(item, one, f"{key}.{number}")
     elif isinstance(value, dict) and value and isinstance(text, dict):
-        for name, one in text.items():
-            yield from _below(value.get(name), one, f"{key}.{name}")
+        yield from ((f"{key}.{name}", _said(value.get(name), one)) for name, one in text.items())
     else:
         yield key, text
+
+
+def _said(value: object, text: object) -> object:
+    """A value of a map; of a section there, what is not the default."""
+    return dict(_changed(value, text, "")) if isinstance(value, Options) and isinstance(text, dict) else text
 
 
 def as_text(value: object) -> str:

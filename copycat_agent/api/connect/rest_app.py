@@ -6,6 +6,7 @@ Every error is `{"error_code": status, "message": words}`. A path is cut at its 
 from __future__ import annotations
 
 import json
+import threading
 import urllib.parse
 from collections.abc import Iterable
 from http import HTTPStatus
@@ -20,7 +21,12 @@ from copycat_agent.errors import BusyError, CopycatError, DataError, UnknownConn
 if TYPE_CHECKING:
     from wsgiref.types import StartResponse, WSGIEnvironment
 
+    from copycat_agent.api.port_access import Role
+
+OPERATIONS_MAX = 2
+"""Changes under way at a time: each holds a thread until it is done."""
 _QUERY_FIELDS_MAX = 100
+_JSON = "application/json"
 
 
 class ConnectRest:
@@ -29,13 +35,14 @@ class ConnectRest:
     def __init__(self, control: Control, guard: Guard, worker_id: str) -> None:
         self._view = WorkerView(control, worker_id)
         self._guard = guard
+        self._operations = threading.BoundedSemaphore(OPERATIONS_MAX)
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         """WSGI. Raises nothing."""
         method = environ["REQUEST_METHOD"]
         try:
-            self._guard.check(environ)
-            reply = self._reply(environ)
+            role = self._guard.check(environ) or "view"
+            reply = self._reply(environ, role)
         except Exception as error:  # noqa: BLE001 - told, logged, and never shown with its traceback
             reply = _refused(error, method)
         content = b"" if reply.value is None else json.dumps(reply.value).encode()
@@ -44,11 +51,21 @@ class ConnectRest:
         start_response(f"{reply.status.value} {reply.status.phrase}", [*headers, ("Cache-Control", "no-store"), *challenge])
         return () if method == "HEAD" else [content]
 
-    def _reply(self, environ: WSGIEnvironment) -> Reply:
+    def _reply(self, environ: WSGIEnvironment, role: Role) -> Reply:
         method = "GET" if environ["REQUEST_METHOD"] == "HEAD" else environ["REQUEST_METHOD"]
         route, named = _find(method, segments_of(str(environ["RAW_PATH"])))
-        call = Call(named, _query(str(environ.get("QUERY_STRING", ""))))
-        return route.view(self._view, call)
+        query = _query(str(environ.get("QUERY_STRING", "")))
+        if not route.operates:
+            return route.view(self._view, Call(named, query))
+        if role != "operate":
+            words = "this needs a user who may operate"
+            raise StatusError(HTTPStatus.FORBIDDEN, words, "set api.users, with a line made by: copycat passwd NAME --role operate")
+        if not self._operations.acquire(blocking=False):
+            raise BusyError("other changes are under way", "try again when they are done")
+        try:
+            return route.view(self._view, Call(named, query, _body(environ)))
+        finally:
+            self._operations.release()
 
 
 def _find(method: str, segments: list[str]) -> tuple[Route, dict[str, str]]:
@@ -60,6 +77,19 @@ def _find(method: str, segments: list[str]) -> tuple[Route, dict[str, str]]:
         if route.method == method:
             return route, named
     raise StatusError(HTTPStatus.METHOD_NOT_ALLOWED, "HTTP 405 Method Not Allowed")
+
+
+def _body(environ: WSGIEnvironment) -> object:
+    """The JSON in the body, None without one."""
+    content = environ["wsgi.input"].read()
+    if not content:
+        return None
+    if str(environ.get("CONTENT_TYPE", "")).partition(";")[0].strip().lower() != _JSON:
+        raise StatusError(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "HTTP 415 Unsupported Media Type")
+    try:
+        return json.loads(content)
+    except (ValueError, RecursionError):
+        raise StatusError(HTTPStatus.BAD_REQUEST, "the body is no JSON") from None
 
 
 def _query(text: str) -> dict[str, list[str]]:

@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 import urllib.parse
-from collections.abc import Callable
 from http import HTTPStatus
 from typing import NamedTuple
 
-from copycat_agent.api.connect import connector_views, plugin_views, worker_views
-from copycat_agent.api.connect.calls import Call, Reply, WorkerView
+from copycat_agent.api.connect import connector_views, operations, plugin_views, worker_views
+from copycat_agent.api.connect.calls import Call, Reply, View, WorkerView
+from copycat_agent.api.connect.validation import validate
 from copycat_agent.api.guard import StatusError
-
-View = Callable[[WorkerView, Call], Reply]
 
 
 class Route(NamedTuple):
-    """A method and an address, whose segments in braces stand for any text, and what answers there."""
+    """A method and an address, whose segments in braces stand for any text, and what answers there.
+
+    `operates`: only for who may operate, since it changes something, or looks at the host on behalf of who asks.
+    """
 
     method: str
     path: str
     view: View
+    operates: bool = False
 
     def match(self, segments: list[str]) -> dict[str, str] | None:
         """Returns what stands in the braces, by their names; None for another address."""
@@ -40,7 +42,13 @@ class Route(NamedTuple):
 
 def segments_of(path: str) -> list[str]:
     """The decoded segments of a path; a slash at its end adds none. Bytes that are no UTF-8 become U+FFFD, as in Java."""
-    return [urllib.parse.unquote(segment) for segment in path.removeprefix("/").removesuffix("/").split("/")]
+    text = path.removeprefix("/")
+    return [urllib.parse.unquote(segment) for segment in (text if text == "/" else text.removesuffix("/")).split("/")]
+
+
+def _not_tracked(_view: WorkerView, _call: Call) -> Reply:
+    """Topics are those of the definition: there is nothing to forget."""
+    raise StatusError(HTTPStatus.FORBIDDEN, "Topic tracking reset is disabled.")
 
 
 def _elsewhere(view: WorkerView, _call: Call) -> Reply:
@@ -67,9 +75,19 @@ ROUTES = (
     Route("GET", f"{_CONNECTOR}/tasks-config", connector_views.tasks_config),
     Route("GET", f"{_CONNECTOR}/tasks/{{task}}/status", connector_views.task_status),
     Route("GET", f"{_CONNECTOR}/topics", connector_views.topics),
+    Route("PUT", f"{_CONNECTOR}/topics/reset", _not_tracked),
     Route("GET", f"{_CONNECTOR}/offsets", connector_views.offsets),
+    Route("PATCH", f"{_CONNECTOR}/offsets", operations.alter_offsets, operates=True),
+    Route("DELETE", f"{_CONNECTOR}/offsets", operations.reset_offsets, operates=True),
+    Route("PUT", f"{_CONNECTOR}/pause", operations.ordered("pause", HTTPStatus.ACCEPTED), operates=True),
+    Route("PUT", f"{_CONNECTOR}/resume", operations.ordered("resume", HTTPStatus.ACCEPTED), operates=True),
+    Route("PUT", f"{_CONNECTOR}/stop", operations.stop, operates=True),
+    Route("POST", f"{_CONNECTOR}/restart", operations.restart, operates=True),
+    Route("POST", f"{_CONNECTOR}/tasks/{{task}}/restart", operations.restart_task, operates=True),
     Route("GET", "/connector-plugins", plugin_views.plugins),
     Route("GET", "/connector-plugins/{plugin}/config", plugin_views.plugin_config),
+    Route("PUT", "/connector-plugins/{plugin}/config/validate", validate, operates=True),
     Route("GET", "/admin/loggers", worker_views.loggers),
     Route("GET", "/admin/loggers/{logger}", worker_views.logger),
+    Route("PUT", "/admin/loggers/{logger}", operations.set_level, operates=True),
 )

@@ -213,12 +213,13 @@ def test_logins_that_change_hold_at_once_and_a_broken_file_changes_nothing(
         ("# nothing\n", "names nobody"),
         (f"prometheus:{PASSWORD}\n", "line 1 of .* is not name:"),
         ("a:$pbkdf2-sha256$600000$c2FsdA$short\n", "line 1 of"),
+        (line_of("a", "x", 1000) + ":admin", "line 1 of"),
         (line_of("a", "x", 1000).replace("$1000$", "$99999999$"), "line 1 of"),
         (line_of("a", "x", 1000).replace("$1000$", "$1$"), "line 1 of"),
         ("\n" + line_of("a", "x", 1000) + "\n" + line_of("a", "y", 1000), "line 3 of .* names a user again"),
         ("a:$pbkdf2-sha256$1000$aaaaa$" + "a" * 43, "line 1 of"),
     ],
-    ids=["empty", "only a comment", "in clear", "short hash", "too many rounds", "too few rounds", "twice", "odd salt"],
+    ids=["empty", "only a comment", "in clear", "short hash", "no such role", "too many rounds", "too few rounds", "twice", "odd salt"],
 )
 def test_a_file_of_users_that_is_no_good_ends_the_start_without_quoting_it(listen: Open, users: Path, content: str, words: str) -> None:
     users.write_text(content)

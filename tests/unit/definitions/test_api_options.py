@@ -38,3 +38,33 @@ def test_a_file_needs_an_absolute_path(tmp_path: Path, option: str) -> None:
     load(tmp_path, f"{{{option.format('/etc/copycat/file')}}}")
     with pytest.raises(DefinitionError, match="needs an absolute path"):
         load(tmp_path, f"{{{option.format('file')}}}")
+
+
+@pytest.mark.parametrize("listen", ["127.0.0.1:8083", "localhost:8083", "[::1]:8083", "logs-7.example.test:8083"])
+def test_connects_api_needs_no_login_on_loopback(tmp_path: Path, listen: str) -> None:
+    """What a name stands for shows when the agent starts."""
+    load(tmp_path, f"{{connect: {{listen: '{listen}'}}}}")
+
+
+@pytest.mark.parametrize("listen", ["0.0.0.0:8083", "[::]:8083", "10.0.0.1:8083"])
+def test_connects_api_needs_tls_and_users_for_other_hosts(tmp_path: Path, listen: str) -> None:
+    connect, tls, users = f"connect: {{listen: '{listen}'}}", "tls: {cert_file: /c, key_file: /k}", "users: /u"
+    for some in ([], [tls], [users]):
+        with pytest.raises(DefinitionError, match=r"so it needs api\.tls and api\.users"):
+            load(tmp_path, f"{{{', '.join([connect, *some])}}}")
+    load(tmp_path, f"{{{connect}, {tls}, {users}}}")
+
+
+@pytest.mark.parametrize(
+    ("api", "words"),
+    [
+        ("{connect: {}}", "listen is missing"),
+        ("{connect: {listen: 8083}}", "needs a text|text"),
+        ("{connect: {listen: '8083'}}", "needs HOST:PORT"),
+        ("{listen: '127.0.0.1:8083', connect: {listen: '127.0.0.1:8083'}}", "api.listen has this address already"),
+        ("{connect: {listen: '127.0.0.1:8083', port: 1}}", "unknown key 'port'"),
+    ],
+)
+def test_an_address_of_connects_api_that_will_not_do_is_told(tmp_path: Path, api: str, words: str) -> None:
+    with pytest.raises(DefinitionError, match=words):
+        load(tmp_path, api)

@@ -74,7 +74,14 @@ def test_definitions_are_files_and_the_refusal_says_where(port: ConnectPort, con
 
 @pytest.mark.parametrize(
     ("method", "path"),
-    [("DELETE", "/"), ("POST", "/connectors/app"), ("PUT", "/connector-plugins"), ("POST", "/admin/loggers"), ("TRACE", "/connectors")],
+    [
+        ("OPTIONS", "/connectors"),
+        ("DELETE", "/"),
+        ("POST", "/connectors/app"),
+        ("PUT", "/connector-plugins"),
+        ("POST", "/admin/loggers"),
+        ("TRACE", "/connectors"),
+    ],
 )
 def test_an_address_takes_its_own_methods_only(port: ConnectPort, method: str, path: str) -> None:
     answer = port.ask(path, method)

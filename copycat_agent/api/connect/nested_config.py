@@ -1,0 +1,99 @@
+"""From a flat configuration back to what a definition says: the reverse of `flat_config`, for values that may be wrong."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from copycat_agent.api.connect.config_keys import ConfigKey, part_keys
+from copycat_agent.api.connect.flat_config import THEIRS
+from copycat_agent.converters import CONVERTERS
+from copycat_agent.formats.records import FORMATS
+from copycat_agent.registry import Registry, Unusable
+from copycat_agent.transforms import TRANSFORMS
+
+OURS = {theirs: ours for ours, theirs in THEIRS.items()}
+"""Connect's names of options, and ours."""
+_TYPED: tuple[tuple[str, Registry[Any]], ...] = (
+    ("converters.key", CONVERTERS),
+    ("converters.value", CONVERTERS),
+    ("source.format", FORMATS),
+)
+"""Sections whose keys depend on their `type`."""
+_JSON_TYPES = {bool: "boolean", int: "integer", float: "number", list: "array", dict: "object"}
+_ITEM = "transforms."
+
+
+def keys_below(config: Mapping[str, str]) -> Iterator[ConfigKey]:
+    """The keys of those steps, converters and formats that the configuration names, where they stand in it."""
+    for section, registry in _TYPED:
+        yield from _moved(registry, config.get(f"{section}.type") or config.get(section, ""), f"{section}.")
+    actions: dict[str, str] = {}
+    for key in config:
+        number, _, rest = key.removeprefix(_ITEM).partition(".")
+        if key.startswith(_ITEM) and number.isdecimal() and (action := rest.split(".")[0]) in TRANSFORMS.built_in:
+            actions.setdefault(number, action)
+    for number, action in actions.items():
+        yield from _moved(TRANSFORMS, action, f"{_ITEM}{number}.")
+
+
+def _moved(registry: Registry[Any], name: str, prefix: str) -> Iterator[ConfigKey]:
+    part = registry.find(name) if name else None
+    if part is not None and not isinstance(part, Unusable):
+        group = prefix.partition(".")[0]
+        yield from (key._replace(name=prefix + key.name, group=group, required=False) for key in part_keys(part.options))
+
+
+def nested(config: Mapping[str, str], known: Mapping[str, ConfigKey]) -> dict[str, Any]:
+    """What a definition would say. The sections that it needs are always there, so that what they lack is told key by key."""
+    found: dict[str, Any] = {"source": {}, "record": {}}
+    for key, text in config.items():
+        name = OURS.get(key, key)
+        if key == name and key in THEIRS:
+            continue  # it has another name here
+        steps, value = _way(name, known), _value(text, known.get(key))
+        if name in dict(_TYPED) and isinstance(value, str):
+            steps = [*steps, "type"]
+        _put(found, steps, value)
+    items = found.get("transforms")
+    if isinstance(items, dict):
+        found["transforms"] = [items[number] for number in sorted(items, key=lambda text: (not text.isdecimal(), len(text), text))]
+    return found
+
+
+def _way(name: str, known: Mapping[str, ConfigKey]) -> list[str]:
+    """The steps from the root to a value. In a map of any keys all that comes behind it is one key: `kafka.client` `linger.ms`."""
+    parts = name.split(".")
+    for length in range(len(parts) - 1, 0, -1):
+        above = known.get(".".join(parts[:length]))
+        if above is not None and "object" in above.kinds and not any(one.startswith(f"{above.name}.") for one in known):
+            return [*parts[:length], ".".join(parts[length:])]
+    return parts
+
+
+def _value(text: str, key: ConfigKey | None) -> object:
+    """The text as the kind of value that is wanted there; as it stands where it is none of that kind. Lists may have commas, as in Connect.
+
+    In a map of any keys a list or a map is read, and all else is text.
+    """
+    kinds = key.kinds if key is not None else {"array", "object"}
+    if key is not None and kinds == {"array"} and not text.lstrip().startswith("["):
+        return [part.strip() for part in text.split(",") if part.strip()]
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+    kind = _JSON_TYPES.get(type(value), "")
+    return value if kind in kinds or (kind == "integer" and "number" in kinds) else text
+
+
+def _put(root: dict[str, Any], steps: list[str], value: object) -> None:
+    """Set a value. What is said of a section and of something in it is not both kept: the section's keys are."""
+    place = root
+    for step in steps[:-1]:
+        inner = place.get(step)
+        place[step] = inner if isinstance(inner, dict) else {}
+        place = place[step]
+    if not isinstance(place.get(steps[-1]), dict) or isinstance(value, dict):
+        place[steps[-1]] = value
