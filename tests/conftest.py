@@ -73,6 +73,11 @@ def pytest_runtestloop(session: pytest.Session) -> None:
     if "schema_registry" in wanted:
         with contextlib.suppress(OSError, subprocess.SubprocessError):  # then only the tests that need it fail, and say so
             fetch_registry()
+    if "connect_worker" in wanted:
+        from tests.rig.connect import fetch_connect  # noqa: PLC0415 - needs the benchmarks, which a source distribution lacks
+
+        with contextlib.suppress(OSError, RuntimeError, subprocess.SubprocessError):  # as above
+            fetch_connect()
 
 
 @pytest.hookimpl(wrapper=True)

@@ -44,12 +44,15 @@ def stop(worker: WorkerView, call: Call) -> Reply:
 
 
 def restart(worker: WorkerView, call: Call) -> Reply:
-    """Start it again, with all its tasks. One that was stopped stays so; with `onlyFailed` one that has not failed goes on as it is."""
+    """Start it again, with all its tasks. With `onlyFailed` one that has not failed goes on as it is.
+
+    One that was stopped stays so, though it is told as the others are: so Connect has it.
+    """
     flags = call.flag("includeTasks"), call.flag("onlyFailed")
     now = _runnable(worker, call, f"Unknown connector: {call.connector}" if any(flags) else f"Connector {call.connector} not found")
-    is_due = now.state is not State.STOPPED and (now.state is State.FAILED or not flags[1])
+    is_due = now.state is State.FAILED or not flags[1]
     document = status_document(worker, call.connector, "RESTARTING" if is_due else "")
-    if is_due:
+    if is_due and now.state is not State.STOPPED:
         worker.control.restart(call.connector)
     return Reply(document, HTTPStatus.ACCEPTED) if any(flags) else Reply(None, HTTPStatus.NO_CONTENT)
 

@@ -120,7 +120,8 @@ def test_what_is_not_there_cannot_be_ordered(operate: Operate, method: str, path
         ("includeTasks=true&onlyFailed=true", State.RUNNING, "RUNNING", False),
         ("onlyFailed=true", State.FAILED, "RESTARTING", True),
         ("includeTasks=true&onlyFailed=true", State.FAILED, "RESTARTING", True),
-        ("includeTasks=true", State.STOPPED, "STOPPED", False),
+        ("includeTasks=true", State.STOPPED, "RESTARTING", False),
+        ("onlyFailed=true", State.STOPPED, "STOPPED", False),
         ("includeTasks=TRUE", State.PAUSED, "RESTARTING", True),
     ],
 )

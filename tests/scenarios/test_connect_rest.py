@@ -1,0 +1,272 @@
+"""A worker of Kafka Connect and an agent, side by side on one file, asked the same: they answer alike, but for what docs/api.md names."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pytest
+
+from copycat_agent.api.port_access import line_of
+from copycat_agent.dev_broker import free_port
+from tests.rig.agent import AgentProcess
+from tests.rig.connect import ConnectWorker, RestAnswer, ask
+from tests.rig.kafka import create_topic, unique_topic
+from tests.rig.waiting import wait_until
+from tests.unit.api.conftest import PASSWORD, basic
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from copycat_agent.dev_broker import DevBroker
+
+THEIR_CLASS, OUR_CLASS = "org.apache.kafka.connect.file.FileStreamSourceConnector", "log_file"
+WORKER_ID = re.compile(r"127\.0\.0\.1:\d+")
+MASKED = {"version", "commit", "kafka_cluster_id", "last_modified", "level", "trace"}
+
+
+class Both(NamedTuple):
+    """`HOST:PORT` of each; both have one connector `app` with one task."""
+
+    theirs: str
+    ours: str
+
+    def ask(self, method: str, path: str, body: object = None) -> tuple[RestAnswer, RestAnswer]:
+        """What each answers; CLASS stands for its class of connectors."""
+        login = {"Authorization": basic("writer", PASSWORD)}
+        found = [
+            ask(address, method, path.replace("CLASS", kind), _named(body, kind), login)
+            for address, kind in ((self.theirs, THEIR_CLASS), (self.ours, OUR_CLASS))
+        ]
+        return masked(found[0]), masked(found[1])
+
+
+def _named(value: Any, kind: str) -> Any:
+    if isinstance(value, dict):
+        return {key: _named(inner, kind) for key, inner in value.items()}
+    return kind if value == "CLASS" else value
+
+
+def masked(answer: RestAnswer) -> RestAnswer:
+    """The answer with what is each one's own replaced by what kind of thing it is."""
+    return answer._replace(value=_masked(answer.value))
+
+
+def _masked(value: Any, key: str = "") -> Any:
+    if key in MASKED:
+        return "masked"
+    if isinstance(value, dict) and "connector.class" in value:
+        return {"text to text": all(isinstance(one, str) for one in value.values()), "tasks.max": value["tasks.max"]}
+    if key == "worker_id":
+        return "a worker" if WORKER_ID.fullmatch(value) else value
+    if isinstance(value, dict):
+        return {name: _masked(inner, name) for name, inner in value.items()}
+    if isinstance(value, list):
+        return [_masked(one) for one in value]
+    return value.replace(THEIR_CLASS, "CLASS").replace(OUR_CLASS, "CLASS") if isinstance(value, str) else value
+
+
+@pytest.fixture(scope="module")
+def connect_worker(broker: DevBroker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ConnectWorker]:
+    """A real worker with one connector, `app`; its topic is named in its settings."""
+    root = tmp_path_factory.mktemp("connect")
+    topic = create_topic(broker.bootstrap, unique_topic())
+    (root / "app.log").write_text("one\ntwo\n")
+    settings = {"connector.class": THEIR_CLASS, "file": str(root / "app.log"), "topic": topic}
+    with ConnectWorker(root, broker.bootstrap, {"app": settings}) as worker:
+        yield worker
+
+
+@pytest.fixture(scope="module")
+def both(broker: DevBroker, connect_worker: ConnectWorker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Both]:
+    """Each has read the file and sent it."""
+    root, port = tmp_path_factory.mktemp("agent"), free_port()
+    (root / "users").write_text(line_of("writer", PASSWORD, 1000, "operate"))
+    (root / "agent.yaml").write_text(f"api: {{users: {root}/users, connect: {{listen: '127.0.0.1:{port}'}}}}\n")
+    agent = AgentProcess(root, broker.bootstrap)
+    settings = connect_worker.connectors["app"]
+    source = {"type": "log_file", "include": [settings["file"]]}
+    agent.define("app", {"source": source, "record": {"topic": settings["topic"]}, "delivery": {"tasks_max": 1}})
+    with agent.start():
+        pair = Both(connect_worker.address, f"127.0.0.1:{port}")
+        wait_until(lambda: _is_done(pair), 60, lambda: f"the agent's log ends:\n{agent.log[-4000:]}")
+        yield pair
+
+
+def _is_done(pair: Both) -> bool:
+    try:
+        _, ours = pair.ask("GET", "/connectors/app/offsets")  # Connect saves them once a minute, and when it stops
+        topics = pair.ask("GET", "/connectors/app/topics")
+    except OSError:
+        return False
+    return bool(ours.status == 200 and ours.value["offsets"]) and all(one.value["app"]["topics"] for one in topics)
+
+
+ALIKE = (
+    "/", "/health", "/connectors", "/connectors/", "/connectors?expand=info&expand=status", "/connectors?expand=nope", "/connectors/app",
+    "/connectors/app/", "/connectors/app/config", "/connectors/app/status", "/connectors/app/tasks", "/connectors/app/tasks/0/status",
+    "/connectors/app/tasks/7/status", "/connectors/app/tasks/-1/status", "/connectors/app/tasks/x/status", "/connectors/app/topics",
+    "/connectors/nobody", "/connectors/nobody/config", "/connectors/nobody/status", "/connectors/nobody/tasks",
+    "/connectors/nobody/tasks/0/status", "/connectors/nobody/topics", "/connectors/nobody/offsets", "/connectors/%E2%82%AC%20x",
+    "/connector-plugins/nobody/config", "/admin/loggers/root", "/admin/loggers/nobody",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("path", ALIKE)
+def test_what_is_read_is_alike(both: Both, path: str) -> None:
+    theirs, ours = both.ask("GET", path)
+    assert ours == theirs
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("GET", "/nowhere"),
+        ("GET", "/connectors/app/nowhere"),
+        ("GET", "/connectors/app/pause"),
+        ("POST", "/connectors/app"),
+        ("PATCH", "/connectors/app"),
+        ("PUT", "/connectors"),
+        ("DELETE", "/"),
+        ("TRACE", "/connectors"),
+    ],
+)
+def test_an_address_that_is_none_and_a_method_that_will_not_do_are_told_alike(both: Both, method: str, path: str) -> None:
+    """Connect declares these bodies as nothing; ours say that they are JSON."""
+    theirs, ours = both.ask(method, path)
+    assert (ours.status, ours.value) == (theirs.status, theirs.value)
+
+
+def test_plugins_have_the_same_form(both: Both) -> None:
+    for query in ("", "?connectorsOnly=true", "?connectorsOnly=false"):
+        theirs, ours = both.ask("GET", f"/connector-plugins{query}")
+        forms = [{tuple(sorted(one)) for one in answer.value} for answer in (theirs, ours)]
+        assert forms[0] == forms[1]
+        assert {one["type"] for one in ours.value} <= {one["type"] for one in theirs.value}
+        assert any(one["class"] == "CLASS" for one in ours.value)
+
+
+def test_keys_of_a_plugin_have_the_same_form(both: Both) -> None:
+    theirs, ours = both.ask("GET", "/connector-plugins/CLASS/config")
+    assert ours.status == theirs.status == 200
+    assert {tuple(sorted(one)) for one in ours.value} == {tuple(sorted(one)) for one in theirs.value}
+    for name in ("required", "order"):
+        assert {type(one[name]) for one in ours.value} == {type(one[name]) for one in theirs.value}
+
+
+def test_a_configuration_is_looked_at_in_the_same_form(both: Both) -> None:
+    theirs, ours = both.ask("PUT", "/connector-plugins/CLASS/config/validate", {"connector.class": "CLASS"})
+    assert (ours.status, ours.value.keys()) == (theirs.status, theirs.value.keys())
+    assert ours.value["error_count"] > 0
+    assert theirs.value["error_count"] > 0
+    for part in ("definition", "value"):
+        forms = [{tuple(sorted(one[part])) for one in answer.value["configs"]} for answer in (theirs, ours)]
+        assert forms[0] == forms[1]
+    for answer in (theirs, ours):
+        assert answer.value["error_count"] == sum(len(one["value"]["errors"]) for one in answer.value["configs"])
+
+
+@pytest.mark.parametrize("included", ["CLASS", "nobody"])
+def test_a_class_that_is_none_is_told_alike(both: Both, included: str) -> None:
+    plugin = "nobody" if included == "CLASS" else "CLASS"
+    theirs, ours = both.ask("PUT", f"/connector-plugins/{plugin}/config/validate", {"connector.class": included})
+    assert ours == theirs
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body"),
+    [
+        ("PUT", "/connectors/nobody/pause", None),
+        ("PUT", "/connectors/nobody/resume", None),
+        ("POST", "/connectors/nobody/restart?includeTasks=true", None),
+        ("POST", "/connectors/app/tasks/x/restart", None),
+        ("PATCH", "/connectors/nobody/offsets", {"offsets": [{"partition": {"key": "1:1"}, "offset": {"position": 1}}]}),
+        ("PATCH", "/connectors/app/offsets", {"offsets": [{"partition": {"key": "1:1"}, "offset": {"position": 1}}]}),
+        ("PATCH", "/connectors/app/offsets", {"offsets": []}),
+        ("PATCH", "/connectors/app/offsets", {"offsets": None}),
+        ("PATCH", "/connectors/app/offsets", {}),
+        ("DELETE", "/connectors/nobody/offsets", None),
+        ("DELETE", "/connectors/app/offsets", None),
+        ("PUT", "/admin/loggers/root", {"level": "LOUD"}),
+        ("PUT", "/admin/loggers/root", {}),
+        ("PUT", "/admin/loggers/root?scope=cluster", {"level": "WARN"}),
+    ],
+)
+def test_what_cannot_be_done_is_told_alike(both: Both, method: str, path: str, body: object) -> None:
+    theirs, ours = both.ask(method, path, body)
+    assert ours == theirs
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "status"),
+    [
+        ("PUT", "/connectors/nobody/stop", None, 404),
+        ("POST", "/connectors/nobody/restart", None, 404),
+        ("PATCH", "/connectors/app/offsets", None, 400),
+        ("PATCH", "/connectors/app/offsets", b"{", 400),
+        ("PATCH", "/connectors/app/offsets", [], 400),
+        ("PUT", "/admin/loggers/root", None, 400),
+        ("PUT", "/connector-plugins/CLASS/config/validate", {}, 400),
+        ("PUT", "/connector-plugins/CLASS/config/validate", [], 400),
+    ],
+)
+def test_where_connect_fails_the_agent_says_what_is_wrong(both: Both, method: str, path: str, body: object, status: int) -> None:
+    """A fault of Connect's own, 500 there: if it is mended, ours should be looked at again."""
+    theirs, ours = both.ask(method, path, body)
+    assert (theirs.status, ours.status, ours.value["error_code"]) == (500, status, status)
+
+
+@pytest.mark.parametrize("sent", ["a%2Fb", "a%00b", "a%0d%0ab", "%ff", "a%252Fb", "/status"])
+def test_an_ambiguous_name_is_refused_by_both(both: Both, sent: str) -> None:
+    """By Connect's web server, before Connect sees it; by ours as a name that is not there."""
+    theirs, ours = both.ask("GET", f"/connectors/{sent}")
+    assert (theirs.status, ours.status, ours.value["error_code"]) == (400, 404, 404)
+
+
+def test_a_connector_goes_through_the_same_states(both: Both) -> None:
+    def change(method: str, path: str, connector: str, *tasks: str) -> None:
+        theirs, ours = both.ask(method, f"/connectors/app/{path}")
+        assert ours == theirs
+        wait_until(lambda: _states(both) == [[connector, *tasks]] * 2, message=lambda: f"after {path}: {_states(both)}")
+        for address in ("", "/status", "/tasks", "/tasks/0/status", "/topics"):
+            theirs, ours = both.ask("GET", f"/connectors/app{address}")
+            assert ours == theirs
+
+    change("PUT", "pause", "PAUSED", "PAUSED")
+    change("PUT", "pause", "PAUSED", "PAUSED")
+    change("POST", "restart?includeTasks=true", "PAUSED", "PAUSED")
+    change("PUT", "resume", "RUNNING", "RUNNING")
+    change("POST", "restart", "RUNNING", "RUNNING")
+    change("POST", "restart?includeTasks=true", "RUNNING", "RUNNING")
+    change("POST", "restart?includeTasks=true&onlyFailed=true", "RUNNING", "RUNNING")
+    change("POST", "restart?includeTasks=nope", "RUNNING", "RUNNING")
+    change("POST", "tasks/0/restart", "RUNNING", "RUNNING")
+    change("PUT", "stop", "STOPPED")
+    change("PUT", "stop", "STOPPED")
+    change("POST", "restart", "STOPPED")
+    change("POST", "restart?includeTasks=true", "STOPPED")
+    for method, body in (("DELETE", None), ("DELETE", None), ("GET", None)):
+        theirs, ours = both.ask(method, "/connectors/app/offsets", body)
+        assert ours == theirs
+    change("PUT", "resume", "RUNNING", "RUNNING")
+
+
+def _states(both: Both) -> list[list[str]]:
+    """Of each the connector's state and its tasks'."""
+    answers = both.ask("GET", "/connectors/app/status")
+    return [[one.value["connector"]["state"], *(task["state"] for task in one.value["tasks"])] for one in answers]
+
+
+def test_offsets_that_a_client_has_read_can_be_given_back_to_each(both: Both) -> None:
+    both.ask("PUT", "/connectors/app/stop")
+    wait_until(lambda: _states(both) == [["STOPPED"]] * 2, message=lambda: f"{_states(both)}")
+    login = {"Authorization": basic("writer", PASSWORD)}
+    for address in both:
+        shown = ask(address, "GET", "/connectors/app/offsets", headers=login).value
+        assert [one.keys() for one in shown["offsets"]] == [{"partition", "offset"}]
+        none = {"offsets": [{**one, "offset": None} for one in shown["offsets"]]}
+        for body, left in ((none, {"offsets": []}), (shown, shown)):
+            answer = ask(address, "PATCH", "/connectors/app/offsets", body, login)
+            assert (answer.status, answer.value) == (200, {"message": "The offsets for this connector have been altered successfully"})
+            assert ask(address, "GET", "/connectors/app/offsets", headers=login).value == left
+    both.ask("PUT", "/connectors/app/resume")
