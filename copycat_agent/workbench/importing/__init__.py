@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from copycat_agent.workbench.importing import connect, filebeat, fluent_bit, vector
+from copycat_agent.workbench.importing import connect, filebeat, fluent_bit, flume, otel, rsyslog, vector
 from copycat_agent.workbench.importing.imported import Imported, ImportedDefinition, ImportReport, Remark, text_of
 
 __all__ = ["PRODUCTS", "ImportReport", "Imported", "ImportedDefinition", "Remark", "text_of"]
@@ -17,5 +17,8 @@ PRODUCTS: Mapping[str, Callable[[str, Sequence[str]], Imported]] = {
     "fluent-bit": fluent_bit.read,
     "vector": vector.read,
     "connect": connect.read,
+    "rsyslog": rsyslog.read,
+    "flume": flume.read,
+    "otel": otel.read,
 }
 """By name: reads a text, and texts of files that belong to it. Raises `CopycatError` for what cannot be read at all."""

@@ -84,6 +84,14 @@ def go_layout(text: str) -> str | None:
     )
 
 
+def globs_of(pattern: str) -> list[str] | None:
+    """A regular expression for the names of files as patterns with *, ? and [...]; None where it says more than these can."""
+    bare = re.sub(r"\.\*|\.\+", "*", pattern.removeprefix("^").removesuffix("$")).replace("\\.", ".").replace("\\d+", "[0-9]*")
+    either = re.fullmatch(r"([^(]*)\((?:\?:)?([^()]*)\)([^()]*)", bare)
+    globs = [f"{either[1]}{one}{either[3]}" for one in either[2].split("|")] if either else [bare]
+    return None if any(re.search(r"[\\(){}|+?]", glob) or not glob for glob in globs) else globs
+
+
 def name_of(text: str, default: str) -> str:
     """A connector's name."""
     return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")[:63].rstrip("-") or default

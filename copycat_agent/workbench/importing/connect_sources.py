@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-import re
 
-from copycat_agent.workbench.importing.common_settings import references
+from copycat_agent.workbench.importing.common_settings import globs_of, references
 from copycat_agent.workbench.importing.imported import ConfigNode, ImportedDefinition, ImportReport
 
 _SPOOL = {
@@ -124,10 +123,8 @@ def _pattern(config: ConfigNode, key: str, made: ImportedDefinition, report: Imp
     part, pattern = config.get(key), config.text(key)
     if part is None:
         return
-    bare = re.sub(r"\.\*|\.\+", "*", pattern.removeprefix("^").removesuffix("$")).replace("\\.", ".").replace("\\d+", "[0-9]*")
-    either = re.fullmatch(r"([^(]*)\((?:\?:)?([^()]*)\)([^()]*)", bare)
-    globs = [f"{either[1]}{one}{either[3]}" for one in either[2].split("|")] if either else [bare]
-    if any(re.search(r"[\\(){}|+?]", glob) or not glob for glob in globs):
+    globs = globs_of(pattern)
+    if globs is None:
         report.cannot(
             part, f"{key}: {pattern}", "source.pattern takes *, ? and [...], or a list of such patterns: all files are read for now"
         )

@@ -22,6 +22,7 @@ SHAPES = Path(__file__).parent / "shapes"
 FILES = {
     "filebeat.yml": "filebeat", "fluent-bit.conf": "fluent-bit", "fluent-bit.yaml": "fluent-bit", "vector.toml": "vector",
     "vector.yaml": "vector", "stream.properties": "connect", "spooldir.json": "connect", "filepulse.json": "connect",
+    "rsyslog.conf": "rsyslog", "flume.properties": "flume", "otel.yaml": "otel",
 }  # fmt: skip
 
 
@@ -64,7 +65,7 @@ def test_each_key_is_mapped_or_told(name: str) -> None:
     }
     places = {
         "filebeat.yml": 3, "fluent-bit.conf": 8, "fluent-bit.yaml": 16, "vector.toml": 11, "vector.yaml": 5, "stream.properties": 2,
-        "spooldir.json": 4, "filepulse.json": 2,
+        "spooldir.json": 4, "filepulse.json": 2, "rsyslog.conf": 8, "flume.properties": 4, "otel.yaml": 2,
     }  # fmt: skip
     key = keys.get(Path(name).suffix, "Unheard_Of 1")
     indent = lines[places[name]][: len(lines[places[name]]) - len(lines[places[name]].lstrip())]
@@ -104,6 +105,52 @@ def test_fluent_bit() -> None:
         (5, "@SET"), (25, "input cpu"), (56, "filter lua"), (82, "output stdout"),
     ]  # fmt: skip
     assert imported("fluent-bit.yaml").report.unmapped == []
+
+
+def test_rsyslog() -> None:
+    found = imported("rsyslog.conf")
+    shop, api = documents(found).values()
+    assert shop["source"] == {"type": "log_file", "include": ["/var/log/shop/*.log"], "multiline": {"start": r"^[\d]{4}-"}}
+    assert api["source"] == {"type": "log_file", "include": ["/var/log/api.log"], "start_at": "end"}
+    for one in (shop, api):
+        assert one["record"] == {"topic": "logs.shop"}
+        assert one["kafka"]["bootstrap_servers"] == ["k1:9092", "k2:9092"]
+        assert one["kafka"]["security"]["protocol"] == "SASL_SSL"
+        assert one["kafka"]["client"] == {"compression.codec": "lz4"}
+    assert [(one.line, one.what.split(" ")[0]) for one in sorted(found.report.unmapped)] == [
+        (8, "readMode"), (9, "input"), (10, "auth,authpriv.*"), (13, "if"), (18, "action"),
+    ]  # fmt: skip
+
+
+def test_an_input_of_rsyslog_without_an_action_to_kafka_is_told() -> None:
+    found = PRODUCTS["rsyslog"]('input(type="imfile" File="/var/log/a.log" Tag="a")', [])
+    assert [one.what for one in found.report.unmapped] == ["input a"]
+    assert PRODUCTS["rsyslog"]("", []).made == ()
+
+
+def test_flume() -> None:
+    found = imported("flume.properties")
+    shop, spool = documents(found).values()
+    assert shop["source"] == {"type": "log_file", "include": ["/var/log/shop/*.log", "/var/log/api.log"], "start_at": "end"}
+    assert shop["kafka"]["security"]["protocol"] == "SASL_SSL"
+    assert spool["source"]["exclude"] == ["*.COMPLETED"]
+    assert [one["record"]["topic"] for one in (shop, spool)] == ["logs.shop", "orders"]
+    assert [(one.line, one.what.split(" ")[0]) for one in sorted(found.report.unmapped)] == [(15, "includePattern"), (16, "source")]
+
+
+def test_the_collector() -> None:
+    found = imported("otel.yaml")
+    shop, other = documents(found).values()
+    assert shop["source"] == {
+        "type": "log_file", "include": ["/var/log/shop/*.log", "/var/log/api.log"], "exclude": ["*.gz"], "encoding": "utf-16-le",
+        "multiline": {"start": r"^\d{4}-"},
+    }  # fmt: skip
+    assert shop["kafka"]["security"]["mechanism"] == "SCRAM-SHA-512"
+    assert other["source"] == {"type": "log_file", "include": ["/var/log/other.log"], "start_at": "end", "scan_interval": "1s"}
+    assert [(one.line, one.what) for one in sorted(found.report.unmapped)] == [
+        (0, "receiver filelog"), (10, "operator json_parser"), (15, "receiver otlp"), (27, "exporter debug"),
+        (35, "processor attributes/env of logs"),
+    ]  # fmt: skip
 
 
 def test_fluent_bits_files_and_times_are_those_that_it_means() -> None:
