@@ -12,8 +12,9 @@ from typing import Annotated, Any
 import typer
 
 from copycat_agent.cli import exits
-from copycat_agent.cli.common_options import Format, Output
+from copycat_agent.cli.common_options import Config, Format, Output, Socket, StateDir, leave
 from copycat_agent.cli.shown import visible
+from copycat_agent.cli.taking_over import judged, save
 from copycat_agent.definitions import load_content
 from copycat_agent.definitions.yaml_tree import FILE_BYTES_MAX
 from copycat_agent.errors import CopycatError
@@ -29,10 +30,13 @@ class Product(StrEnum):
     FLUENT_BIT = "fluent-bit"
     VECTOR = "vector"
     CONNECT = "connect"
+    RSYSLOG = "rsyslog"
+    FLUME = "flume"
+    OTEL = "otel"
 
 
-def import_(
-    product: Annotated[Product, typer.Argument(metavar="filebeat|fluent-bit|vector|connect", help="Whose configuration it is.")],
+def import_(  # noqa: PLR0913, PLR0917 - the command's options
+    product: Annotated[Product, typer.Argument(metavar="|".join(Product), help="Whose configuration it is.")],
     file: Annotated[Path, typer.Argument(metavar="FILE", help="The configuration.")],
     with_: Annotated[
         list[Path] | None,
@@ -41,26 +45,55 @@ def import_(
     output: Annotated[
         Path | None, typer.Option("-o", "--output", metavar="DIR", help="Write one file per definition; never over a file.")
     ] = None,
+    positions: Annotated[
+        Path | None,
+        typer.Option(
+            "--positions", metavar="STATE", help="Where the product keeps its positions: say what becomes of each file. Only looks."
+        ),
+    ] = None,
+    write: Annotated[
+        bool, typer.Option("--write", help="With --positions: save those that the files prove, so that run goes on there.")
+    ] = False,
+    trust_names: Annotated[
+        bool, typer.Option("--trust-names", help="With --positions: a name says which file is meant, where the product keeps nothing else.")
+    ] = False,
+    force: Annotated[bool, typer.Option("--force", help="With --write: over positions that are saved already.")] = False,
     report: Output = Format.TEXT,
+    socket: Socket = None,
+    state_dir: StateDir = None,
+    config: Config = None,
 ) -> None:
     """Print definitions that do what another product's configuration does, and list what they do not.
 
     Definitions go to stdout, the report to stderr; with --format json both to stdout. Secrets are not copied: definitions refer to
     credentials instead. Exits 1 when something was not mapped.
+
+    With --positions it says of each file where the product was in it, whether the file proves that, and what the agent does with it; stop
+    the product first. Definitions are then printed only to a directory (-o). Exits 1, too, when the position of a file that is there is not
+    taken. Nothing of the product's state is changed.
     """
+    if (write or trust_names) and positions is None:
+        leave("--write and --trust-names go with --positions", exits.USAGE)
     imported = _read(product, file, with_ or [])
     texts = {made.name: text_of(made, visible(file.name)) for made in _renamed(imported.made)}
     for made in imported.made:
         _check(made, texts[made.name], imported)
-    if output is not None:
-        _write(texts, output)
+    taken = None if positions is None else judged(product.value, positions, texts, trust_names=trust_names)
+    paths = _free_paths(texts, output)
+    if write and taken is not None:
+        save(taken, force=force, socket=socket, state_dir=state_dir, config=config)
+    _write(paths)
     if report is Format.JSON:
-        typer.echo(json.dumps(_report(imported, texts), indent=2))
+        told = _report(imported, texts) | ({} if taken is None else {"positions": taken.entries(), "written": write})
+        typer.echo(json.dumps(told, indent=2))
     else:
-        if output is None:
+        if output is None and taken is None:
             sys.stdout.write("---\n".join(texts.values()))
         _say(imported, texts, file, output)
-    raise typer.Exit(exits.FAILED if imported.report.unmapped or not texts else exits.GOOD)
+        if taken is not None:
+            typer.echo("\n".join(taken.lines(written=write)))
+    is_good = texts and not imported.report.unmapped and (taken is None or taken.is_complete)
+    raise typer.Exit(exits.GOOD if is_good else exits.FAILED)
 
 
 def _read(product: Product, file: Path, others: list[Path]) -> Imported:
@@ -99,19 +132,23 @@ def _check(made: ImportedDefinition, text: str, imported: Imported) -> None:
         imported.report.unmapped.append(remark)
 
 
-def _write(texts: dict[str, str], directory: Path) -> None:
-    """All files, or none when one of them is there already."""
-    paths = {directory / f"{name}.yaml": text for name, text in texts.items()}
+def _free_paths(texts: dict[str, str], directory: Path | None) -> dict[Path, str]:
+    """Where the texts go; none of these files is there already."""
+    paths = {} if directory is None else {directory / f"{name}.yaml": text for name, text in texts.items()}
     for path in paths:
         if os.path.lexists(path):
             raise CopycatError(f"{path} is there already", "name another directory, or move that file away")
+    return paths
+
+
+def _write(paths: dict[Path, str]) -> None:
     try:
-        directory.mkdir(parents=True, exist_ok=True)
         for path, text in paths.items():
+            path.parent.mkdir(parents=True, exist_ok=True)
             with path.open("x", encoding="utf-8") as file:
                 file.write(text)
     except OSError as error:
-        raise CopycatError(f"{error.filename or directory}: {error.strerror}") from None
+        raise CopycatError(f"{error.filename}: {error.strerror}") from None
 
 
 def _say(imported: Imported, texts: dict[str, str], file: Path, output: Path | None) -> None:

@@ -55,7 +55,7 @@ def _copy_of(state_dir: Path) -> Iterator[sqlite3.Connection | None]:
     with tempfile.TemporaryDirectory(prefix="copycat-look-") as directory:
         copy = Path(directory) / DATABASE
         try:
-            if not _copy(state_dir / DATABASE, copy):
+            if not copy_database(state_dir / DATABASE, copy):
                 yield None
                 return
             with closing(sqlite3.connect(copy, isolation_level=None)) as connection:
@@ -81,8 +81,8 @@ def offsets_of(definition: Definition, saved: Mapping[SourcePartition, SavedRow]
     return own
 
 
-def _copy(database: Path, copy: Path) -> bool:
-    """Database and log as they were at one moment. False when there is none."""
+def copy_database(database: Path, copy: Path) -> bool:
+    """Copies database and write-ahead log as they were at one moment. False when there is none; raises OSError, and RetriableError."""
     for _ in range(_TRIES):
         before = _state(database)
         if before is None:

@@ -142,6 +142,14 @@ class LastLook:
         return LookTime(ctime_ns + 1, ctime_ns + 1 - (known.at_ns - known.doubt_ns))
 
 
+def as_if_looked(at_ms: int) -> SourceState:
+    """Returns the state of a connector that goes on where another program stopped, which had seen then what there was.
+
+    So `start_at` does not hold for files that have come since, nor for those whose positions are not known: they are read from byte 0.
+    """
+    return SourceState({"first_ms": at_ms, "seen_ms": at_ms, "rotations": 0, "ahead_ns": 0, "boot": ""})
+
+
 def _number(told: Mapping[str, Any], name: str) -> int:
     """One of the numbers of a state, 0 where a person has set one that has it not."""
     value = told.get(name)

@@ -1,0 +1,104 @@
+"""`copycat import --positions`: where another product was, said file by file, and saved for the agent to go on there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from copycat_agent import logs
+from copycat_agent.cli.offsets_access import access, rules_of
+from copycat_agent.cli.shown import visible
+from copycat_agent.definitions import load_content
+from copycat_agent.errors import CopycatError
+from copycat_agent.options import AgentOptions, Definition
+from copycat_agent.sources.log_file.beginning.placing import LineRules
+from copycat_agent.workbench.importing.common_settings import name_of
+from copycat_agent.workbench.takeover import PEERS, Heir, Judgement, PeerState, Takeover, take_over
+
+_log = logs.get("import")
+
+
+@dataclass(frozen=True, slots=True)
+class TakenOver:
+    """What was judged, for people and for programs."""
+
+    takeover: Takeover
+    state: PeerState
+    where: Path
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether every file that is there, and that a definition reads, goes on where the product was."""
+        return all(one.taken or not one.is_there or not one.connector or one.position is None for one in self.takeover.judgements)
+
+    def lines(self, *, written: bool) -> list[str]:
+        """One line for each file, and the sum."""
+        judgements = self.takeover.judgements
+        lines = [f"  {_line(one)}" for one in sorted(judgements, key=lambda one: (one.connector, one.path))]
+        known = [one for one in judgements if one.position is not None]
+        taken = sum(one.taken for one in known)
+        total = f"{visible(str(self.where))}: {len(known)} position{'' if len(known) == 1 else 's'}, {taken} taken"
+        if taken:
+            total += ", saved" if written else "; nothing is saved yet: --write does, while the product is stopped"
+        return ["positions:", *lines, *(f"  {visible(note)}" for note in self.state.notes), total]
+
+    def entries(self) -> list[dict[str, Any]]:
+        """The same for programs."""
+        return [one._asdict() for one in self.takeover.judgements]
+
+
+def judged(product: str, where: Path, texts: Mapping[str, str], *, trust_names: bool) -> TakenOver:
+    """What becomes of the positions that the product has at `where`. `texts` are definitions by name. Raises CopycatError."""
+    logs.setup("error")
+    state = PEERS[product](where)
+    heirs = [_heir(name, text, state) for name, text in texts.items()]
+    return TakenOver(take_over(heirs, state, _log, trust_names=trust_names), state, where)
+
+
+def save(taken: TakenOver, *, force: bool, socket: Path | None, state_dir: Path | None, config: Path | None) -> None:
+    """Save what was taken: through the agent when it runs, else in its file. All or nothing where positions are saved already."""
+    rows = taken.takeover.rows
+    with access(socket, state_dir, config, create=True) as store:
+        before = {name: store.read(name) for name in rows}
+        there = [name for name, saved in before.items() if saved]
+        if there and not force:
+            hint = "look at them with copycat offsets show; --force saves over those of the same files, and keeps the others"
+            raise CopycatError(f"positions are saved already of {', '.join(there)}, and nothing was changed", hint)
+        for name, changes in rows.items():
+            store.save(name, changes, force=force)
+
+
+def _heir(name: str, text: str, state: PeerState) -> Heir:
+    loaded = load_content(Path(f"{name}.yaml"), text.encode(), AgentOptions(), resolve_env=False)
+    if loaded.definition is None:
+        raise CopycatError(
+            f"{name} does not load, so its files are not known", "mend what the import could not map, or leave --positions out"
+        )
+    pipelines = {one.pipeline for one in state.positions if one.pipeline and name_of(one.pipeline, "connect") == name}
+    has_pipelines = any(one.pipeline for one in state.positions)
+    return Heir(_with_paths(loaded.definition), _rules(loaded.definition), frozenset(pipelines) if has_pipelines else None)
+
+
+def _with_paths(definition: Definition) -> Definition:
+    """The definition, when it says itself which files it reads."""
+    said = definition.source.model_dump()
+    for path in (*said.get("include", ()), said.get("dir") or ""):
+        if "${" in path:
+            raise CopycatError(
+                f"{definition.name} reads {path}: which files that means is not known here", "write the path out, then import again"
+            )
+    return definition
+
+
+def _rules(definition: Definition) -> LineRules:
+    return rules_of(definition.source.model_dump()) or LineRules()
+
+
+def _line(one: Judgement) -> str:
+    path = f"{one.connector}: {visible(one.path)}" if one.connector else visible(one.path)
+    if one.taken:
+        return f"{path}: goes on at byte {one.position:,}: {visible(one.why)}"
+    then = f"; {visible(one.then)}" if one.then else ""
+    return f"{path}: {'' if one.position is None else 'not taken: '}{visible(one.why)}{then}"

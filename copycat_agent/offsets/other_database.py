@@ -1,0 +1,60 @@
+"""A look into another program's SQLite file, which may hold anything: at a copy, with bounds on time and size. Nothing is changed."""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+import tempfile
+import time
+from contextlib import closing, suppress
+from pathlib import Path
+
+from copycat_agent.errors import CopycatError
+from copycat_agent.offsets.looking import copy_database
+
+_HEADER = b"SQLite format 3\0"
+_SECONDS = 20.0
+"""So long one query may take: a hostile schema can make any query endless."""
+_STEPS = 10_000
+"""Steps of SQLite's machine between two looks at the clock."""
+
+
+def is_database(path: Path) -> bool:
+    """Whether a file begins as SQLite's do. Raises OSError."""
+    with path.open("rb") as file:
+        return file.read(len(_HEADER)) == _HEADER
+
+
+def rows_of(database: Path, table: str, columns: tuple[str, ...], *, bytes_max: int) -> list[tuple[object, ...]]:
+    """Returns these columns of a table, by row id; texts as bytes. None of it where the table is not there.
+
+    Raises CopycatError for what is too large, damaged, or no database, and RetriableError while somebody writes to it.
+    """
+    with tempfile.TemporaryDirectory(prefix="copycat-look-") as directory:
+        copy = Path(directory) / "copy.db"
+        try:
+            size = database.stat().st_size
+            if size > bytes_max:
+                raise CopycatError(f"{database}: {size:,} bytes are more than {bytes_max:,}")
+            if not copy_database(database, copy):
+                raise CopycatError(f"{database}: there is no such file")
+            with suppress(FileNotFoundError):
+                shutil.copyfile(f"{database}-journal", f"{copy}-journal")
+            with closing(sqlite3.connect(copy, isolation_level=None)) as connection:
+                return _read(connection, table, columns)
+        except OSError as error:
+            raise CopycatError(f"{database}: {error.strerror}", "run this as a user who may read it") from None
+        except (sqlite3.Error, OverflowError) as error:
+            raise CopycatError(f"{database} cannot be read: {error}") from None
+
+
+def _read(connection: sqlite3.Connection, table: str, columns: tuple[str, ...]) -> list[tuple[object, ...]]:
+    end = time.monotonic() + _SECONDS
+    connection.set_progress_handler(lambda: time.monotonic() > end, _STEPS)
+    connection.text_factory = bytes
+    connection.execute("PRAGMA trusted_schema = OFF")
+    connection.execute("PRAGMA cell_size_check = ON")
+    if not connection.execute("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?", (table,)).fetchone():
+        return []
+    wanted = ", ".join(f'"{column}"' for column in columns)
+    return connection.execute(f'SELECT {wanted} FROM "{table}" ORDER BY rowid').fetchall()  # noqa: S608 - names of ours

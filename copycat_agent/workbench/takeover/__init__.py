@@ -1,0 +1,36 @@
+"""Going on where another shipper stopped: its positions, judged by the files that are there, as offsets of ours.
+
+`PEERS` read a peer's state (`peer_state`), `taking` decides for each position whether the file that is there proves it (`proving`), and
+says what the agent will do with that file, as its own source says it. Nothing of the peer's is changed, and nothing of ours: who calls
+saves the offsets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from copycat_agent.workbench.takeover import (
+    connect_offsets,
+    filebeat_registry,
+    fluent_bit_database,
+    flume_positions,
+    otel_storage,
+    rsyslog_state,
+    vector_checkpoints,
+)
+from copycat_agent.workbench.takeover.peer_state import PeerState
+from copycat_agent.workbench.takeover.taking import Heir, Judgement, Takeover, take_over
+
+__all__ = ["PEERS", "Heir", "Judgement", "PeerState", "Takeover", "take_over"]
+
+PEERS: Mapping[str, Callable[[Path], PeerState]] = {
+    "filebeat": filebeat_registry.read,
+    "fluent-bit": fluent_bit_database.read,
+    "vector": vector_checkpoints.read,
+    "connect": connect_offsets.read,
+    "rsyslog": rsyslog_state.read,
+    "flume": flume_positions.read,
+    "otel": otel_storage.read,
+}
+"""By name: reads a peer's state, a file or a directory. Raises `CopycatError` that names the file for what cannot be read."""

@@ -1,0 +1,109 @@
+"""bbolt's file (version 2), as far as reading the keys of one bucket: what OpenTelemetry's file_storage keeps.
+
+A file is pages. The first two are metas, of which the valid one with the higher transaction counts; it names the page of the root
+bucket. A branch page leads to pages, a leaf page holds keys with values, or with buckets, of which small ones hold their page
+themselves. Numbers are those of a little-endian machine. Everything is checked against the file's size, and no page is walked twice.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from copycat_agent.errors import CopycatError
+from copycat_agent.workbench.takeover.peer_state import StateFile
+
+_PAGE = struct.Struct("<QHHI")
+_META = struct.Struct("<IIIIQQQQQQ")
+_LEAF = struct.Struct("<IIII")
+_BRANCH = struct.Struct("<IIQ")
+_BUCKET = struct.Struct("<QQ")
+_MAGIC, _VERSION = 0xED0CDAED, 2
+_IS_BRANCH, _IS_LEAF, _IS_BUCKET = 0x01, 0x02, 0x01
+_PAGE_SIZES = (1024, 2048, 4096, 8192, 16384, 32768, 65536)
+_DEEPEST = 64
+_FNV_BASIS, _FNV_PRIME, _MASK = 0xCBF29CE484222325, 0x100000001B3, 2**64 - 1
+Entry = tuple[int, bytes, bytes]
+"""Flags, key and value."""
+
+
+class _Meta(NamedTuple):
+    transaction: int
+    page_size: int
+    root: int
+
+
+def entries(file: StateFile, bucket: bytes) -> Iterator[tuple[bytes, bytes]]:
+    """Keys and values of a bucket at the top, in order; nothing where it is not there. Raises CopycatError for what is no such file."""
+    tree = _Tree(file)
+    try:
+        for flags, key, value in tree.walk(tree.meta.root):
+            if key == bucket and flags & _IS_BUCKET:
+                yield from ((name, held) for kind, name, held in tree.inside(value) if not kind & _IS_BUCKET)
+    except struct.error:
+        raise tree.wrong("it ends in the middle") from None
+
+
+class _Tree:
+    """The pages of a file. Methods raise CopycatError for what cannot be, and struct.error for what is cut."""
+
+    def __init__(self, file: StateFile) -> None:
+        self._file = file
+        self._seen: set[int] = set()
+        metas = [meta for at in (0, *_PAGE_SIZES) if (meta := self._meta(at)) is not None]
+        if not metas:
+            raise self.wrong("no page of it says where its keys are")
+        self.meta = max(metas)
+
+    def _meta(self, at: int) -> _Meta | None:
+        data = self._file.content[at + _PAGE.size : at + _PAGE.size + _META.size]
+        if len(data) < _META.size:
+            return None
+        magic, version, page_size, _, root, _, _, _, transaction, checksum = _META.unpack(data)
+        is_valid = (magic, version) == (_MAGIC, _VERSION) and page_size in _PAGE_SIZES and checksum == _fnv(data[:-8])
+        return _Meta(transaction, page_size, root) if is_valid and at in (0, page_size) else None
+
+    def walk(self, number: int, depth: int = 0) -> Iterator[Entry]:
+        """Every entry of a page, or of the pages below it."""
+        if number in self._seen or depth > _DEEPEST:
+            raise self.wrong(f"page {number} is met twice")
+        self._seen.add(number)
+        begin = min(number * self.meta.page_size, len(self._file.content))
+        _, flags, count, overflow = _PAGE.unpack_from(self._file.content, begin)
+        page = self._file.content[begin : begin + (overflow + 1) * self.meta.page_size]
+        if flags & _IS_BRANCH:
+            for index in range(count):
+                yield from self.walk(_BRANCH.unpack_from(page, _PAGE.size + index * _BRANCH.size)[2], depth + 1)
+        else:
+            yield from self._leaf(page)
+
+    def inside(self, value: bytes) -> Iterator[Entry]:
+        """The entries of a bucket, whose value says where its root is, or is followed by its page."""
+        root, _ = _BUCKET.unpack_from(value)
+        yield from self.walk(root) if root else self._leaf(value[_BUCKET.size :])
+
+    def _leaf(self, page: bytes) -> Iterator[Entry]:
+        _, flags, count, _ = _PAGE.unpack_from(page)
+        if not flags & _IS_LEAF:
+            raise self.wrong(f"a page is of kind {flags:#x}, where keys should be")
+        for index in range(count):
+            at = _PAGE.size + index * _LEAF.size
+            kind, offset, key_size, value_size = _LEAF.unpack_from(page, at)
+            key_at = at + offset
+            found = page[key_at : key_at + key_size + value_size]
+            if len(found) < key_size + value_size:
+                raise self.wrong("a key is cut")
+            yield kind, found[:key_size], found[key_size:]
+
+    def wrong(self, why: str) -> CopycatError:
+        """Returns the error of a file that cannot be read."""
+        return self._file.broken(f"not a file of file_storage, or damaged: {why}")
+
+
+def _fnv(data: bytes) -> int:
+    """FNV-1a of 64 bits."""
+    found = _FNV_BASIS
+    for byte in data:
+        found = ((found ^ byte) * _FNV_PRIME) & _MASK
+    return found

@@ -1,0 +1,36 @@
+"""Flume's source TAILDIR: `positionFile`, a list of `{"inode": ..., "pos": ..., "file": ...}`, written anew every few seconds.
+
+A crash may have cut it. The device is not in it, so an inode counts where a definition finds it.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from copycat_agent.errors import CopycatError
+from copycat_agent.workbench.takeover.peer_state import PeerPosition, PeerState, StateFile, read_state
+
+_HINT = "name the file of the source's positionFile: ~/.flume/taildir_position.json unless it says otherwise"
+_NAME = "taildir_position.json"
+
+
+def read(where: Path) -> PeerState:
+    """The positions of a TAILDIR source. `where`: its position file, or the directory that it is in. Raises CopycatError."""
+    path = where / _NAME if where.is_dir() else where
+    if not path.exists() and path != where:
+        raise CopycatError(f"{where} has no {_NAME}", _HINT)
+    file = read_state(path)
+    values = file.parsed()
+    if not isinstance(values, list):
+        raise file.broken("positions of TAILDIR are a list", _HINT)
+    return PeerState(tuple(_position(file, one, number) for number, one in enumerate(values, 1)), file.changed_ns)
+
+
+def _position(file: StateFile, values: object, number: int) -> PeerPosition:
+    if not isinstance(values, dict):
+        raise file.broken(f"position {number} is {values!a:.60}, and no map", _HINT)
+    return PeerPosition(
+        file.number(values.get("pos"), f"pos of position {number}"),
+        file.text(values.get("file"), f"file of position {number}"),
+        inode=file.inode(values.get("inode"), f"inode of position {number}"),
+    )

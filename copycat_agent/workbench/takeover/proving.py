@@ -1,0 +1,109 @@
+"""Does the file that is there prove a peer's position? It is opened, and what is known of it is compared; nothing is taken on trust.
+
+A position is proven by the same device and inode (or, where the peer tells files apart by their first bytes, by these), by a file that is
+not younger than the peer's state, by first bytes as the peer remembers them, and by a line that ends just before it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from copycat_agent.errors import DataError
+from copycat_agent.formats import Reader
+from copycat_agent.model import SourceOffset, SourcePartition
+from copycat_agent.sources.files import fingerprint
+from copycat_agent.sources.files.identity import Identity, identify
+from copycat_agent.sources.files.packing import compressions
+from copycat_agent.sources.files.paths.opening import open_regular
+from copycat_agent.sources.log_file.beginning.placing import LineRules, place
+from copycat_agent.workbench.takeover.peer_state import PeerPosition
+
+_BLOCK = 2**20
+
+
+class Evidence(NamedTuple):
+    """What a file said of a position: `offset` is what to save, None where it is not proven. `why` names what spoke for it, or against."""
+
+    why: str
+    partition: SourcePartition | None = None
+    offset: SourceOffset | None = None
+
+
+def prove(connector: str, path: str, position: PeerPosition, rules: LineRules, saved_ns: int, *, trust_names: bool) -> Evidence:
+    """Compare the file at `path` with a peer's position in it. `saved_ns`: when the peer last wrote its state.
+
+    `trust_names`: a name alone is enough to say which file is meant, where the peer keeps nothing else.
+    """
+    try:
+        if position.unusable:
+            return Evidence(position.unusable)
+        identity, size, position = _compared(path, position, saved_ns)
+        found = place(connector, {}, str(position.position), path=path, rules=rules)
+    except OSError as error:
+        return Evidence(f"it cannot be read: {error.strerror}")
+    except DataError as error:
+        return Evidence(error.message)
+    doubts = found.doubts if Identity.parse(found.partition.key)[0] == identity else ("it was renamed while it was looked at: try again",)
+    speaks_for = _speaks_for(position, size)
+    if not doubts and position.is_by_name and position.position and not trust_names:
+        doubts = (f"the peer keeps only its name, which another file may have by now ({speaks_for}): --trust-names takes it",)
+    return Evidence("; ".join(doubts)) if doubts else Evidence(speaks_for, found.partition, found.offset)
+
+
+def _compared(path: str, position: PeerPosition, saved_ns: int) -> tuple[Identity, int, PeerPosition]:
+    """Identity and size of the file at `path`, and what is to be read next. Raises DataError with what speaks against it, and OSError."""
+    fd, info = open_regular(path, follow_symlinks=True)
+    try:
+        identity = identify(fd, info)
+        for why in _against(fingerprint.reader(fd), identity, info.st_size, position, saved_ns):
+            raise DataError(why)
+        return identity, info.st_size, _before_held(fingerprint.reader(fd), position)
+    finally:
+        os.close(fd)
+
+
+def _before_held(read: Reader, position: PeerPosition) -> PeerPosition:
+    """The position, or that of the line before it, where the peer still had that line. Raises OSError."""
+    begin = max(0, position.position - _BLOCK)
+    line = read(begin, position.position - begin).removesuffix(b"\n").rpartition(b"\n")[2]
+    if not position.held or not position.position or not position.held.startswith(line):
+        return position
+    return position._replace(position=position.position - len(line) - 1)
+
+
+def _against(read: Reader, identity: Identity, size: int, position: PeerPosition, saved_ns: int) -> Iterator[str]:
+    """What speaks against a position before its line is looked at, the plainest first. Raises OSError."""
+    if position.inode is not None and identity.inode != position.inode:
+        yield f"another file has its name: inode {identity.inode}, the peer read {position.inode}"
+    if position.device is not None and identity.device != position.device:
+        yield f"it is on another device than the peer's file: {identity.device}, not {position.device}"
+    if not position.position:
+        return
+    if identity.birth_ns > saved_ns:
+        yield "it was made after the peer last saved where it was"
+    if position.head is not None and position.head.of(read) != position.head.value:
+        yield f"it begins with other bytes than the peer's file: {position.head.what} differs"
+    if size < position.position:
+        yield f"it holds {size:,} bytes and the peer had read {position.position:,}: it was cut, or written anew"
+    if compressions.recognise(read(0, compressions.MAGIC_BYTES)):
+        yield "it is packed, and the peer counted other bytes than we do"
+    if position.in_characters and not _is_ascii(read, position.position):
+        yield "the peer counts characters, and not all before its position are of one byte"
+
+
+def _is_ascii(read: Reader, end: int) -> bool:
+    """Whether the first `end` bytes are one character each. Raises OSError."""
+    return all(read(at, min(_BLOCK, end - at)).isascii() for at in range(0, end, _BLOCK))
+
+
+def _speaks_for(position: PeerPosition, size: int) -> str:
+    """What made a position proven, in words."""
+    same = ["device"] * (position.device is not None) + ["inode"] * (position.inode is not None)
+    words = [f"same {' and '.join(same)}"] if same else []
+    words += [f"same {position.head.what}"] if position.head is not None else []
+    words += ["same name"] if position.is_by_name else []
+    words += [f"a line ends before byte {position.position:,}"] if position.position else ["nothing of it was read"]
+    grown = size - position.position
+    return ", ".join([*words, f"{grown:,} bytes more since" if grown else "nothing more since"])

@@ -1,0 +1,130 @@
+"""The offset file of a standalone Connect worker is read as Java wrote it, and a name alone proves nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from copycat_agent.workbench.takeover import connect_offsets
+from copycat_agent.workbench.takeover.peer_state import STATE_BYTES_MAX, PeerState
+from tests.unit.workbench.takeover.peers import LINES, assert_never_crashes, heir, java_map, judged, read_on, refused, taken_over
+
+STREAM = "FileStreamSource"
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    path = tmp_path / "logs" / "app.log"
+    path.parent.mkdir()
+    path.write_bytes(LINES)
+    return path
+
+
+def written(tmp_path: Path, *offsets: tuple[str, dict[str, object], object]) -> PeerState:
+    """What is read of a worker's file that holds these."""
+    entries = {json.dumps([name, partition]).encode(): None if at is None else json.dumps(at).encode() for name, partition, at in offsets}
+    path = tmp_path / "connect.offsets"
+    path.write_bytes(java_map(entries))
+    return connect_offsets.read(path)
+
+
+def stream(tmp_path: Path, log: Path, position: int) -> PeerState:
+    return written(tmp_path, ("app", {"filename": str(log)}, {"position": position}))
+
+
+def test_offsets_of_file_streams_and_spooled_files_are_read(tmp_path: Path) -> None:
+    state = written(
+        tmp_path,
+        ("app", {"filename": "/a.log"}, {"position": 4}),
+        ("spool", {"fileName": "a.csv"}, {"offset": 7}),
+        ("app", {"filename": "/deleted.log"}, None),
+        ("jdbc", {"table": "t"}, {"id": 1}),
+    )
+    assert [(one.pipeline, one.path, one.position) for one in state.positions] == [("app", "/a.log", 4), ("spool", "a.csv", 7)]
+    assert state.notes[0].startswith("2 offsets in ")
+    assert state.saved_ns == (tmp_path / "connect.offsets").stat().st_mtime_ns
+
+
+def test_a_name_alone_proves_nothing_and_is_taken_when_a_person_trusts_it(tmp_path: Path, log: Path) -> None:
+    state = stream(tmp_path, log, 4)
+    told = judged(taken_over(heir(log), state=state))["app.log"]
+    assert not told.taken
+    assert "keeps only its name" in told.why
+    assert "--trust-names" in told.why
+    assert "read from the beginning" in told.then
+    takeover = taken_over(heir(log), state=state, trust_names=True)
+    assert judged(takeover)["app.log"].taken
+    assert read_on(log, takeover.rows["app"]) == [b"two", b"three"]
+
+
+@pytest.mark.parametrize(
+    ("content", "position", "why"),
+    [
+        (LINES, 5, "not just behind a line's end"),
+        (LINES, 15, "it was cut, or written anew"),
+        ("één\ntwo\n".encode(), 4, "counts characters"),
+        (b"\x1f\x8b\x08\x00" + LINES, 8, "packed"),
+    ],
+)
+def test_a_position_that_the_file_refutes_is_not_taken_whoever_is_trusted(
+    tmp_path: Path, log: Path, content: bytes, position: int, why: str
+) -> None:
+    log.write_bytes(content)
+    takeover = taken_over(heir(log), state=stream(tmp_path, log, position), trust_names=True)
+    told = judged(takeover)["app.log"]
+    assert (told.taken, told.is_there) == (False, True)
+    assert why in told.why
+    assert takeover.rows == {}
+
+
+def test_a_file_that_is_younger_than_the_offsets_is_another_one(tmp_path: Path, log: Path) -> None:
+    state = stream(tmp_path, log, 4)
+    os.utime(tmp_path / "connect.offsets", ns=(1, 1))
+    told = judged(taken_over(heir(log), state=state._replace(saved_ns=1), trust_names=True))["app.log"]
+    assert "made after" in told.why
+
+
+def test_a_file_that_is_gone_is_named(tmp_path: Path, log: Path) -> None:
+    state = stream(tmp_path, log, 4)
+    log.unlink()
+    told = judged(taken_over(heir(log), state=state, trust_names=True))["app.log"]
+    assert (told.taken, told.is_there) == (False, False)
+    assert told.why.startswith("gone")
+
+
+def test_positions_of_other_connectors_are_for_them_alone(tmp_path: Path, log: Path) -> None:
+    state = stream(tmp_path, log, 4)
+    told = judged(taken_over(heir(log, pipelines=frozenset({"other"})), state=state, trust_names=True))["app.log"]
+    assert not told.taken
+
+
+def test_a_spooled_file_is_named_and_read_again(tmp_path: Path) -> None:
+    spool = tmp_path / "in"
+    spool.mkdir()
+    (spool / "a.csv").write_bytes(b"x\n1\n2\n")
+    state = written(tmp_path, ("app", {"fileName": "a.csv"}, {"offset": 1}))
+    taking = heir(spool / "*.csv", pipelines=frozenset({"app"}))
+    told = judged(taken_over(taking, state=state, trust_names=True))["a.csv"]
+    assert "counts records" in told.why
+    assert "read from the beginning" in told.then
+
+
+def test_hostile_files_are_refused_with_words(tmp_path: Path) -> None:
+    path = tmp_path / "connect.offsets"
+    assert "No such file" in refused("connect", path)
+    path.write_bytes(b"hello")
+    assert "not the offsets of a standalone worker" in refused("connect", path)
+    whole = java_map({b'["a",{"filename":"/x"}]': b'{"position":4}', b'["b",{"filename":"/y"}]': None})
+    assert_never_crashes("connect", path, whole, path)
+    for bad in (b"-1", b"1.5", b"true", b"9" * 5000, b'"4"', b"null"):
+        path.write_bytes(java_map({b'["a",{"filename":"/x"}]': b'{"position":' + bad + b"}"}))
+        refused("connect", path)
+    path.write_bytes(java_map({b"{}": b"{}"}))
+    assert "not [connector, partition]" in refused("connect", path)
+    with path.open("wb") as file:
+        file.truncate(STATE_BYTES_MAX + 1)
+    assert "more than" in refused("connect", path)
+    assert "is a directory" in refused("connect", tmp_path)
