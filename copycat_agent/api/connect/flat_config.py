@@ -7,24 +7,27 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from typing import Any
 
 from copycat_agent.definitions.models import key_of
-from copycat_agent.options import Definition, Options
+from copycat_agent.definitions.secret_values import is_secret_name
+from copycat_agent.options import HIDDEN, Definition, Options, without_login
 
 CONNECTOR_CLASS, TASKS_MAX = "connector.class", "tasks.max"
 THEIRS = {"source.type": CONNECTOR_CLASS, "delivery.tasks_max": TASKS_MAX}
 """Options with another name in Connect."""
 
 
-def flat_config(definition: Definition) -> dict[str, str]:
+@lru_cache(maxsize=4096)  # masking takes half a millisecond, and clients ask for all connectors again and again
+def flat_config(definition: Definition) -> Mapping[str, str]:
     """Connect's three keys, and what is not the default; the Kafka section with the agent's own under it. Secrets are masked.
 
     A list or a map that is no section is JSON, a section of defaults alone `{}`; items of a list of sections are numbered
     (`transforms.0.regex.pattern`).
     """
     own = {"name": definition.name, CONNECTOR_CLASS: definition.source.type, TASKS_MAX: str(definition.delivery.tasks_max)}
-    return {**own, **{THEIRS.get(key, key): as_text(value) for key, value in _changed(definition, definition.masked(), "")}}
+    return {**own, **{THEIRS.get(key, key): as_text(_hidden(key, value)) for key, value in _changed(definition, definition.masked(), "")}}
 
 
 def _changed(options: Options, shown: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, object]]:
@@ -54,6 +57,17 @@ def _below(value: object, text: object, key: str) -> Iterator[tuple[str, object]
 def _said(value: object, text: object) -> object:
     """A value of a map; of a section there, what is not the default."""
     return dict(_changed(value, text, "")) if isinstance(value, Options) and isinstance(text, dict) else text
+
+
+def _hidden(key: str, value: object) -> object:
+    """The value, hidden under a password-like name: a data source has any options, and who asks here may be another user of the host."""
+    if is_secret_name(key.rpartition(".")[2]) and value not in ("", None, True, False):
+        return HIDDEN
+    if isinstance(value, dict):
+        return {name: _hidden(name, inner) for name, inner in value.items()}
+    if isinstance(value, list):
+        return [_hidden("", inner) for inner in value]
+    return without_login(value) if isinstance(value, str) else value
 
 
 def as_text(value: object) -> str:

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 OPERATIONS_MAX = 2
 """Changes under way at a time: each holds a thread until it is done."""
+WAIT_SECONDS = 5.0
+"""How long another one waits for its turn: clients that ask for several things at once get them one after the other."""
 _QUERY_FIELDS_MAX = 100
 _JSON = "application/json"
 
@@ -60,7 +62,7 @@ class ConnectRest:
         if role != "operate":
             words = "this needs a user who may operate"
             raise StatusError(HTTPStatus.FORBIDDEN, words, "set api.users, with a line made by: copycat passwd NAME --role operate")
-        if not self._operations.acquire(blocking=False):
+        if not self._operations.acquire(timeout=WAIT_SECONDS):
             raise BusyError("other changes are under way", "try again when they are done")
         try:
             return route.view(self._view, Call(named, query, _body(environ)))

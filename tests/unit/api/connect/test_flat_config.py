@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ AGENT = AgentOptions(kafka=KafkaOptions(bootstrap_servers=("k1:9092",)))
 LEAST = {"name": "app", "connector.class": "log_file", "tasks.max": "2", "kafka.bootstrap_servers": '["k1:9092"]'}
 
 
-def flat(text: str, source: str = "{type: log_file, include: [/var/log/app.log]}", record: str = "{topic: logs}") -> dict[str, str]:
+def flat(text: str, source: str = "{type: log_file, include: [/var/log/app.log]}", record: str = "{topic: logs}") -> Mapping[str, str]:
     content = f"name: app\nsource: {source}\nrecord: {record}\n{text}\n"
     loaded = load_content(Path("app.yaml"), content.encode(), AGENT, environ={})
     assert loaded.definition is not None, loaded.problems
@@ -69,3 +70,18 @@ def test_a_secret_is_hidden_wherever_it_stands(tmp_path: Path) -> None:
     found = flat(text, record=f"{{topic: logs, headers: {{token: '${{file:{tmp_path}/token}}'}}}}")
     assert "c4n4ry" not in str(found)
     assert found["kafka.security.password"] == "********"
+
+
+def test_a_literal_password_among_the_options_of_a_data_source_is_hidden_too() -> None:
+    """They are any options, and every user of the host may read here."""
+    options = "{password: c4n4ry-1, apiKey: c4n4ry-2, url: 'jdbc://u:c4n4ry-3@h/x', table: orders, pem: ''}"
+    found = flat("", f"{{type: datasource, class: 'a:B', options: {options}}}")
+    assert [found[f"source.options.{name}"] for name in ("password", "apiKey", "url", "table")] == [
+        "********", "********", "jdbc://********@h/x", "orders",
+    ]  # fmt: skip
+
+
+def test_a_password_within_a_value_is_hidden_too() -> None:
+    found = flat("transforms: [{json: {}}, {set: {login: {user: u, password: c4n4ry-5, more: [{secret: c4n4ry-6}]}}}]")
+    assert "c4n4ry" not in str(found)
+    assert '"user": "u"' in found["transforms.1.set.login"]

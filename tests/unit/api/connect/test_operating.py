@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from copycat_agent import __version__
+from copycat_agent.api.connect import rest_app
 from copycat_agent.api.connect.rest_app import OPERATIONS_MAX
 from copycat_agent.api.connect.routes import ROUTES
 from copycat_agent.api.port_access import line_of
@@ -248,7 +249,25 @@ def test_a_body_that_is_not_declared_as_json_is_refused(port: ConnectPort) -> No
     assert (answer.status, answer.json["message"]) == (415, "HTTP 415 Unsupported Media Type")
 
 
-def test_changes_that_wait_take_no_place_from_who_reads(operate: Operate, port: ConnectPort, control: MemoryControl) -> None:
+def test_changes_at_once_are_done_one_after_the_other(operate: Operate, control: MemoryControl) -> None:
+    control.hold.clear()
+    answers: list[int] = []
+    asking = [
+        threading.Thread(target=lambda: answers.append(operate("PUT", "/connectors/app/pause").status)) for _ in range(3 * OPERATIONS_MAX)
+    ]
+    for one in asking:
+        one.start()
+    wait_until(lambda: control.under_way == OPERATIONS_MAX)
+    control.hold.set()
+    for one in asking:
+        one.join(20)
+    assert answers == [202] * len(asking)
+
+
+def test_changes_that_wait_take_no_place_from_who_reads(
+    operate: Operate, port: ConnectPort, control: MemoryControl, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rest_app, "WAIT_SECONDS", 0.1)
     control.hold.clear()
     waiting = [threading.Thread(target=operate, args=("PUT", "/connectors/app/pause")) for _ in range(OPERATIONS_MAX)]
     for one in waiting:
