@@ -161,9 +161,11 @@ def test_a_password_is_not_told_again_and_no_reference_is_followed(
     config = {
         **GOOD, "kafka.security.password": "c4n4ry-given", "kafka.security.protocol": "nope c4n4ry-given",
         "record.key": f"${{file:{tmp_path}/secret}}", "delivery.linger": "${env:CANARY}", "record.topic": "${env:CANARY}",
+        "converters.value": "${env:CANARY}", "record.value": f"${{file:{tmp_path}/nowhere}}",
     }  # fmt: skip
     answer = asked(view, config)
     assert values(answer)["kafka.security.password"] == "********"
     told = json.dumps(answer)
     assert "c4n4ry-file" not in told
     assert "c4n4ry-env" not in told
+    assert "record.value" not in errors(answer), "whether a file is there is not told either"
