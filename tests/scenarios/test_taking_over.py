@@ -1,4 +1,4 @@
-"""A real worker of Kafka Connect stops, and the agent goes on where it was: no line is lost, and none comes twice."""
+"""Another product stops, and the agent goes on where it was: no line is lost, and none comes twice."""
 
 from __future__ import annotations
 
@@ -13,8 +13,10 @@ from benchmarks.connect_jars import class_path
 from benchmarks.tools import connect
 from copycat_agent.cli.main import app
 from copycat_agent.dev_broker import DevBroker
+from copycat_agent.errors import CopycatError
 from tests.rig.agent import AgentProcess
 from tests.rig.kafka import consume
+from tests.unit.workbench.takeover.test_filebeat_registry import Registry, of_log
 
 CLASS = "org.apache.kafka.connect.file.FileStreamSourceConnector"
 CONFIGURATION = "name=shop\nconnector.class=FileStreamSource\nfile={log}\ntopic={topic}\nbootstrap.servers={bootstrap}\n"
@@ -50,3 +52,25 @@ def test_connects_worker_stops_in_a_growing_log_and_the_agent_goes_on_there(
     expected = [*lines(0, 5000).splitlines(), b"begun and ended", *lines(5000, 6000).splitlines()]
     found = [one.value for one in consume(broker.bootstrap, topic, until=len(expected), deadline=90)]
     assert found == expected
+
+
+def test_positions_go_through_an_agent_that_runs_and_it_goes_on_there_with_the_next_definition(
+    agent: AgentProcess, broker: DevBroker, make_topic: Callable[..., str], tmp_path: Path
+) -> None:
+    log, registry, topic = tmp_path / "app.log", Registry(tmp_path / "registry"), make_topic()
+    log.write_bytes(lines(0, 100))
+    registry.set(*of_log(log, len(lines(0, 60))))
+    configuration = tmp_path / "filebeat.yml"
+    inputs = f"filebeat.inputs: [{{type: log, id: shop, paths: ['{log}']}}]\n"
+    configuration.write_text(f"{inputs}output.kafka: {{hosts: ['{broker.bootstrap}'], topic: {topic}}}\n")
+    other = make_topic()
+    (tmp_path / "other.log").write_bytes(b"other\n")
+    agent.define("other", {"source": {"type": "log_file", "include": [str(tmp_path / "other.log")]}, "record": {"topic": other}})
+    agent.start()
+    consume(broker.bootstrap, other, until=1, deadline=60)
+    call = ["import", "filebeat", configuration, "--positions", registry.directory, "--state-dir", agent.state_dir, "--write"]
+    done = CliRunner().invoke(app, [*map(str, call), "-o", str(agent.connectors_dir)])
+    assert done.exit_code == 0, done.output
+    assert [one.value for one in consume(broker.bootstrap, topic, until=40, deadline=60)] == lines(60, 100).splitlines()
+    with pytest.raises(CopycatError, match="saved already of shop"):
+        CliRunner().invoke(app, [*map(str, call)], catch_exceptions=False)
