@@ -1,7 +1,8 @@
 """OpenTelemetry's filelog receiver with `storage: file_storage`: a bbolt file for each receiver, with what it knows of files.
 
-The keys `...knownFiles` hold the number of files, then a JSON object for each: the first bytes themselves (up to 1,000), the offset, and
-the path where `include_file_path` is set. A file is known by its first bytes alone.
+The keys `...knownFiles` hold for each file its first bytes themselves (up to 1,000), the offset, and the path where `include_file_path` is
+set: as the number of files, then a JSON object for each; later versions as protobuf (`checkpoint.MetadataList`). A file is known by its
+first bytes alone.
 """
 
 from __future__ import annotations
@@ -13,7 +14,6 @@ import re
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from copycat_agent.errors import CopycatError
 from copycat_agent.formats import Reader
@@ -24,6 +24,8 @@ _KEY = re.compile(rb"(.*\.)?knownFiles\d*", re.DOTALL)
 _BUCKET = b"default"
 _FILES = "receiver_file*"
 """As file_storage names what a receiver `filelog` or `file_log` keeps: `receiver_filelog_NAME`."""
+_VARINT, _BYTES, _FIXED, _VARINT_BYTES = 0, 2, {1: 8, 5: 4}, 10
+"""Wire types of protobuf, those of a fixed size with it; the most bytes of a number."""
 _HINT = "name the directory of file_storage, /var/lib/otelcol/file_storage unless it says otherwise, or the receiver's file in it"
 
 
@@ -40,27 +42,37 @@ def read(where: Path) -> PeerState:
 def _positions(file: StateFile) -> Iterator[PeerPosition]:
     for key, value in bolt.entries(file, _BUCKET):
         if _KEY.fullmatch(key):
-            yield from (_position(file, one) for one in _known(file, value))
+            yield from _known(file, value)
 
 
-def _known(file: StateFile, value: bytes) -> list[dict[str, Any]]:
+def _known(file: StateFile, value: bytes) -> Iterator[PeerPosition]:
     """The files that a key holds."""
-    if not value[:1].isdigit():
-        raise file.broken("positions in another form than JSON", "turn off the gate filelog.protobufCheckpointEncoding, and start it once")
+    if value[:1].isdigit():
+        yield from _of_json(file, value)
+        return
+    for number, one in _fields(file, value):
+        if number != 1 or not isinstance(one, bytes):
+            raise file.broken("positions are neither JSON nor a list of files in protobuf")
+        fields = dict(_fields(file, one))
+        head = dict(_fields(file, _part(file, fields, 1))).get(1, b"")
+        yield _position(file, fields.get(2, 0), file.parsed(_part(file, fields, 4) or b"{}", "attributes are "), head)
+
+
+def _of_json(file: StateFile, value: bytes) -> Iterator[PeerPosition]:
     count, *documents = [file.parsed(line, "positions are ") for line in value.splitlines() if line.strip()]
     if count != len(documents) or not all(isinstance(one, dict) for one in documents):
         raise file.broken(f"{count!a:.60} files were to follow, {len(documents)} do")
-    return documents
+    for one in documents:
+        fingerprint = one.get("Fingerprint")
+        told = fingerprint.get("first_bytes", fingerprint.get("FirstBytes")) if isinstance(fingerprint, dict) else None
+        yield _position(file, one.get("Offset"), one.get("FileAttributes"), _decoded(file, told))
 
 
-def _position(file: StateFile, values: dict[str, Any]) -> PeerPosition:
-    position = file.number(values.get("Offset"), "an Offset")
-    attributes, fingerprint = values.get("FileAttributes"), values.get("Fingerprint")
+def _position(file: StateFile, offset: object, attributes: object, head: object) -> PeerPosition:
+    position = file.number(offset, "an Offset")
     given = attributes.get("log.file.path", "") if isinstance(attributes, dict) else ""
     path = file.text(given, "a log.file.path")
-    told = fingerprint.get("first_bytes", fingerprint.get("FirstBytes")) if isinstance(fingerprint, dict) else None
-    head = _decoded(file, told)
-    if not head:
+    if not isinstance(head, bytes) or not head:
         return PeerPosition(position, path, unusable="the receiver knew none of its first bytes")
     return PeerPosition(position, path, head=HeadProof(partial(_first, len(head)), head, f"first {len(head):,} bytes"))
 
@@ -70,6 +82,43 @@ def _decoded(file: StateFile, told: object) -> bytes:
         return base64.b64decode(file.text("" if told is None else told, "first_bytes"), validate=True)
     except (binascii.Error, ValueError):
         raise file.broken(f"first_bytes is {json.dumps(told)[:60]}, and no base64") from None
+
+
+def _part(file: StateFile, fields: dict[int, int | bytes], number: int) -> bytes:
+    """A field that is bytes; empty where it is not there."""
+    found = fields.get(number, b"")
+    if not isinstance(found, bytes):
+        raise file.broken(f"field {number} of a file is a number")
+    return found
+
+
+def _fields(file: StateFile, data: bytes) -> Iterator[tuple[int, int | bytes]]:
+    """Numbers and values of a protobuf message's fields: bytes, or whole numbers as they are on the wire."""
+    at = 0
+    while at < len(data):
+        tag, at = _varint(file, data, at)
+        kind = tag & 7
+        if kind == _VARINT:
+            value, at = _varint(file, data, at)
+            yield tag >> 3, value
+            continue
+        if kind not in (_BYTES, *_FIXED):
+            raise file.broken(f"positions are neither JSON nor protobuf (wire type {kind})")
+        size, at = _varint(file, data, at) if kind == _BYTES else (_FIXED[kind], at)
+        if len(data) < at + size:
+            raise file.broken("a field of protobuf is cut")
+        yield tag >> 3, data[at : at + size]
+        at += size
+
+
+def _varint(file: StateFile, data: bytes, at: int) -> tuple[int, int]:
+    """A number of 7 bits in each byte, least first, and where it ends."""
+    found = 0
+    for index, byte in enumerate(data[at : at + _VARINT_BYTES]):
+        found |= (byte & 0x7F) << 7 * index
+        if byte < 0x80:  # noqa: PLR2004 - no more follow
+            return found, at + index + 1
+    raise file.broken("a number of protobuf is cut")
 
 
 def _first(size: int, read: Reader) -> bytes:

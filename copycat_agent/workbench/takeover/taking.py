@@ -231,11 +231,13 @@ class _Side:
         definition = self.heir.definition
         if self.rows and definition.source.type == "log_file":
             self.rows[state_partition(definition.name)] = as_if_looked(max(1, saved_ns // 1_000_000 - LOOK_EARLIER_MS))
-        now = {view.key: view for view in _look(definition, self.rows, log).views}
+        views = _look(definition, self.rows, log).views
+        now, named = {view.key: view for view in views}, {view.path: view for view in views}
+        known = set()
         for key, one in self._judged:
-            view = now.get(key)
+            view = now.get(key) or named.get(one.path)
+            known.add(view.key if view is not None else key)
             yield one._replace(then=_then(view)) if view is not None and not one.taken else one
-        known = {key for key, _ in self._judged}
         for key, view in now.items():
             if key not in known:
                 yield Judgement(definition.name, view.path, None, False, True, "the peer knows nothing of it", _then(view))

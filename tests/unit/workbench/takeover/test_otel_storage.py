@@ -28,6 +28,14 @@ BY_BBOLT = (
 """A file that bbolt 1.4.0 has written with the options of file_storage, over five transactions: packed by zlib, in base64."""
 
 
+BY_RECEIVER = (
+    "eNrt2DFKA0EUBuBkjRhWi6CIERtZ+0UsI7ZeQyJuJBh3AyYEFBtrBU9hZWXvRbxDtFO00Q2uAQsJ2Bjk++DxZoaZZqb6p1T6VCn68GFhGIwGte/rX94Ls8V8"
+    "sejXKzfr++HGagkAAACYOuUJ+T+YkP+Xij64Pa09br7Mu1EAAACYPsG4l8f/AaPoP5fXRV4HSavZ7/R+Pl4ej0fHlvPayavV7iR77bTb78VHaTZId/P5Sbgd"
+    "hmE1S5OwN8jCWrUeRGtnUSc7jEfb47R5nESNqNntxvladL4VVu/u316fLq+e6w0vBQAAAL83I/8DAADAv1eR/wEAAAAAAAAAAAAAAAAAAODPfQBRj3xI"
+)
+"""What a real filelog receiver 0.165.1 has written of a file with the lines `one` and `two`: packed by zlib, in base64."""
+
+
 def known(first: bytes, offset: object, path: str = "") -> dict[str, Any]:
     """A file as reader.Metadata is serialized."""
     attributes = {"log.file.name": "app.log"} | ({"log.file.path": path} if path else {})
@@ -73,6 +81,23 @@ def test_the_agent_goes_on_where_a_receiver_was(tmp_path: Path, log: Path, made:
 def test_a_file_that_bbolt_itself_has_written_is_read(tmp_path: Path) -> None:
     (found,) = otel_storage.read(written(tmp_path, zlib.decompress(base64.b64decode(BY_BBOLT)))).positions
     assert (found.position, found.head and found.head.value) == (40, b"file 0\n")
+
+
+def test_positions_that_a_real_receiver_has_written_as_protobuf_are_taken(tmp_path: Path, log: Path) -> None:
+    state = otel_storage.read(written(tmp_path, zlib.decompress(base64.b64decode(BY_RECEIVER))))
+    takeover = taken_over(heir(log), state=state)
+    assert judged(takeover)["app.log"].why == "same first 8 bytes, a line ends before byte 8, 6 bytes more since"
+    assert read_on(log, takeover.rows["app"]) == [b"three"]
+
+
+def test_a_rotated_file_that_does_not_prove_its_position_is_named_once_with_what_becomes_of_it(tmp_path: Path, log: Path) -> None:
+    state = read(tmp_path, known(LINES[:8], 6))
+    log.rename(log.with_name("app.log.1"))
+    log.write_bytes(b"new\n")
+    told = taken_over(heir(log.with_name("app.log*")), state=state).judgements
+    (rotated,) = [one for one in told if one.path.endswith(".1")]
+    assert (rotated.taken, rotated.is_there) == (False, True)
+    assert "from the beginning" in rotated.then
 
 
 def test_files_of_earlier_polls_are_read_as_well(tmp_path: Path) -> None:
@@ -134,7 +159,13 @@ def test_pages_in_a_circle_end(tmp_path: Path) -> None:
         (value(known(b"a", 1.5)), "an Offset is"),
         (b"2\n{}\n", "files were to follow"),
         (b"1\n[]\n", "files were to follow"),
-        (b"\x0a\x05hello", "another form than JSON"),
+        (b"\x0a\x05hello", "wire type"),
+        (b"\x0a\x7fhello", "is cut"),
+        (b"\x08" + b"\xff" * 20, "is cut"),
+        (b"\x10\x01", "neither JSON nor a list of files"),
+        (b"\x0a\x0b\x10" + b"\xff" * 9 + b"\x01", "an Offset is"),
+        (b"\x0a\x02\x08\x01", "is a number"),
+        (b"\x0a\x04\x22\x02{x", "not JSON"),
         (value({"Fingerprint": {"first_bytes": "%%"}, "Offset": 1}), "no base64"),
         (value(known(b"a", 1, "/a\0b")), "no text"),
     ],
