@@ -60,6 +60,8 @@ def judged(product: str, where: Path, texts: Mapping[str, str], *, trust_names: 
 def save(taken: TakenOver, *, force: bool, socket: Path | None, state_dir: Path | None, config: Path | None) -> None:
     """Save what was taken: through the agent when it runs, else in its file. All or nothing where positions are saved already."""
     rows = taken.takeover.rows
+    if not rows:
+        return
     with access(socket, state_dir, config, create=True) as store:
         before = {name: store.read(name) for name in rows}
         there = [name for name, saved in before.items() if saved]

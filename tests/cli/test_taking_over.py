@@ -98,6 +98,12 @@ def test_nothing_is_written_when_a_state_cannot_be_read(taking: Callable[..., Sa
     assert not (tmp_path / "out").exists()
 
 
+def test_no_store_is_made_when_nothing_is_proven(taking: Callable[..., Said], tmp_path: Path, logs: Path) -> None:
+    (logs / "a.log").write_bytes(b"cut")
+    assert "3 positions, 0 taken\n" in taking("--write").out
+    assert not (tmp_path / "state").exists()
+
+
 def test_for_programs(taking: Callable[..., Said]) -> None:
     found = json.loads(taking("--format", "json").out)
     assert found["written"] is False
