@@ -1,8 +1,7 @@
 """A SparkContext on a running JVM: its configuration, its gateway, and forgetting it all when the JVM is gone.
 
-No SQL: a session that only carries batches does not load it. (Where pandas is installed, PySpark's first call into the JVM imports it with
-numpy and pyarrow in the driver, 45 MiB; workers of log files never do.) Nothing here is secret on a command line, in an environment
-or in Spark's configuration: py4j's token and Spark's own keys are made by the JVM, and the token comes over a private file.
+No SQL: a session that only carries batches does not load it. Nothing here is secret on a command line, in an environment or in Spark's
+configuration: py4j's token and Spark's own keys are made by the JVM, and the token comes over a private file.
 """
 
 # ruff: noqa: SLF001 - pyspark keeps its process-wide state in private class attributes; a restart has to reset them
@@ -15,6 +14,7 @@ import pickle
 import re
 import sys
 import threading
+import types
 from typing import TYPE_CHECKING, Any
 
 from py4j.clientserver import SHUTDOWN_FINALIZER_WORKER, ClientServer, JavaParameters, PythonParameters
@@ -48,6 +48,8 @@ _JAVA_IMPORTS = (
     "org.apache.spark.sql.hive.*",
     "scala.Tuple2",
 )
+
+_TEST_HELPERS = "pyspark.testing.utils"
 
 DEFAULTS = {
     "spark.app.name": "copycat",
@@ -101,6 +103,7 @@ def open_context(port: int, secret: str, conf: Mapping[str, str]) -> SparkContex
 
     Not from the main thread: there, SparkContext replaces the SIGINT handler.
     """
+    _spare_test_helpers()
     logging.getLogger().addFilter(_not_py4j)  # it logs the stack of every connection that a dead JVM leaves, some to the root
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
     gateway = ClientServer(
@@ -122,6 +125,18 @@ def open_context(port: int, secret: str, conf: Mapping[str, str]) -> SparkContex
     context.pythonExec = sys.executable  # else PATH's python3
     _quiet_accumulators(context)
     return context
+
+
+def _spare_test_helpers() -> None:
+    """Have PySpark not import its test helpers in this process.
+
+    Before each value goes to the JVM, `NumpyArrayConverter` asks them whether numpy is there. Their import brings unittest, and, where they
+    are installed, pandas, numpy and pyarrow: 80 MiB and a third of a second of the start. No array goes from here, so the answer is no.
+    """
+    if _TEST_HELPERS not in sys.modules:
+        helpers = types.ModuleType(_TEST_HELPERS)
+        helpers.have_numpy = False  # type: ignore[attr-defined]
+        sys.modules[_TEST_HELPERS] = helpers
 
 
 def run_task(context: SparkContext, function: Callable[[Iterable[Any]], Iterator[bytes]], item: object) -> list[bytes]:
