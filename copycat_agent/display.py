@@ -6,8 +6,11 @@ commands that only ask the agent do without all that loads a definition.
 
 from __future__ import annotations
 
+import difflib
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
 from typing import Any
 
 from copycat_agent.errors import Problem
@@ -16,6 +19,11 @@ HIDDEN = "********"
 """Shown in place of a secret."""
 SHORTEST = 4
 """A secret of fewer characters is hidden only where it stands alone: replacing every "a" would hide everything."""
+_SECRET_WORDS = re.compile(
+    r"passw|passphrase|secret|credential|jaas|(private|api|access)[._-]?key|(^|[._-])(token|pem|pwd|auth)$|oauthbearer\.config$",
+    re.IGNORECASE,
+)
+_LOOKS_LIKE = ("password", "passwd", "passphrase", "key_password", "client_secret", "secret", "credentials")
 _BOLD, _RED, _YELLOW, _CYAN, _END = "\x1b[1m", "\x1b[31m", "\x1b[33m", "\x1b[36m", "\x1b[0m"
 
 
@@ -63,6 +71,15 @@ NOTHING_SECRET = Mask(())
 def _forms(secret: str) -> Iterator[str]:
     for text in (secret, secret.replace("{{", "{").replace("}}", "}")):  # the latter: what a template makes of it
         yield from (text, repr(text)[1:-1], json.dumps(text)[1:-1], json.dumps(text, ensure_ascii=False)[1:-1])
+
+
+@lru_cache(maxsize=4096)
+def is_secret_name(name: str) -> bool:
+    """Whether a key of this name holds a secret, or was probably meant to (`pasword`)."""
+    if _SECRET_WORDS.search(name):
+        return True
+    last = re.split(r"[.\s]", name.lower())[-1]
+    return bool(difflib.get_close_matches(last, _LOOKS_LIKE, n=1, cutoff=0.8))
 
 
 def printable(text: str) -> str:

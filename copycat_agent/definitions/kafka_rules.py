@@ -9,7 +9,7 @@ from ipaddress import IPv6Address, ip_address
 from copycat_agent.definitions.client_settings import check_name, check_value
 from copycat_agent.definitions.models import Loc
 from copycat_agent.definitions.options_reader import Reader
-from copycat_agent.definitions.secret_values import is_secret_name
+from copycat_agent.display import is_secret_name
 from copycat_agent.oauth import token_problems
 from copycat_agent.options import ApiOptions, DeliveryOptions, KafkaOptions, OauthOptions, SecurityOptions, SparkOptions, format_duration
 

@@ -16,12 +16,12 @@ from copycat_agent.definitions.secret_values import (
     Masker,
     ReferenceProblem,
     has_reference,
-    is_secret_name,
     refers_to_secret,
     resolve,
     stood_in,
 )
 from copycat_agent.definitions.yaml_tree import MappingNode, Node, Scalar, SequenceNode, is_null, plain_value, way_to
+from copycat_agent.display import is_secret_name
 from copycat_agent.options import FROM_YAML, Options, TypeAdapter, ValidationError
 
 _SHOWN: tuple[Loc, ...] = (

@@ -7,37 +7,21 @@ text and names alone, so that it also serves a file that is no YAML: in doubt it
 
 from __future__ import annotations
 
-import difflib
 import os
 import re
 from collections.abc import Mapping
-from functools import lru_cache
 from typing import NamedTuple
 
-from copycat_agent.display import SHORTEST, Mask
+from copycat_agent.display import SHORTEST, Mask, is_secret_name
 from copycat_agent.options import HIDDEN, without_login
 from copycat_agent.small_files import read_small_file
 
-_SECRET_WORDS = re.compile(
-    r"passw|passphrase|secret|credential|jaas|(private|api|access)[._-]?key|(^|[._-])(token|pem|pwd|auth)$|oauthbearer\.config$",
-    re.IGNORECASE,
-)
-_LOOKS_LIKE = ("password", "passwd", "passphrase", "key_password", "client_secret", "secret", "credentials")
 _KEY = re.compile(r"""(?:^|[\s{,?\[-])(["']?)([A-Za-z_][\w.-]{2,60})\1\s*:(?=\s|$)|[{,]\s*(["'])([A-Za-z_][\w.-]{2,60})\3\s*:""")
 _REFERENCES_ONLY = re.compile(r"""(["']?)(?:\$\{(?:env:\w+|file:[^}]*|cred:[^}]*)\})+\1\s*[,}\]]*\s*(?:#.*)?""")
 _SERVER_LOGIN = re.compile(r"""[^\s,:/'"\[{@]*:[^\s,]*@(?=[\w.-]+:\d|\[[\da-fA-F:]+\])""")
 """User and password before HOST:PORT, where no login belongs (`bootstrap_servers: [u:secret@k1:9092]`)."""
 LINES_MAX = 2_000
 LINE_CHARACTERS_MAX = 400
-
-
-@lru_cache(maxsize=4096)
-def is_secret_name(name: str) -> bool:
-    """Whether a key of this name holds a secret, or was probably meant to (`pasword`)."""
-    if _SECRET_WORDS.search(name):
-        return True
-    last = re.split(r"[.\s]", name.lower())[-1]
-    return bool(difflib.get_close_matches(last, _LOOKS_LIKE, n=1, cutoff=0.8))
 
 
 def masked_lines(text: str) -> tuple[str, ...]:

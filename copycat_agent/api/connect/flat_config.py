@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import Any
 
 from copycat_agent.definitions.models import key_of
-from copycat_agent.definitions.secret_values import is_secret_name
+from copycat_agent.display import is_secret_name
 from copycat_agent.options import HIDDEN, Definition, Options, without_login
 
 CONNECTOR_CLASS, TASKS_MAX = "connector.class", "tasks.max"

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from copycat_agent.definitions.secret_values import is_secret_name
+from copycat_agent.display import is_secret_name
 from copycat_agent.workbench.importing.common_settings import Matcher, joined, pattern_of
 
 _PATH = r"\.([A-Za-z_@][\w@]*(?:\.[A-Za-z_@][\w@]*)*)"

@@ -12,8 +12,8 @@ from typer.testing import CliRunner
 
 from copycat_agent.cli.check import check
 from copycat_agent.definitions import Loaded, load_agent, load_directory
-from copycat_agent.definitions.secret_values import is_secret_name, masked_lines
-from copycat_agent.display import render
+from copycat_agent.definitions.secret_values import masked_lines
+from copycat_agent.display import is_secret_name, render
 from copycat_agent.errors import DefinitionError
 from copycat_agent.options import HIDDEN, AgentOptions, KafkaOptions, SecurityOptions
 from tests.unit.definitions.conftest import GOOD, Load
@@ -254,6 +254,17 @@ def test_a_secret_is_hidden_as_far_as_it_reaches(text: str, shown_lines: list[st
 def test_a_literal_secret_is_hidden_wherever_else_it_stands(load: Load) -> None:
     loaded = load(GOOD + f"kafka: {{security: {{{SASL}, password: {CANARY}}}}}\nerrors: {{dlq: {{topic: '{CANARY} !'}}}}\n")
     assert [problem.line for problem in loaded.problems] == [5]
+    assert CANARY not in shown(loaded)
+
+
+def test_password_like_options_of_a_data_source_are_hidden_and_the_others_are_shown(load: Load) -> None:
+    options = f"{{user: u, password: {CANARY}, apiKey: {CANARY}, url: 'jdbc:x://u:{CANARY}@h/x', table: orders}}"
+    loaded = load(f"name: app\nsource: {{type: datasource, class: 'a:B', options: {options}}}\nrecord: {{topic: t}}\n")
+    source = loaded.definitions["app"].source
+    assert source.masked()["options"] == {
+        "user": "u", "password": HIDDEN, "apiKey": HIDDEN, "url": f"jdbc:x://{HIDDEN}@h/x", "table": "orders",
+    }  # fmt: skip
+    assert source.options["password"] == CANARY  # type: ignore[attr-defined]
     assert CANARY not in shown(loaded)
 
 
