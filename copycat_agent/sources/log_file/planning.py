@@ -32,7 +32,7 @@ SHARED_SECONDS = 0.5
 FOLLOW_SECONDS = 0.5
 """A batch stays at the ends of its files until nothing has been added to any of them for so long."""
 FOLLOWED_FILES = 64
-"""A batch stays at the ends of so many files at most."""
+"""No batch stays where more files than these are active: another one soon has something to read, and waits for the batch to end."""
 UNSEEN_SECONDS = 1.0
 """A file that was empty is first read when a scan was so recent that no rotation can have come between."""
 CLOCK_SECONDS = 60.0
@@ -116,7 +116,7 @@ class FilePlanner:
 
     def _may_stay(self, files: list[TrackedFile], splits: tuple[Split, ...]) -> bool:
         """Whether a batch may stay at the ends of these files: nothing else is to be read, and somebody may go on writing to them."""
-        if len(files) > FOLLOWED_FILES or self.is_held_up():
+        if len(self._served) > FOLLOWED_FILES or self.is_held_up():
             return False
         return all(
             is_newest(one.path)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from copycat_agent.model import SplitResult
+from copycat_agent.sources.log_file.planning import FOLLOWED_FILES
 from tests.unit.sources.rig import Agent, agent_for
 
 if TYPE_CHECKING:
@@ -39,6 +40,19 @@ def test_an_event_for_a_known_file_is_enough_to_read_it(tmp_path: Path) -> None:
     assert agent.source.wake({str(tmp_path / "app.log")})
     agent.work()
     assert agent.lines == [b"1", b"2"]
+
+
+@pytest.mark.parametrize(("files", "stays"), [(1, True), (FOLLOWED_FILES, True), (FOLLOWED_FILES + 1, False)])
+def test_no_batch_stays_where_many_files_are_active(tmp_path: Path, files: int, stays: bool) -> None:
+    """Each line of another file would wait for its end."""
+    logs = [tmp_path / f"{number}.log" for number in range(files)]
+    for log in logs:
+        append(log, "1")
+    agent = agent_for(tmp_path, "*.log")
+    agent.drain()
+    append(logs[0], "2")
+    assert agent.source.wake({str(logs[0])})
+    assert (agent.source.plan(1).follow_seconds > 0) == stays
 
 
 @pytest.mark.parametrize("pattern", ["app.log", "app.log*"])
