@@ -15,14 +15,6 @@ from tests.unit.workbench.takeover.peers import LINES, assert_never_crashes, hei
 STREAM = "FileStreamSource"
 
 
-@pytest.fixture
-def log(tmp_path: Path) -> Path:
-    path = tmp_path / "logs" / "app.log"
-    path.parent.mkdir()
-    path.write_bytes(LINES)
-    return path
-
-
 def written(tmp_path: Path, *offsets: tuple[str, dict[str, object], object]) -> PeerState:
     """What is read of a worker's file that holds these."""
     entries = {json.dumps([name, partition]).encode(): None if at is None else json.dumps(at).encode() for name, partition, at in offsets}

@@ -73,14 +73,6 @@ def registry(tmp_path: Path) -> Registry:
     return Registry(tmp_path / "data" / "registry" / "filebeat")
 
 
-@pytest.fixture
-def log(tmp_path: Path) -> Path:
-    path = tmp_path / "logs" / "app.log"
-    path.parent.mkdir()
-    path.write_bytes(LINES)
-    return path
-
-
 @pytest.mark.parametrize("make", [of_log, of_filestream])
 @pytest.mark.parametrize("place", ["data/registry/filebeat", "data/registry", "data", "."])
 def test_the_agent_goes_on_where_an_input_was(tmp_path: Path, registry: Registry, log: Path, make: Any, place: str) -> None:

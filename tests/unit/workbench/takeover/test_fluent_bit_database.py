@@ -28,14 +28,6 @@ def connected(path: Path, journal: str = "WAL") -> sqlite3.Connection:
     return connection
 
 
-@pytest.fixture
-def log(tmp_path: Path) -> Path:
-    path = tmp_path / "logs" / "app.log"
-    path.parent.mkdir()
-    path.write_bytes(LINES)
-    return path
-
-
 @pytest.mark.parametrize("journal", ["WAL", "DELETE"])
 @pytest.mark.parametrize("place", ["db/tail.db", "db"])
 def test_the_agent_goes_on_where_tail_was_while_the_database_is_open(tmp_path: Path, log: Path, journal: str, place: str) -> None:

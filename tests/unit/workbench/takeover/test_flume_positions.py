@@ -8,15 +8,7 @@ from pathlib import Path
 import pytest
 
 from copycat_agent.workbench.takeover import flume_positions
-from tests.unit.workbench.takeover.peers import LINES, assert_never_crashes, heir, judged, read_on, refused, taken_over
-
-
-@pytest.fixture
-def log(tmp_path: Path) -> Path:
-    path = tmp_path / "logs" / "app.log"
-    path.parent.mkdir()
-    path.write_bytes(LINES)
-    return path
+from tests.unit.workbench.takeover.peers import assert_never_crashes, heir, judged, read_on, refused, taken_over
 
 
 def written(tmp_path: Path, *positions: tuple[int, object, str]) -> Path:

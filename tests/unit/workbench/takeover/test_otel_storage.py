@@ -60,14 +60,6 @@ def read(tmp_path: Path, *files: dict[str, Any], made: Callable[[dict[bytes, byt
     return otel_storage.read(written(tmp_path, made({b"file_input.knownFiles": value(*files), b"other": b"x"})).parent)
 
 
-@pytest.fixture
-def log(tmp_path: Path) -> Path:
-    path = tmp_path / "logs" / "app.log"
-    path.parent.mkdir()
-    path.write_bytes(LINES)
-    return path
-
-
 @pytest.mark.parametrize("made", [inline, branched])
 @pytest.mark.parametrize("has_path", [False, True])
 def test_the_agent_goes_on_where_a_receiver_was(tmp_path: Path, log: Path, made: Any, has_path: bool) -> None:

@@ -16,14 +16,6 @@ from tests.unit.workbench.takeover.peers import LINES, assert_never_crashes, hei
 MODIFIED = "2026-01-02T03:04:05.678901234Z"
 
 
-@pytest.fixture
-def log(tmp_path: Path) -> Path:
-    path = tmp_path / "logs" / "app.log"
-    path.parent.mkdir()
-    path.write_bytes(LINES)
-    return path
-
-
 def document(*checkpoints: tuple[dict[str, Any], object]) -> str:
     told = [{"fingerprint": fingerprint, "position": position, "modified": MODIFIED} for fingerprint, position in checkpoints]
     return json.dumps({"version": "1", "checkpoints": told})
