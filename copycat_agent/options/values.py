@@ -17,7 +17,7 @@ from pydantic import (
     WithJsonSchema,
 )
 
-from copycat_agent.display import HIDDEN
+from copycat_agent.display import HIDDEN, is_secret_name
 
 FROM_YAML = "from yaml"
 """Validation context of the loader: numbers without a unit are refused for durations and sizes."""
@@ -187,6 +187,20 @@ class Options(BaseModel):
 def without_login(text: str) -> str:
     """`text` with user and password of an address hidden, up to the last @ of the line: the password may hold anything."""
     return _LOGIN.sub(f"//{HIDDEN}@", text)
+
+
+def without_named_secrets(value: object, name: str = "") -> object:
+    """`value`, and what stands in it, hidden under password-like names, and logins in addresses: for maps of any keys.
+
+    Nothing else tells which of those are secrets. `name` is that of the value itself.
+    """
+    if is_secret_name(name) and value not in ("", None, True, False):
+        return HIDDEN
+    if isinstance(value, dict):
+        return {key: without_named_secrets(inner, key) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [without_named_secrets(inner) for inner in value]
+    return without_login(value) if isinstance(value, str) else value
 
 
 def _masked(value: object, name: str, owner: Options) -> object:

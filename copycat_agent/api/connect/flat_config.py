@@ -11,8 +11,7 @@ from functools import lru_cache
 from typing import Any
 
 from copycat_agent.definitions.models import key_of
-from copycat_agent.display import is_secret_name
-from copycat_agent.options import HIDDEN, Definition, Options, without_login
+from copycat_agent.options import Definition, Options, without_named_secrets
 
 CONNECTOR_CLASS, TASKS_MAX = "connector.class", "tasks.max"
 THEIRS = {"source.type": CONNECTOR_CLASS, "delivery.tasks_max": TASKS_MAX}
@@ -27,7 +26,8 @@ def flat_config(definition: Definition) -> Mapping[str, str]:
     (`transforms.0.regex.pattern`).
     """
     own = {"name": definition.name, CONNECTOR_CLASS: definition.source.type, TASKS_MAX: str(definition.delivery.tasks_max)}
-    return {**own, **{THEIRS.get(key, key): as_text(_hidden(key, value)) for key, value in _changed(definition, definition.masked(), "")}}
+    changed = ((key, without_named_secrets(value, key.rpartition(".")[2])) for key, value in _changed(definition, definition.masked(), ""))
+    return {**own, **{THEIRS.get(key, key): as_text(value) for key, value in changed}}
 
 
 def _changed(options: Options, shown: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, object]]:
@@ -57,17 +57,6 @@ def _below(value: object, text: object, key: str) -> Iterator[tuple[str, object]
 def _said(value: object, text: object) -> object:
     """A value of a map; of a section there, what is not the default."""
     return dict(_changed(value, text, "")) if isinstance(value, Options) and isinstance(text, dict) else text
-
-
-def _hidden(key: str, value: object) -> object:
-    """The value, hidden under a password-like name: a data source has any options, and who asks here may be another user of the host."""
-    if is_secret_name(key.rpartition(".")[2]) and value not in ("", None, True, False):
-        return HIDDEN
-    if isinstance(value, dict):
-        return {name: _hidden(name, inner) for name, inner in value.items()}
-    if isinstance(value, list):
-        return [_hidden("", inner) for inner in value]
-    return without_login(value) if isinstance(value, str) else value
 
 
 def as_text(value: object) -> str:

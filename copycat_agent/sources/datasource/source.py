@@ -12,10 +12,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from copycat_agent.display import HIDDEN, is_secret_name
 from copycat_agent.errors import CopycatError, FatalError, RetriableError
 from copycat_agent.model import SourcePartition, Stretch
-from copycat_agent.options import Duration, Field, ScalarText, without_login
+from copycat_agent.options import Duration, Field, ScalarText, without_named_secrets
 from copycat_agent.sources.contract import Found, PolledOptions, Position, Record, as_text, same_position
 from copycat_agent.sources.contract_source import ContractSource
 from copycat_agent.sources.contract_stream import source_kind, too_large
@@ -63,16 +62,12 @@ class DataSourceOptions(PolledOptions):
     def masked(self) -> dict[str, Any]:
         """As of all options, and what has a password-like name in `options` is hidden: nothing else tells which of them are secrets."""
         shown = super().masked()
-        return {**shown, "options": _hidden(shown["options"]) if isinstance(shown["options"], dict) else shown["options"]}
+        return {**shown, "options": without_named_secrets(shown["options"])}
 
     def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
         """Yields names and values for repr and str, hidden as by `masked`."""
         for name, value in super().__repr_args__():
-            yield name, _hidden(value) if name == "options" and isinstance(value, dict) else value
-
-
-def _hidden(options: Mapping[str, str]) -> dict[str, str]:
-    return {name: HIDDEN if value and is_secret_name(name) else without_login(value) for name, value in options.items()}
+            yield name, without_named_secrets(value) if name == "options" else value
 
 
 class DataSourceReader:
