@@ -18,6 +18,7 @@ from werkzeug.routing import BaseConverter, Map, Rule
 from copycat_agent.api import MissingError, RefusedRequestError
 from copycat_agent.api.guard import CHALLENGE, FAULT_HINT, Guard, StatusError, fault
 from copycat_agent.api.handlers import ENDPOINTS, Endpoint, Request
+from copycat_agent.api.messages import refusal
 from copycat_agent.control import Control
 from copycat_agent.errors import BusyError, CopycatError, DataError, UnknownConnectorError
 
@@ -133,22 +134,22 @@ _KINDS: tuple[tuple[type[CopycatError], HTTPStatus, str], ...] = (
 """First match counts."""
 
 
-def _refusal(error: Exception, environ: WSGIEnvironment) -> tuple[HTTPStatus, dict[str, str]]:
+def _refusal(error: Exception, environ: WSGIEnvironment) -> tuple[HTTPStatus, object]:
     if isinstance(error, HTTPException):
         status = HTTPStatus(error.code or 500)
         text = "this address does not take this method" if status == HTTPStatus.METHOD_NOT_ALLOWED else "there is nothing at this address"
-        return status, {"error": text, "hint": "", "kind": "refused" if status == HTTPStatus.METHOD_NOT_ALLOWED else "missing"}
+        return status, refusal(status, text, "", "refused" if status == HTTPStatus.METHOD_NOT_ALLOWED else "missing")
     if isinstance(error, StatusError):
-        return error.status, {"error": error.message, "hint": error.hint, "kind": "refused"}
+        return error.status, refusal(error.status, error.message, error.hint, "refused")
     if isinstance(error, CopycatError):
         return _words(error)
     words = fault(error, environ["REQUEST_METHOD"])
-    return HTTPStatus.INTERNAL_SERVER_ERROR, {"error": words, "hint": FAULT_HINT, "kind": "failed"}
+    return HTTPStatus.INTERNAL_SERVER_ERROR, refusal(HTTPStatus.INTERNAL_SERVER_ERROR, words, FAULT_HINT, "failed")
 
 
-def _words(error: CopycatError) -> tuple[HTTPStatus, dict[str, str]]:
+def _words(error: CopycatError) -> tuple[HTTPStatus, object]:
     status, kind = next((status, kind) for base, status, kind in _KINDS if isinstance(error, base))
-    return status, {"error": error.message, "hint": error.hint, "kind": kind}
+    return status, refusal(status, error.message, error.hint, kind)
 
 
 def _send(start_response: StartResponse, status: HTTPStatus, value: object, more: Iterable[tuple[str, str]] = ()) -> list[bytes]:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from copycat_agent.api.connect.calls import Call, Reply, WorkerView
 from copycat_agent.api.connect.routes import ROUTES, Route, segments_of
 from copycat_agent.api.guard import CHALLENGE, FAULT_HINT, Guard, StatusError, fault
+from copycat_agent.api.messages import connect_refusal
 from copycat_agent.control import Control
 from copycat_agent.errors import BusyError, CopycatError, DataError, UnknownConnectorError
 
@@ -48,7 +49,7 @@ class ConnectRest:
         except Exception as error:  # noqa: BLE001 - told, logged, and never shown with its traceback
             reply = _refused(error, method)
         content = b"" if reply.value is None else json.dumps(reply.value).encode()
-        headers = [("Content-Type", "application/json"), ("Content-Length", str(len(content)))] if content else []
+        headers = [("Content-Type", _JSON), ("Content-Length", str(len(content)))] if content else []
         challenge = CHALLENGE if reply.status == HTTPStatus.UNAUTHORIZED else ()
         start_response(f"{reply.status.value} {reply.status.phrase}", [*headers, ("Cache-Control", "no-store"), *challenge])
         return () if method == "HEAD" else [content]
@@ -119,4 +120,4 @@ def _refused(error: Exception, method: str) -> Reply:
 
 
 def _error(status: HTTPStatus, message: str) -> Reply:
-    return Reply({"error_code": status.value, "message": message}, status)
+    return Reply(connect_refusal(status, message, "", ""), status)
