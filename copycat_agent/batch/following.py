@@ -42,6 +42,13 @@ STAY_SECONDS = 30.0
 BYTES_SHARE = 4
 """A batch that has a quarter of what it may read to report ends: where so much is written, batch after batch is saved as fast."""
 
+INSTANCES_MAX = 16
+"""Queues of events of one process: the kernel gives a user 128 by default, and others want some, too."""
+_IN_MODIFY = 0x2
+_QUEUE_BYTES = 2**16
+
+_free = threading.BoundedSemaphore(INSTANCES_MAX)
+
 Results = tuple["SplitResult", ...]
 
 
@@ -139,14 +146,6 @@ class Following:
             for one in moved:
                 one.reported()
         return bool(moved)
-
-
-INSTANCES_MAX = 16
-"""Queues of events of one process: the kernel gives a user 128 by default, and others want some, too."""
-_IN_MODIFY = 0x2
-_QUEUE_BYTES = 2**16
-
-_free = threading.BoundedSemaphore(INSTANCES_MAX)
 
 
 class Growth:

@@ -19,7 +19,7 @@ from copycat_agent.batch.sending import ChunkSender, Sender, Tap, Watch
 from copycat_agent.display import NOTHING_SECRET
 from copycat_agent.encoding.encoder import Encoder, SplitEncoder
 from copycat_agent.errors import BlockedError, DamageError, DataError, FileError, SentInPartError
-from copycat_agent.formats import Chunk, Frame, LongLine, Parsed, Part
+from copycat_agent.formats import Chunk, Frame, How, LongLine, Parsed, Part
 from copycat_agent.formats.lines import BLOCK_BYTES
 from copycat_agent.model import Batch
 from copycat_agent.producer import TaskProducer
@@ -251,16 +251,13 @@ class BatchRun:
         """Frames from what is sent on."""
         assert progress.stream is not None
         (end, is_end), split = progress.bounds(), progress.split
-        return progress.stream.frames(
-            self._encoder.frames,
-            progress.sent_position,
-            end,
-            skipping=progress.reach.skipping,
-            final=split.final and is_end,
-            flush=split.flush and is_end,
-            block_bytes=block_bytes,
-            **({"cut": progress.reach.cut} if progress.reach.cut and self._encoder.frames.on_too_long == "split" else {}),
-        )
+        how: How = {
+            "skipping": progress.reach.skipping, "final": split.final and is_end, "flush": split.flush and is_end,
+            "block_bytes": block_bytes,
+        }  # fmt: skip
+        if progress.reach.cut and self._encoder.frames.on_too_long == "split":
+            how["cut"] = progress.reach.cut
+        return progress.stream.frames(self._encoder.frames, progress.sent_position, end, **how)
 
     def _block_bytes(self, block_bytes: int | None) -> int | None:
         """Returns what the budget allows, and no more than makes a run; None for what is sent again, which the budget has paid for."""

@@ -8,8 +8,6 @@ from collections.abc import Callable, Container
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from copycat_agent.delivery.guarantees import Deliveries
     from copycat_agent.executor import Executor
     from copycat_agent.logs import Log

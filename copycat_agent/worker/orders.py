@@ -21,6 +21,12 @@ if TYPE_CHECKING:
     from copycat_agent.model import Sample
     from copycat_agent.sources import Source
 
+MOST_PER_BATCH = 100
+"""Samples that one batch is asked for."""
+MOST_TAPS = 16
+"""Taps of one connector at a time; the oldest makes room."""
+_LOOK_SECONDS = 0.2
+
 Question = Callable[["Source"], Any]
 
 
@@ -100,13 +106,6 @@ class Orders:
         if self.paused is paused:
             self.at_once = False
         return self.stop_at is None
-
-
-MOST_PER_BATCH = 100
-"""Samples that one batch is asked for."""
-MOST_TAPS = 16
-"""Taps of one connector at a time; the oldest makes room."""
-_LOOK_SECONDS = 0.2
 
 
 class _Tap:
