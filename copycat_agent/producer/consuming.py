@@ -26,9 +26,10 @@ STALL_SECONDS = 30.0
 _FETCH_KBYTES = 16 * 1024
 """Held for the next records, per partition: memory for many small ones or a few large ones."""
 _LOOK_SECONDS = 0.1
-_NO_COORDINATOR_YET = frozenset({
+_NOBODY_YET = frozenset({
     KafkaError.NOT_COORDINATOR, KafkaError.COORDINATOR_NOT_AVAILABLE, KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
     KafkaError._WAIT_COORD,  # noqa: SLF001 - its spelling
+    KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE,
 })  # fmt: skip
 
 
@@ -103,7 +104,7 @@ class TopicReader:
         if not wanted:
             return {}
         ask = partial(self._consumer.committed, wanted, timeout=ANSWER_SECONDS)
-        found = self._of_group(ask, f"positions of group {self._group}")
+        found = self._until_appointed(ask, f"positions of group {self._group}")
         return {one.partition: GroupPosition(one.offset, one.metadata or "") for one in found if one.offset >= 0}
 
     def save(self, positions: Mapping[int, GroupPosition]) -> None:
@@ -111,17 +112,17 @@ class TopicReader:
         wanted = [TopicPartition(self.topic, number, offset, words) for number, (offset, words) in positions.items()]
         if wanted:
             tell = partial(self._consumer.commit, offsets=wanted, asynchronous=False)
-            self._of_group(tell, f"saving positions of group {self._group}")
+            self._until_appointed(tell, f"saving positions of group {self._group}")
 
-    def _of_group(self, call: Callable[[], _T], what: str) -> _T:
-        """Ask the group's coordinator, which a cluster may have to appoint first."""
+    def _until_appointed(self, call: Callable[[], _T], what: str) -> _T:
+        """Ask a group's coordinator or a partition's leader, which a cluster may have to appoint first."""
         deadline = time.monotonic() + ANSWER_SECONDS
         while True:
             try:
                 return call()
             except KafkaException as exception:
                 error: KafkaError = exception.args[0]
-                if error.code() not in _NO_COORDINATOR_YET or time.monotonic() > deadline:
+                if error.code() not in _NOBODY_YET or time.monotonic() > deadline:
                     raise self._told(error, what) from None
                 time.sleep(_LOOK_SECONDS)
 
@@ -160,8 +161,8 @@ class TopicReader:
             if found.error is not None:
                 raise self._told(found.error, f"topic {self.topic}")
             for number in sorted(found.partitions):
-                marks = self._consumer.get_watermark_offsets(TopicPartition(self.topic, number), timeout=ANSWER_SECONDS)
-                self.ranges[number] = Range(*marks)
+                ask = partial(self._consumer.get_watermark_offsets, TopicPartition(self.topic, number), timeout=ANSWER_SECONDS)
+                self.ranges[number] = Range(*self._until_appointed(ask, f"topic {self.topic}"))
         except KafkaException as exception:
             raise self._told(exception.args[0], f"no broker answers at {self._servers}") from None
 

@@ -6,7 +6,7 @@ import time
 import uuid
 from typing import TYPE_CHECKING, Literal, NamedTuple, cast
 
-from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Consumer, KafkaError, Message, TopicPartition
+from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Consumer, KafkaError, KafkaException, Message, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
@@ -15,7 +15,11 @@ from tests.rig.waiting import wait_until
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-_TOPIC_POLL_SECONDS = 0.1
+_POLL_SECONDS = 0.1
+_NO_LEADER_YET = frozenset({
+    KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE, KafkaError.UNKNOWN_TOPIC_OR_PART,
+    KafkaError._UNKNOWN_PARTITION,
+})  # fmt: skip
 
 Isolation = Literal["read_uncommitted", "read_committed"]
 
@@ -123,14 +127,26 @@ def _partitions(consumer: Consumer, topic: str, deadline: float, *, is_awaited: 
         if not is_awaited or time.monotonic() > end:
             msg = f"topic {topic}: {metadata.error}"
             raise AssertionError(msg)
-        time.sleep(_TOPIC_POLL_SECONDS)
+        time.sleep(_POLL_SECONDS)
     return sorted(metadata.partitions)
 
 
 def _ends(consumer: Consumer, topic: str, partitions: list[int], deadline: float) -> dict[int, int]:
     """Partition -> end offset, for the partitions that are not empty."""
-    marks = {number: consumer.get_watermark_offsets(TopicPartition(topic, number), timeout=deadline) for number in partitions}
+    marks = {number: _marks(consumer, TopicPartition(topic, number), deadline) for number in partitions}
     return {number: high for number, (low, high) in marks.items() if high > low}
+
+
+def _marks(consumer: Consumer, partition: TopicPartition, deadline: float) -> tuple[int, int]:
+    """Begin and end. A broker that has just started answers before it leads its partitions: it is asked again until the deadline."""
+    end = time.monotonic() + deadline
+    while True:
+        try:
+            return consumer.get_watermark_offsets(partition, timeout=deadline)
+        except KafkaException as exception:
+            if exception.args[0].code() not in _NO_LEADER_YET or time.monotonic() > end:
+                raise
+            time.sleep(_POLL_SECONDS)
 
 
 def _read(
