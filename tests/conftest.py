@@ -15,6 +15,7 @@ from confluent_kafka.schema_registry import SchemaRegistryClient
 from hypothesis import settings
 from hypothesis.internal.conjecture import providers
 
+from copycat_agent import dev_broker
 from copycat_agent.dev_broker import DevBroker, fetch_kafka
 from tests.rig.agent import AgentProcess
 from tests.rig.kafka import create_topic, unique_topic
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 _AGENTS = pytest.StashKey[list[AgentProcess]]()
 _SHOWN_CHARACTERS = 20_000
 _LONG_FILES = ("tests/simulation/", "tests/unit/transactions/")
+_PORTS_EACH = 1500
 
 settings.register_profile("same", derandomize=True, deadline=None, print_blob=True)
 settings.register_profile("search", deadline=None, print_blob=True)
@@ -47,6 +49,14 @@ def pytest_configure() -> None:
     """A shell starts what runs in the background with SIGINT ignored, and children inherit that: tests that send it would wait for ever."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    _take_own_ports(os.environ.get("PYTEST_XDIST_WORKER", ""))
+
+
+def _take_own_ports(worker: str) -> None:
+    """Processes of tests side by side choose ports of their own: one that is chosen is bound seconds later, when a JVM is up."""
+    ports, number = dev_broker._PORTS, int(worker.removeprefix("gw") or -1)
+    slices = len(ports) // _PORTS_EACH
+    dev_broker._PORTS = ports[number % slices * _PORTS_EACH :][:_PORTS_EACH]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -29,6 +29,7 @@ _PORTS = range(20_000, 32_000)
 """Below the range from which Linux takes the client side of connections (32768 up): a port inside that range can be taken
 by any outgoing connection while a broker restarts, and a client that retries it on loopback can even reach itself."""
 _ATTEMPTS = 200
+_given: set[int] = set()
 
 
 def is_free(port: int) -> bool:
@@ -43,11 +44,15 @@ def is_free(port: int) -> bool:
 
 
 def free_port() -> int:
-    """A port on 127.0.0.1 that nobody listens on now, safe to restart a server on. Someone else may still take it first."""
+    """A port on 127.0.0.1 that nobody listens on now, safe to restart a server on. Someone else may still take it first.
+
+    In one process no port is given twice: whoever asked before may not listen yet.
+    """
     numbers = random.SystemRandom()
     for _ in range(_ATTEMPTS):
         port = numbers.choice(_PORTS)
-        if is_free(port):
+        if port not in _given and is_free(port):
+            _given.add(port)
             return port
     raise OSError("no free port between 20000 and 32000 on 127.0.0.1")
 

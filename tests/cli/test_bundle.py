@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import tarfile
-import time
+import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -103,17 +103,20 @@ def test_nothing_is_overwritten_and_no_link_followed(copycat: Callable[..., Done
 
 
 def test_a_part_that_hangs_or_fails_is_named_and_stops_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bundle, "PART_SECONDS", 0.05)
+    go_on = threading.Event()
 
     def slow() -> str:
-        time.sleep(1)
+        go_on.wait(60)
         return ""
 
     def fails() -> str:
         raise ZeroDivisionError("by nothing")
 
-    hung = bundle.make_part("slow", "what hangs", slow)
+    with monkeypatch.context() as impatient:
+        impatient.setattr(bundle, "PART_SECONDS", 0.05)
+        hung = bundle.make_part("slow", "what hangs", slow)
     assert (hung.content, hung.why) == ("", "it was not had within 0 s")
     assert bundle.is_hanging()
+    go_on.set()
     assert bundle.make_part("bad", "what fails", fails).why == "ZeroDivisionError: by nothing"
     assert bundle.make_part("good", "what works", lambda: "x").content == "x"

@@ -46,9 +46,12 @@ def test_ctrl_c_ends_it_and_leaves_nothing(environment: dict[str, str], short_di
     variables = environment | {"TMPDIR": str(short_dir), "PYTHONUNBUFFERED": "1"}
     with subprocess.Popen([*COMMAND, "demo"], env=variables, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
         assert process.stdout is not None
-        said = next(line for line in process.stdout if when in line)
-        process.send_signal(signal.SIGINT)
-        rest = process.communicate(timeout=40)[0]
+        try:
+            said = next(line for line in process.stdout if when in line)
+            process.send_signal(signal.SIGINT)
+            rest = process.communicate(timeout=80)[0]
+        finally:
+            process.kill()
     assert process.returncode == 130, said + rest
     assert rest.splitlines()[-1] == "stopped"
     assert list(short_dir.iterdir()) == []

@@ -22,6 +22,7 @@ import pytest
 from copycat_agent import api as api_client
 from copycat_agent.cli.main import main
 from copycat_agent.dev_broker import DevBroker, free_port
+from copycat_agent.errors import CopycatError
 from tests.cli.conftest import COMMAND, Done
 from tests.rig.agent import AgentProcess
 from tests.rig.kafka import create_topic, unique_topic, values
@@ -61,11 +62,18 @@ def live(broker: DevBroker, tmp_path_factory: pytest.TempPathFactory) -> Iterato
         security = f"{{protocol: SASL_SSL, mechanism: PLAIN, username: u, password: '${{file:{root}/secret}}'}}"
         agent.define("vault", _definition(log, topic, "vault") + f"enabled: false\nkafka: {{security: {security}}}\n")
         agent.start()
-        wait_until(lambda: values(broker.bootstrap, topic) == [b"first"], 60, lambda: agent.log)
+        wait_until(lambda: _acknowledged(agent) == 1, 60, lambda: agent.log)
         live = Live(agent, log, topic, f"127.0.0.1:{port}")
         yield live
         agent.stop()
         assert not live.socket.exists()
+
+
+def _acknowledged(agent: AgentProcess) -> int:
+    """Records of app that the agent knows to have arrived; 0 while it does not answer."""
+    with contextlib.suppress(CopycatError):
+        return int(api_client.AgentClient(agent.state_dir / "agent.sock").get("/v1/connectors/app")["counts"]["acknowledged"])
+    return 0
 
 
 def _definition(log: Path, topic: str, name: str = "app") -> str:
@@ -328,7 +336,7 @@ def test_the_level_of_the_log_changes_while_it_runs_and_goes_back(
     def level() -> str:
         return str(ask_json("status")["agent"]["log_level"])
 
-    done = ask("ctl", "log", "debug", "--for", "3s")
+    done = ask("ctl", "log", "debug", "--for", "6s")
     assert (done.returncode, "the log is at level debug until " in done.stdout) == (0, True)
     assert level() == "debug"
     path = live.log.with_name("loud.log")
@@ -416,7 +424,7 @@ def test_watch_off_a_terminal_is_a_block_per_look_until_ctrl_c(live: Live, envir
         while blocks < 3:
             blocks += watching.stdout.readline().startswith("connector ")
         watching.send_signal(2)
-        assert watching.wait(20) == 0
+        assert watching.wait(60) == 0
         assert watching.stderr is not None
         assert watching.stderr.read() == ""
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 _PROJECT = Path(__file__).parents[2]
-_KILLED_SECONDS = 60.0
+_ENDED_SECONDS = 60.0
 """A JVM writes down, as it ends, what it had loaded, if none has before: seconds, and more where much else is done."""
 _DROPPED_VARIABLES = ("STATE_DIRECTORY", "RUNTIME_DIRECTORY", "CREDENTIALS_DIRECTORY", "NOTIFY_SOCKET")
 
@@ -120,7 +120,7 @@ class AgentProcess:
             msg = f"the agent still runs after {deadline} s; its log ends:\n{self.log[-4000:]}"
             raise AssertionError(msg) from None
 
-    def stop(self, deadline: float = 30.0) -> None:
+    def stop(self, deadline: float = _ENDED_SECONDS) -> None:
         """SIGTERM; AssertionError unless it ends with exit 0 and leaves no process behind within the deadline."""
         self.descendants()
         self.signal(signal.SIGTERM)
@@ -133,7 +133,7 @@ class AgentProcess:
         self.descendants()
         self.signal(signal.SIGKILL)
         self.wait()
-        wait_until(lambda: not self.descendants(), _KILLED_SECONDS, lambda: f"survived the driver: {self.descendants()}")
+        wait_until(lambda: not self.descendants(), _ENDED_SECONDS, lambda: f"survived the driver: {self.descendants()}")
 
     def signal(self, number: int) -> None:
         """Send a signal to the driver."""
@@ -150,7 +150,7 @@ class AgentProcess:
         self._process.wait()
         for process in [*left, *self.descendants()]:
             _kill(process)
-        wait_until(lambda: not self.descendants(), _KILLED_SECONDS, lambda: f"cannot be killed: {self.descendants()}")
+        wait_until(lambda: not self.descendants(), _ENDED_SECONDS, lambda: f"cannot be killed: {self.descendants()}")
 
     def __enter__(self) -> Self:
         return self

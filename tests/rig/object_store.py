@@ -68,9 +68,13 @@ class ObjectStore:
         command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(self._port)]
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, env={**os.environ, **CREDENTIALS})
-        wait_until(self._answers, 30, lambda: self._log.read_text("utf-8", "replace")[-2000:])
-        self._files = fs.FileSystem.from_uri(f"s3://{self.bucket}{self.query}")[0]
-        self._files.create_dir(self.bucket)
+        try:
+            wait_until(self._answers, 60, lambda: self._log.read_text("utf-8", "replace")[-2000:])
+            self._files = fs.FileSystem.from_uri(f"s3://{self.bucket}{self.query}")[0]
+            self._files.create_dir(self.bucket)
+        except BaseException:
+            self.stop()
+            raise
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:

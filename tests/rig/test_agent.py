@@ -43,7 +43,7 @@ def stand_in(tmp_path: Path) -> Iterator[AgentProcess]:
 
 def _started(agent: AgentProcess, *options: str) -> list[psutil.Process]:
     agent.start(*options)
-    wait_until(lambda: len(agent.descendants()) == 2 and "arguments" in agent.log, 10, lambda: f"{agent.descendants()} {agent.log}")
+    wait_until(lambda: len(agent.descendants()) == 2 and "arguments" in agent.log, 60, lambda: f"{agent.descendants()} {agent.log}")
     return agent.descendants()
 
 
@@ -61,20 +61,20 @@ def test_the_agent_gets_state_directory_and_brokers(stand_in: AgentProcess) -> N
 
 def test_stop_is_content_with_an_agent_that_cleans_up(stand_in: AgentProcess) -> None:
     _started(stand_in, "clean")
-    stand_in.stop(10)
+    stand_in.stop()
     assert not stand_in.is_running
 
 
 def test_stop_complains_of_what_is_left_behind(stand_in: AgentProcess) -> None:
     _started(stand_in)
     with pytest.raises(AssertionError, match="left behind"):
-        stand_in.stop(1)
+        stand_in.stop(5)  # the driver ends at once
 
 
 def test_close_leaves_nothing_behind_even_when_the_driver_is_gone(stand_in: AgentProcess) -> None:
     started = _started(stand_in)
     psutil.Process(stand_in.pid).kill()
-    stand_in.wait(5)
+    stand_in.wait()
     stand_in.close()
     assert not [process for process in started if is_alive(process)]
 
@@ -82,7 +82,7 @@ def test_close_leaves_nothing_behind_even_when_the_driver_is_gone(stand_in: Agen
 def test_it_can_be_started_again_and_keeps_its_logs(stand_in: AgentProcess) -> None:
     for _ in range(2):
         _started(stand_in, "clean")
-        stand_in.stop(10)
+        stand_in.stop()
     assert stand_in.log.count("arguments") == 2
 
 

@@ -107,13 +107,15 @@ def test_copytruncate_under_load_repeats_nothing_and_counts_what_it_destroys(shi
     shipping.start(source={"include": [f"{log}*"]})
     writer = threading.Thread(target=write)
     writer.start()
-    wait_read(shipping, 1)
-    for number in range(1, 6):
-        time.sleep(0.3)
-        shutil.copy(log, logs_dir / f"app.log.{number}")
-        os.truncate(log, 0)
-    stop.set()
-    writer.join()
+    try:
+        wait_read(shipping, 1)
+        for number in range(1, 6):
+            time.sleep(0.3)
+            shutil.copy(log, logs_dir / f"app.log.{number}")
+            os.truncate(log, 0)
+    finally:
+        stop.set()
+        writer.join()
     append(log, "end")
     wait_until(lambda: "end" in shipping.lines(), 30, lambda: f"{shipping.status}")
     wait_until(lambda: shipping.status.lag.bytes == 0, 30, lambda: f"{shipping.status}")

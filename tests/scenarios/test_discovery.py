@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from tests.rig.shipping import origin
 from tests.rig.waiting import wait_until
 from tests.scenarios.log_files import append, descriptors, settled, told, wait_read
+from tests.unit.sources.test_opening import exchange
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -247,16 +248,15 @@ def test_a_directory_that_cannot_be_listed_for_a_while_costs_nothing(
     append(logs_dir / "other.log", "other")
     shipping.start(source={"include": [f"{directory}/*", f"{logs_dir}/other.log"], "max_open_files": 2, "rotate_wait": "0s"})
     wait_read(shipping, 5)
-    directory.rename(away)
-    directory.touch()  # listing it now fails with another error than "not found"
+    away.touch()
+    exchange(directory, away)  # listing it now fails with another error than "not found", which no look may meet in between
     wait_until(lambda: told(caplog, "path passed over", path=str(directory)) == 1, message="it is told")
     append(logs_dir / "other.log", "other again")
     wait_read(shipping, 6)
     assert shipping.status.lag.known_files == 5
-    directory.unlink()
     for number in range(4):
         append(away / f"{number}.log", f"{number} after")
-    away.rename(directory)
+    exchange(directory, away)
     lines = settled(shipping, range(10))
     assert Counter(lines) == Counter([*(f"{n} {when}" for n in range(4) for when in ("before", "after")), "other", "other again"])
 

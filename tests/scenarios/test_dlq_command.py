@@ -143,8 +143,9 @@ def test_foreign_records_are_counted_and_nothing_else(dlq: Dlq) -> None:
 
 
 def test_what_cannot_be_done_says_so(dlq: Dlq, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(consuming, "ANSWER_SECONDS", 1.0)
-    nobody = dlq.run("replay", "app", bootstrap=f"127.0.0.1:{free_port()}")
+    with monkeypatch.context() as impatient:
+        impatient.setattr(consuming, "ANSWER_SECONDS", 1.0)
+        nobody = dlq.run("replay", "app", bootstrap=f"127.0.0.1:{free_port()}")
     assert (nobody.code, nobody.out) == (69, "")
     assert "no broker answers" in nobody.err
     assert dlq.run("show", "other").code == 2

@@ -90,7 +90,7 @@ def test_a_writer_that_goes_on_at_its_old_place_after_a_truncation_leaves_no_nul
     assert origin(records[-1]) == ("app", 4000)
     wait_until(lambda: holes(shipping), message="the hole is in the ledger")
     assert [(loss.path, loss.start, loss.end, loss.records) for loss in holes(shipping)] == [(str(path), 0, 4000, 0)]
-    assert shipping.status.counts.read == 1001
+    wait_until(lambda: shipping.status.counts.read == 1001, message=lambda: f"{shipping.status}")
 
 
 def test_a_sparse_file_is_passed_in_bounded_memory_and_its_hole_is_in_the_ledger(shipping: Shipping, logs_dir: Path) -> None:
@@ -105,7 +105,7 @@ def test_a_sparse_file_is_passed_in_bounded_memory_and_its_hole_is_in_the_ledger
     assert sorted(record.value or b"" for record in records) == [b"after", b"before", b"torn", b"warm"]
     partial = [record.value for record in records if dict(record.headers).get("copycat.partial")]
     assert partial == [b"torn"], "nobody will finish it"
-    wait_settled(shipping, path, 1024 * MIB + 6)
+    wait_settled(shipping, path, 1024 * MIB + 6, 90.0)
     ranges = sorted((loss.start, loss.end) for loss in holes(shipping))
     assert [begin for begin, _ in ranges] == [11, *(end for _, end in ranges[:-1])], "one behind the other"
     assert ranges[-1][1] == 1024 * MIB

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import psutil
@@ -12,7 +14,6 @@ from tests.rig.waiting import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from copycat_agent.model import SourceOffset
     from tests.rig.kafka import Consumed
@@ -31,11 +32,11 @@ def offset_of(shipping: Shipping, path: Path) -> SourceOffset:
     return next(offset for offset in shipping.offsets.values() if offset.path == str(path))
 
 
-def wait_settled(shipping: Shipping, path: Path, position: int) -> None:
+def wait_settled(shipping: Shipping, path: Path, position: int, deadline: float = 30.0) -> None:
     wait_until(
         lambda: any(one.path == str(path) and one.position == position for one in shipping.offsets.values()),
-        message=lambda: f"offset {position}: {shipping.offsets} {shipping.status}",
-    )
+        deadline, lambda: f"offset {position}: {shipping.offsets} {shipping.status}",
+    )  # fmt: skip
 
 
 def pass_by(shipping: Shipping, logs_dir: Path, count: int) -> None:
@@ -175,12 +176,16 @@ def test_the_rest_of_a_long_line_is_passed_over_after_a_restart_too(shipping: Sh
 def peak_bytes() -> int:
     """The largest memory that this process and all Spark workers under it have ever had, added up."""
     process = psutil.Process()
-    return sum(_peak(one.pid) for one in [process, *process.children(recursive=True)] if "python" in one.name())
+    return sum(_peak(one) for one in [process, *process.children(recursive=True)])
 
 
-def _peak(pid: int) -> int:
-    with open(f"/proc/{pid}/status") as status:  # noqa: PTH123 - not a file on a disk
-        return next(int(line.split()[1]) * 1024 for line in status if line.startswith("VmHWM"))
+def _peak(process: psutil.Process) -> int:
+    """Nothing of one that has ended meanwhile."""
+    with suppress(psutil.NoSuchProcess, OSError):
+        if "python" in process.name():
+            status = Path(f"/proc/{process.pid}/status").read_text()
+            return sum(int(line.split()[1]) * 1024 for line in status.splitlines() if line.startswith("VmHWM"))
+    return 0
 
 
 def test_memory_does_not_grow_with_a_line_that_never_ends(shipping: Shipping, logs_dir: Path) -> None:
@@ -191,7 +196,7 @@ def test_memory_does_not_grow_with_a_line_that_never_ends(shipping: Shipping, lo
     path = logs_dir / "app"
     for _ in range(200):
         append(path, b"x" * MIB)
-    wait_settled(shipping, path, 200 * MIB)
+    wait_settled(shipping, path, 200 * MIB, 90.0)
     append(path, b"\nnext\n")
     assert shipping.lines(until=2) == ["warm", "next"]
     assert peak_bytes() - before < 50 * MIB

@@ -107,6 +107,7 @@ def test_without_a_broker_health_turns_red_when_there_is_something_to_send_and_g
     proxied_broker.proxy.forward()
     wait_green(app)
     assert shipping.lines(until=2)[-1] == "two"
+    shipping.wait_caught_up()
     assert value(scrape(app), "lag_bytes") == value(scrape(app), "stalled_seconds") == 0
 
 

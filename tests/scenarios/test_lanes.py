@@ -14,7 +14,7 @@ from copycat_agent.offsets import OffsetStore
 from copycat_agent.options import KafkaOptions
 from copycat_agent.producer.transactional import KafkaSteps
 from copycat_agent.worker import State, Status, Worker
-from tests.rig.kafka import consume
+from tests.rig.kafka import consume, wait_for_markers
 from tests.rig.shipping import Shipping
 from tests.rig.waiting import wait_until
 from tests.unit.worker.fake_kafka import gone
@@ -42,7 +42,9 @@ def shipping(
 
 
 def committed(shipping: Shipping, count: int | None = None) -> list[str]:
-    """What a read_committed consumer sees, sorted."""
+    """What a read_committed consumer sees, sorted; without a count once every transaction is at its end."""
+    if count is None:
+        wait_for_markers(shipping.bootstrap, shipping.topic)
     return sorted((one.value or b"").decode() for one in consume(shipping.bootstrap, shipping.topic, "read_committed", count))
 
 
@@ -254,7 +256,7 @@ def test_pauses_and_restarts_cost_nothing(shipping: Shipping, writer: Writer) ->
         writer.go_on()
         operation("app")
     expected = writer.stop()
-    running(shipping)
+    assert committed(shipping, len(expected)) == expected
     settled(shipping)
     shipping.stop()
     assert committed(shipping) == expected
@@ -280,11 +282,15 @@ def test_changed_definitions_cost_nothing(shipping: Shipping, writer: Writer, ma
     worker_of(shipping).apply([shipping.definition(delivery=EXACTLY_ONCE)], {"new": ("app",)}, {"new": ("app",)})
     writer.go_on()
     expected = writer.stop()
-    running(shipping)
+
+    def arrived() -> list[str]:
+        values = [one.value or b"" for topic in topics for one in consume(shipping.bootstrap, topic, "read_committed")]
+        return sorted(value.decode() for value in values)
+
+    wait_until(lambda: len(arrived()) >= len(expected), message=lambda: f"{shipping.status}")
     settled(shipping)
     shipping.stop()
-    values = [one.value or b"" for topic in topics for one in consume(shipping.bootstrap, topic, "read_committed")]
-    assert sorted(value.decode() for value in values) == expected
+    assert arrived() == expected
 
 
 def test_a_store_that_is_lost_with_a_rename_costs_nothing(shipping: Shipping) -> None:

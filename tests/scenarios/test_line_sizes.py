@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.rig.kafka import consume
-from tests.scenarios.test_errors import SMALL, append, headers, position, wait_failed, wait_position
+from tests.scenarios.test_errors import SMALL, append, headers, position, wait_counts, wait_failed, wait_position
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -50,7 +50,7 @@ def test_a_line_that_neither_topic_takes_whole_is_dead_lettered_with_its_beginni
     assert letter.value == NOISE[: MIB // 2]
     assert headers(letter)["copycat.raw"].startswith("cut: the first 524288 bytes")
     assert headers(letter)["copycat.stage"] == stage
-    assert (shipping.status.counts.acknowledged, shipping.status.counts.dead_lettered) == (2, 1)
+    wait_counts(shipping, acknowledged=2, dead_lettered=1)
 
 
 def test_a_line_over_the_limit_that_compresses_is_dead_lettered_up_to_the_limit(

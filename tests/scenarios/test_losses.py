@@ -36,6 +36,7 @@ def test_what_was_cut_and_what_went_away_while_nobody_looked_is_entered_once(shi
     for _ in range(2):
         shipping.start()
         assert shipping.lines(1) == ["new"]
+        wait_until(lambda: len(entered(shipping)) >= 2, message=lambda: f"{entered(shipping)}")
         shipping.wait_caught_up()
         losses = sorted((loss.path, loss.start, loss.end, loss.reason) for loss in entered(shipping))
         assert losses == [(str(cut), 0, 100, "destroyed"), (str(gone), 0, 100, "destroyed")]

@@ -128,9 +128,8 @@ def test_a_stack_trace_that_is_written_around_a_restart_is_one_record(shipping: 
 def test_a_file_that_was_rotated_within_a_group_sends_it_in_time_and_first(shipping: Shipping, logs_dir: Path) -> None:
     log = logs_dir / "app.log"
     append(log, b"A\nB\n b\n")
-    shipping.start(source=multiline("700ms"))
-    shipping.records(until=1)
-    wait_read(shipping, log)
+    shipping.start(source=multiline("4s"))  # the late line has to come before
+    wait_until(lambda: shipping.status.counts.acknowledged, message=lambda: f"{shipping.status}")
     log.rename(logs_dir / "app.log.1")
     append(logs_dir / "app.log.1", b" late\n")
     append(log, b"C\nD\n")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import signal
 import threading
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -65,8 +66,10 @@ def wait_diff(agent: AgentProcess, start: str, count: int = 1) -> None:
 
 def descriptors(agent: AgentProcess, directory: Path) -> dict[str, str]:
     """Numbers and names of the driver's descriptors below a directory."""
-    links = {link.name: link for link in Path(f"/proc/{agent.pid}/fd").iterdir()}
-    names = {number: str(link.readlink()) for number, link in links.items() if link.is_symlink() and link.exists()}
+    names = {}
+    for link in Path(f"/proc/{agent.pid}/fd").iterdir():
+        with suppress(OSError):  # it was closed meanwhile
+            names[link.name] = str(link.readlink())
     return {number: name for number, name in names.items() if name.startswith(f"{directory}/")}
 
 

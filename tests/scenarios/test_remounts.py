@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.rig.disk import remountable
+from tests.rig.kafka import consume, wait_for_markers
 from tests.rig.waiting import wait_until
 from tests.scenarios.log_files import append, numbers, settled, wait_read
 from tests.scenarios.test_spool_dir import drop, spool
@@ -57,4 +58,6 @@ def test_of_spooled_files(shipping: Shipping, tmp_path: Path, guarantee: str) ->
             wait_until(lambda: shipping.status.lag.files == 0 and len(shipping.offsets) == 2, 30, lambda: f"{shipping.status}")
             wait_until(lambda: all(offset.done for offset in shipping.offsets.values()), 30, lambda: f"{shipping.status}")
             shipping.stop()
-        assert sorted(shipping.lines(), key=int) == numbers(0, 60_000)
+        wait_for_markers(shipping.bootstrap, shipping.topic)
+        arrived = [int(record.value or b"") for record in consume(shipping.bootstrap, shipping.topic, "read_committed")]
+        assert sorted(arrived) == [*range(60_000)]

@@ -6,9 +6,9 @@ import subprocess
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from confluent_kafka import Consumer, TopicPartition
 
 from copycat_agent.dev_broker import DevBroker
+from tests.rig.kafka import consume
 from tests.rig.waiting import wait_until
 
 if TYPE_CHECKING:
@@ -70,14 +70,11 @@ def test_lines_arrive_through_tls_and_a_password(
     shipping = make_shipping(bootstrap=secured_broker.bootstrap, topic=TOPIC)
     shipping.start(kafka=security(certificates))
     wait_until(lambda: shipping.status.counts.acknowledged == 2, message=lambda: str(shipping.status))
-    consumer = Consumer({
-        "bootstrap.servers": secured_broker.bootstrap, "group.id": "rig", "security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN",
-        "sasl.username": USER, "sasl.password": PASSWORD, "ssl.ca.location": str(certificates / "ca.pem"),
-    })  # fmt: skip
-    consumer.assign([TopicPartition(TOPIC, 0, 0)])
-    arrived = consumer.consume(2, timeout=30)
-    consumer.close()
-    assert [message.value() for message in arrived] == [b"one", b"two"]
+    client = {
+        "security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN", "sasl.username": USER, "sasl.password": PASSWORD,
+        "ssl.ca.location": str(certificates / "ca.pem"),
+    }  # fmt: skip
+    assert [record.value for record in consume(secured_broker.bootstrap, TOPIC, until=2, client=client)] == [b"one", b"two"]
 
 
 @pytest.mark.parametrize(

@@ -95,7 +95,7 @@ def test_files_that_are_stopped_in_the_middle_go_on_at_the_next_record(kind: str
     names = [f"{index}.{kind}" for index in range(5)]
     for name in names:
         drop(spool.logs, name, avro(rows(name, 5000)) if kind == "avro" else parquet(rows(name, 5000), row_group_size=2000))
-    how: dict[str, Any] = {"source": {"format": {"type": kind}, "order_by": "name"}, "limits": {"records_per_second": 10_000}}
+    how: dict[str, Any] = {"source": {"format": {"type": kind}, "order_by": "name"}, "limits": {"records_per_second": 3000}}
     spool.start(**how)
     spool.records(until=3000)
     spool.stop()

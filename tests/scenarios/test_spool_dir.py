@@ -52,13 +52,13 @@ def test_31_rows_arrive_with_their_headers_and_the_file_is_only_in_finished(ship
     assert [json.loads(record.value or b"") for record in records] == [{"id": "1", "name": "x"}, {"id": "2", "name": "y"}]
     assert [dict(record.headers)["row"] for record in records] == [b"1", b"2"]
     assert dict(records[0].headers)["file"] == b"a.csv"
-    wait_until((finished / "a.csv").exists, 10, "the cleanup")
+    wait_until((finished / "a.csv").exists, message="the cleanup")
     assert list(incoming.iterdir()) == []
 
 
 def test_32_and_52_a_stop_in_the_middle_loses_and_repeats_nothing(shipping: Shipping, incoming: Path) -> None:
     lines = numbers(0, 5000)
-    limits = {"records_per_second": 2000}
+    limits = {"records_per_second": 500}
     shipping.start(source=spool(), limits=limits)
     drop(incoming, "a", *lines)
     shipping.records(until=50)
@@ -78,14 +78,14 @@ def test_34_nothing_is_cleaned_up_while_the_broker_does_not_answer(shipping: Shi
     broker.pause()
     try:
         drop(incoming, "a", "1", "2")
-        wait_until(lambda: shipping.status.lag.files == 1, 10, "the file to be seen")
+        wait_until(lambda: shipping.status.lag.files == 1, message="the file to be seen")
         time.sleep(0.5)  # long enough to do the wrong thing
         assert (incoming / "a").exists()
         assert shipping.status.lag.files == 1
     finally:
         broker.resume()
     assert shipping.lines(until=3) == ["0", "1", "2"]
-    wait_until(lambda: not (incoming / "a").exists(), 15, "the cleanup")
+    wait_until(lambda: not (incoming / "a").exists(), message="the cleanup")
 
 
 @pytest.mark.long
@@ -115,17 +115,17 @@ def test_35_a_killed_agent_goes_on_in_the_middle_of_the_file(tmp_path: Path, bro
 
 
 def test_37_a_file_that_grows_is_not_read_until_it_is_quiet(shipping: Shipping, incoming: Path) -> None:
-    shipping.start(source=spool(ready={"min_age": "1s"}))
+    shipping.start(source=spool(ready={"min_age": "2s"}))
     path = drop(incoming, "a", "0")
-    for number in range(1, 6):
-        time.sleep(0.3)
-        assert shipping.lines() == []
+    for number in range(1, 8):
+        time.sleep(0.3)  # all of them are longer than it has to be quiet
+        assert shipping.status.counts.read == 0
         with path.open("a") as file:
             file.write(f"{number}\n")
     os.utime(path, (time.time() + 3600, time.time() + 3600))
     written = time.monotonic()
-    assert shipping.lines(until=6) == [str(number) for number in range(6)]
-    assert time.monotonic() - written >= 1.0
+    assert shipping.lines(until=8) == [str(number) for number in range(8)]
+    assert time.monotonic() - written >= 2.0
 
 
 def test_39_without_cleanup_a_file_is_read_once_and_stays(shipping: Shipping, incoming: Path) -> None:
@@ -165,8 +165,8 @@ def test_47_and_49_empty_and_excluded_and_unfinished_files_hold_up_nobody(shippi
     (incoming / "d.csv.PROCESSING").write_text("no\n")
     shipping.start(source=spool(pattern=["*", ".*"], exclude=["*.bak"], cleanup={"policy": "delete"}))
     assert shipping.lines(until=1) == ["1"]
-    wait_until(lambda: not (incoming / "a-empty").exists(), 10, "the cleanup of the empty file")
-    wait_until(lambda: not (incoming / "b.csv").exists(), 10, "the cleanup")
+    wait_until(lambda: not (incoming / "a-empty").exists(), message="the cleanup of the empty file")
+    wait_until(lambda: not (incoming / "b.csv").exists(), message="the cleanup")
     assert sorted(path.name for path in incoming.iterdir()) == [".hidden", "c.bak", "d.csv.PROCESSING"]
     assert shipping.lines() == ["1"]
 
@@ -186,15 +186,13 @@ def test_51_only_new_files_are_read_after_a_restart(shipping: Shipping, incoming
 
 @pytest.mark.parametrize("watch", ["auto", "poll"])
 def test_55_a_new_file_is_seen_in_an_idle_directory(shipping: Shipping, incoming: Path, watch: str) -> None:
-    shipping.start(source=spool(watch=watch, scan_interval="5s" if watch == "auto" else "500ms"))
+    shipping.start(source=spool(watch=watch, scan_interval="1h" if watch == "auto" else "500ms"))
     assert shipping.status.state == "running"
-    dropped = time.monotonic()
     drop(incoming, "a", "1")
     shipping.lines(until=1)
-    assert time.monotonic() - dropped < 5.0
     stopping = time.monotonic()
     shipping.stop()
-    assert time.monotonic() - stopping < 5.0
+    assert time.monotonic() - stopping < 10.0
 
 
 def test_57_a_new_file_starts_while_a_long_one_is_read(shipping: Shipping, incoming: Path) -> None:

@@ -80,5 +80,5 @@ def test_a_deleted_file_that_cannot_be_sent_is_let_go_after_hold_deleted_and_cou
     wait_until(lambda: descriptors(logs_dir), message="it is open")
     (logs_dir / "app.log").unlink()
     wait_until(lambda: shipping.status.lag.lost_bytes == 1001, message="it is given up")
-    assert not descriptors(logs_dir)
+    wait_until(lambda: not descriptors(logs_dir), message="it is closed")
     assert told(caplog, "bytes were destroyed before they could be read", path=str(logs_dir / "app.log"), end=1001) == 1

@@ -27,9 +27,10 @@ def held_by_anyone(directory: Path) -> list[str]:
     """What this process and everything below it, Spark's workers too, has open below `directory`."""
     links = []
     for process in (me := psutil.Process(), *me.children(recursive=True)):
-        for link in Path(f"/proc/{process.pid}/fd").glob("*"):
-            with contextlib.suppress(OSError):
-                links.append(str(link.readlink()))
+        with contextlib.suppress(OSError):  # it has ended meanwhile
+            for link in Path(f"/proc/{process.pid}/fd").iterdir():
+                with contextlib.suppress(OSError):
+                    links.append(str(link.readlink()))
     return [link for link in links if link.startswith(f"{directory}/")]
 
 

@@ -27,6 +27,10 @@ if TYPE_CHECKING:
     Results = tuple[SplitResult, ...]
 
 
+BEGUN_SECONDS = 3.0
+"""Long enough for a batch to have begun on a busy machine, of one that then hangs."""
+
+
 class Act(NamedTuple):
     """What a batch shall do: a name in `ACTS` and its argument."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -87,8 +88,13 @@ def flag(tmp_path: Path) -> Path:
 
 
 def workers() -> list[psutil.Process]:
-    """Spark's Python daemon and its workers."""
-    return [process for process in psutil.Process().children(recursive=True) if "copycat_agent.spark.daemon" in process.cmdline()]
+    """Spark's Python daemon and its workers, those that live."""
+    found = []
+    for process in psutil.Process().children(recursive=True):
+        with suppress(psutil.NoSuchProcess):
+            if "copycat_agent.spark.daemon" in process.cmdline():
+                found.append(process)
+    return found
 
 
 def environment_of(pid: int) -> bytes:

@@ -198,7 +198,7 @@ def test_a_worker_that_dies_yields_retriable_results_and_is_replaced(spark_execu
 
 
 def test_a_batch_that_hangs_yields_retriable_results(spark_executor: Executor, flag: Path) -> None:
-    future = spark_executor.submit(batch("hang", str(flag), max_seconds=0.5))
+    future = spark_executor.submit(batch("hang", str(flag), max_seconds=batches.BEGUN_SECONDS))
     (result,) = future.result(SECONDS)
     assert isinstance(result.error, RetriableError)
     assert flag.exists()

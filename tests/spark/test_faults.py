@@ -25,7 +25,7 @@ from copycat_agent.spark import workers_lock
 from copycat_agent.spark.host import SparkHost, runners_of
 from copycat_agent.spark.jobs import JobExecutor
 from tests.rig.waiting import wait_until
-from tests.spark.batches import batch
+from tests.spark.batches import BEGUN_SECONDS, batch
 from tests.spark.conftest import workers
 
 if TYPE_CHECKING:
@@ -156,7 +156,7 @@ def test_a_batch_that_hangs_holds_up_no_other_on_its_runner(runners: RunnerExecu
 
 
 def test_a_runner_that_does_not_answer_is_killed_and_named(runners: RunnerExecutor, flag: Path) -> None:
-    future = runners.submit(batch("hang", str(flag), max_seconds=0.5))
+    future = runners.submit(batch("hang", str(flag), max_seconds=BEGUN_SECONDS))
     (result,) = future.result(SECONDS)
     pid = int(flag.read_text())
     assert isinstance(result.error, RetriableError)
@@ -217,7 +217,7 @@ def test_a_runner_that_is_stopped_for_a_moment_goes_on(runners: RunnerExecutor, 
 
 
 def test_the_worker_of_a_job_that_hangs_is_ended(jobs: JobExecutor, flag: Path) -> None:
-    assert isinstance(jobs.submit(batch("hang", str(flag), max_seconds=0.5)).result(SECONDS)[0].error, RetriableError)
+    assert isinstance(jobs.submit(batch("hang", str(flag), max_seconds=BEGUN_SECONDS)).result(SECONDS)[0].error, RetriableError)
     wait_until(lambda: not _alive(int(flag.read_text())), SECONDS, "its worker is gone")
 
 
@@ -286,8 +286,9 @@ def _agent(run_dir: Path) -> subprocess.Popen[str]:
 
 def test_nothing_outlives_a_killed_driver(tmp_path: Path) -> None:
     with _agent(tmp_path / "run") as agent:
-        family = psutil.Process(agent.pid).children(recursive=True)
-        assert len(family) >= 4  # JVM, daemon, two runners
+        driver = psutil.Process(agent.pid)
+        wait_until(lambda: len(driver.children(recursive=True)) >= 4, SECONDS, "JVM, daemon, two runners")
+        family = driver.children(recursive=True)
         agent.kill()
         agent.wait(SECONDS)
         wait_until(lambda: not any(_alive(process.pid) for process in family), SECONDS, "its processes are gone")

@@ -9,7 +9,7 @@ import pytest
 
 from copycat_agent.spark.jobs import JobExecutor
 from copycat_agent.watch import Watcher
-from tests.rig.kafka import consume
+from tests.rig.kafka import consume, wait_for_markers
 from tests.rig.shipping import Shipping
 from tests.spark.conftest import workers
 
@@ -34,6 +34,7 @@ def shipping(tmp_path: Path, broker: DevBroker, host: SparkHost, make_topic: Cal
 
 def committed(shipping: Shipping) -> list[int]:
     """The numbers that readers of what is committed see."""
+    wait_for_markers(shipping.bootstrap, shipping.topic)
     seen = consume(shipping.bootstrap, shipping.topic, isolation="read_committed")
     return [json.loads(record.value or b"")["n"] for record in seen]
 

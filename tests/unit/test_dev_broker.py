@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from copycat_agent import dev_broker
 from copycat_agent.dev_broker import cache_dir, fetch_kafka, free_port, is_free
 from copycat_agent.dev_broker import jars as jars_module
 from copycat_agent.dev_broker.jars import java
@@ -125,6 +126,12 @@ def test_the_cache_follows_xdg(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) 
     monkeypatch.setenv("XDG_CACHE_HOME", "relative/is/ignored")
     monkeypatch.setenv("HOME", str(tmp_path))
     assert cache_dir() == tmp_path / ".cache" / "copycat"
+
+
+def test_no_port_is_given_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dev_broker, "_PORTS", [free_port(), free_port()])
+    with pytest.raises(OSError, match="no free port"):
+        free_port()
 
 
 def test_free_ports_lie_below_the_ephemeral_range() -> None:

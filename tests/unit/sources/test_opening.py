@@ -22,6 +22,7 @@ from tests.unit.sources.rig import agent_for
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+_LIBC = ctypes.CDLL(None, use_errno=True)
 _RENAME_EXCHANGE = 2
 _AT_FDCWD = -100
 
@@ -143,15 +144,19 @@ def test_fixed_parts_are_held_for_one_pass_and_looked_up_anew_for_the_next(logs:
     assert read(opener, tmp_path / "current" / "x.log") == b"SECRET\n"
 
 
+def exchange(one: Path, other: Path) -> None:
+    """Each gets the other's name, in one step."""
+    assert not _LIBC.renameat2(_AT_FDCWD, os.fsencode(one), _AT_FDCWD, os.fsencode(other), _RENAME_EXCHANGE), ctypes.get_errno()
+
+
 @contextmanager
 def swapping(one: Path, other: Path, pause_seconds: float = 0.0) -> Iterator[list[int]]:
     """Exchanges two names again and again while the block runs; yields a list with the number of exchanges."""
-    rename = ctypes.CDLL(None, use_errno=True).renameat2
     over, count = threading.Event(), [0]
 
     def swap() -> None:
         while not over.is_set():
-            assert not rename(_AT_FDCWD, os.fsencode(one), _AT_FDCWD, os.fsencode(other), _RENAME_EXCHANGE), ctypes.get_errno()
+            exchange(one, other)
             count[0] += 1
             if pause_seconds:
                 time.sleep(pause_seconds)
