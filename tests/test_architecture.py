@@ -163,7 +163,6 @@ REACH_INS: dict[str, int] = {
     "tests/unit/backfill/test_given.py": 1,
     "tests/unit/batch/test_packed.py": 2,
     "tests/unit/converters/test_registry.py": 2,
-    "tests/unit/formats/records/test_avro.py": 1,
     "tests/unit/formats/records/test_jsonl.py": 2,
     "tests/unit/formats/records/trees.py": 3,
     "tests/unit/patterns/test_bounds.py": 2,

@@ -44,7 +44,7 @@ def found(find: Callable[[], psutil.Process | None], message: Callable[[], str])
 def kill(process: psutil.Process) -> None:
     """SIGKILL, and wait until it is dead."""
     process.kill()
-    wait_until(lambda: not is_alive(process), 20, lambda: f"{process} does not die")
+    wait_until(lambda: not is_alive(process), 60, lambda: f"{process} does not die")
 
 
 class Killer:
@@ -96,7 +96,7 @@ class Killer:
         target = found(self._finder(victim), lambda: f"no {victim}: {self._agent.descendants()}")
         dependants = {"jvm": self._agent.python_processes, "daemon": self._workers, "worker": list}[victim]()
         kill(target)
-        wait_until(lambda: not any(map(is_alive, dependants)), 20, lambda: f"{victim} {target} is dead, not all of {dependants}")
+        wait_until(lambda: not any(map(is_alive, dependants)), 60, lambda: f"{victim} {target} is dead, not all of {dependants}")
 
     def _finder(self, victim: Victim) -> Callable[[], psutil.Process | None]:
         return {

@@ -40,6 +40,7 @@ def _assert_all_there(verdict: Verdict, kills: int) -> None:
     assert verdict.duplicated <= kills * TASKS * BATCH_BYTES / LINE_BYTES, "more than what was not committed is repeated"
 
 
+@pytest.mark.timeout(300)
 def test_nothing_is_lost_and_no_process_is_left_whoever_is_killed(
     killer: Killer, loaded_agent: AgentProcess, load: Load, target: Topic, ledger: Ledger, broker: DevBroker, rng: random.Random
 ) -> None:

@@ -83,8 +83,8 @@ def test_a_second_signal_exits_at_once_and_leaves_no_process(
         agent.signal(number)
         wait_until(lambda: STOPPING in agent.log, 30, lambda: agent.log)
         agent.signal(number)
-        assert agent.wait(10) == (130 if number == signal.SIGINT else 143)
-    wait_until(lambda: not agent.descendants(), 20, lambda: f"left behind: {agent.descendants()}")
+        assert agent.wait(30) == (130 if number == signal.SIGINT else 143)
+    wait_until(lambda: not agent.descendants(), 60, lambda: f"left behind: {agent.descendants()}")
 
 
 def test_a_jvm_that_dies_three_times_before_it_is_up_ends_the_agent_with_75(loaded_agent: AgentProcess) -> None:
@@ -93,7 +93,7 @@ def test_a_jvm_that_dies_three_times_before_it_is_up_ends_the_agent_with_75(load
         kill(found(loaded_agent.jvm, lambda: loaded_agent.log))
     assert loaded_agent.wait(60) == 75, loaded_agent.log
     assert "error: Spark did not come up 3 times in a row" in loaded_agent.log
-    wait_until(lambda: not loaded_agent.descendants(), 20, lambda: f"left behind: {loaded_agent.descendants()}")
+    wait_until(lambda: not loaded_agent.descendants(), 60, lambda: f"left behind: {loaded_agent.descendants()}")
 
 
 def test_a_jvm_that_dies_three_times_soon_after_it_came_up_ends_the_agent_with_75_and_other_words(loaded_agent: AgentProcess) -> None:

@@ -155,6 +155,7 @@ def make_scene(
     return lambda largest: Scene(agent, tmp_path, broker.bootstrap, make_topic(), rng, largest)
 
 
+@pytest.mark.timeout(300)
 def test_files_of_all_formats_survive_kills_and_are_cleaned_up_behind_kafka(
     make_scene: Callable[[int], Scene], agent: AgentProcess
 ) -> None:

@@ -17,6 +17,7 @@ import psutil
 import pytest
 
 from tests.packaging.confined import PLACES
+from tests.rig.agent import is_alive
 from tests.rig.kafka import consume
 from tests.rig.waiting import wait_until
 
@@ -103,7 +104,7 @@ class Confined:
         if self._process.poll() is None:
             process = psutil.Process(self._process.pid)
             self._seen |= {process, *process.children(recursive=True)}
-        return [process for process in self._seen if process.is_running() and process.status() != psutil.STATUS_ZOMBIE]
+        return [process for process in self._seen if is_alive(process)]
 
     def stop(self) -> int:
         assert self._process is not None
@@ -139,7 +140,7 @@ def test_under_the_units_restrictions_lines_are_shipped(confined: Confined, brok
     log = confined.root / "logs/app.log"
     log.write_text("".join(f"line {number}\n" for number in range(500)), "utf-8")
     confined.start()
-    wait_until(lambda: confined.listener.heard("READY=1"), 30, lambda: confined.log)
+    wait_until(lambda: confined.listener.heard("READY=1"), 60, lambda: confined.log)
     consume(broker.bootstrap, topic, until=500, deadline=60)
 
     processes = confined.processes()
@@ -157,10 +158,10 @@ def test_under_the_units_restrictions_lines_are_shipped(confined: Confined, brok
 
     with log.open("a", encoding="utf-8") as more:
         more.writelines(f"line {number}\n" for number in range(500, 600))
-    consume(broker.bootstrap, topic, until=600, deadline=30)
+    consume(broker.bootstrap, topic, until=600, deadline=60)
     assert confined.stop() == 0, confined.log
     assert confined.listener.heard("STOPPING=1")
-    wait_until(lambda: not confined.processes(), 20, "everything has ended")
+    wait_until(lambda: not confined.processes(), 60, "everything has ended")
     assert [record.value for record in consume(broker.bootstrap, topic)] == [b"line %d" % number for number in range(600)]
     assert "Permission denied" not in confined.log
     assert "Operation not permitted" not in confined.log
