@@ -24,6 +24,11 @@ _SECRET_WORDS = re.compile(
     re.IGNORECASE,
 )
 _LOOKS_LIKE = ("password", "passwd", "passphrase", "key_password", "client_secret", "secret", "credentials")
+_AGES = ((86_400, "d"), (3_600, "h"), (60, "m"), (1, "s"))
+_SIZES = ("KiB", "MiB", "GiB", "TiB")
+_KIB = 1024
+_MANY = 10_000
+_ESCAPES = {"\n": "\\n", "\r": "\\r", "\t": "\\t", "\\": "\\\\"}
 _BOLD, _RED, _YELLOW, _CYAN, _END = "\x1b[1m", "\x1b[31m", "\x1b[33m", "\x1b[36m", "\x1b[0m"
 
 
@@ -85,6 +90,62 @@ def is_secret_name(name: str) -> bool:
 def printable(text: str) -> str:
     """`text` as one line that no terminal acts upon: whatever is not printable (controls, bidi marks, surrogates) as U+FFFD."""
     return text if text.isprintable() else "".join(character if character.isprintable() else "\ufffd" for character in text)
+
+
+def visible(text: str, *, backslash: bool = False) -> str:
+    r"""`text` as one line that no terminal acts upon: controls, bidi marks and odd bytes as escapes (`\x1b`, `\u202e`, `\xff`).
+
+    `backslash` doubles backslashes too, so that what was escaped can be told from what stood there.
+    """
+    if text.isprintable() and not (backslash and "\\" in text):
+        return text
+    return "".join(_character(one) if not one.isprintable() or (backslash and one == "\\") else one for one in text)
+
+
+def _character(one: str) -> str:
+    code = ord(one)
+    if one in _ESCAPES:
+        return _ESCAPES[one]
+    if 0xDC80 <= code <= 0xDCFF:  # noqa: PLR2004 - an odd byte of a file name, see os.fsdecode
+        return f"\\x{code - 0xDC00:02x}"
+    return f"\\x{code:02x}" if code <= 0xFF else f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}"  # noqa: PLR2004 - widths of escapes
+
+
+def age(seconds: float) -> str:
+    """How long, in the largest unit that fits: `3m`; `0s` for what a clock that was set back makes negative."""
+    whole = max(0, int(seconds))
+    for unit, letter in _AGES:
+        if whole >= unit:
+            return f"{whole // unit}{letter}"
+    return "0s"
+
+
+def size(size_bytes: float) -> str:
+    """Bytes with a unit: `0 B`, `1.5 MiB`."""
+    if size_bytes < _KIB:
+        return f"{size_bytes:.0f} B"
+    for unit in _SIZES:
+        size_bytes /= _KIB
+        if size_bytes < _KIB or unit == _SIZES[-1]:
+            break
+    return f"{size_bytes:.1f} {unit}"
+
+
+def rate(per_second: float) -> str:
+    """Records per second: with a decimal below 10."""
+    return f"{per_second:.1f}" if 0 < per_second < 10 else f"{per_second:,.0f}"  # noqa: PLR2004 - two digits are enough
+
+
+def count(number: int) -> str:
+    """A whole number with thousands apart, in millions where that would be long."""
+    return f"{number:,}" if number < 100 * _MANY * 100 else f"{number / 1e6:,.1f}M"
+
+
+def without_nulls(value: object) -> object:
+    """A value of a definition without options that say nothing."""
+    if isinstance(value, Mapping):
+        return {key: without_nulls(one) for key, one in value.items() if one is not None}
+    return value
 
 
 def render(problem: Problem, *, kind: str = "error", color: bool = False) -> str:

@@ -35,8 +35,8 @@ from copycat_agent.cli.common_options import (
 )
 from copycat_agent.cli.run_progress import follow
 from copycat_agent.cli.running import Stopping, resolve_settings
-from copycat_agent.cli.shown import size, visible
 from copycat_agent.definitions import NO_ADDRESS, load_file
+from copycat_agent.display import size, visible
 from copycat_agent.errors import BlockedError, CopycatError, FatalError, RetriableError
 from copycat_agent.options import Definition
 from copycat_agent.producer.probing import ClusterProbe

@@ -21,7 +21,7 @@ from copycat_agent.backfill.dry_run import plan_of
 from copycat_agent.backfill.path_runs import Chosen, Run, Runs, choose, give_up, is_worked_on, rows_of
 from copycat_agent.cli import exits
 from copycat_agent.cli.common_options import leave
-from copycat_agent.cli.shown import age, size, visible
+from copycat_agent.display import age, size, visible
 from copycat_agent.encoding.window import WindowOptions
 from copycat_agent.errors import FatalError
 from copycat_agent.model import offsets_in

@@ -19,9 +19,9 @@ from copycat_agent.cli import exits
 from copycat_agent.cli.agent_client import find_agent
 from copycat_agent.cli.common_options import Config, Socket, StateDir, leave, state_directory
 from copycat_agent.cli.running import resolve_settings
-from copycat_agent.cli.shown import visible
 from copycat_agent.definitions import find_agent_file
 from copycat_agent.definitions.secret_values import Masker
+from copycat_agent.display import visible
 from copycat_agent.errors import CopycatError
 from copycat_agent.options import AgentOptions
 

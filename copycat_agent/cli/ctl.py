@@ -14,7 +14,7 @@ from copycat_agent.api import address
 from copycat_agent.cli import exits
 from copycat_agent.cli.agent_client import Names, find_agent
 from copycat_agent.cli.common_options import Config, Format, NoColor, Output, Socket, StateDir, say_problems, use_color
-from copycat_agent.cli.shown import visible
+from copycat_agent.display import visible
 from copycat_agent.errors import BusyError, Problem, UnknownConnectorError
 from copycat_agent.logs import LEVELS
 

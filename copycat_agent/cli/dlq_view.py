@@ -6,7 +6,7 @@ import base64
 from datetime import UTC, datetime
 from typing import Any
 
-from copycat_agent.cli.shown import visible
+from copycat_agent.display import visible
 from copycat_agent.dlq import Letter, ReplayReport, Survey, Tally
 
 _SHOWN_CHARACTERS = 500

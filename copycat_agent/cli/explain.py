@@ -18,9 +18,9 @@ from copycat_agent.cli.common_options import Config, Format, Output, Socket, Sta
 from copycat_agent.cli.explain_view import Explained, entry, text_of
 from copycat_agent.cli.plan import LiveAgent
 from copycat_agent.cli.running import resolve_settings
-from copycat_agent.cli.shown import visible
 from copycat_agent.cli.unsent import MOST_BYTES, first_records
 from copycat_agent.definitions import Loaded, load_directory
+from copycat_agent.display import visible
 from copycat_agent.errors import CopycatError
 from copycat_agent.model import SavedRow, SourcePartition
 from copycat_agent.offsets.looking import saved_offsets

@@ -6,8 +6,9 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from copycat_agent.cli.shown import EXACTLY_ONCE, READERS, age, as_json, visible
+from copycat_agent.cli.shown import EXACTLY_ONCE, READERS, as_json
 from copycat_agent.cli.unsent import FirstRecord, FirstRecords
+from copycat_agent.display import age, visible
 from copycat_agent.model import SourceOffset
 from copycat_agent.options import Definition, Options
 from copycat_agent.sources.base import Closeup, FileView

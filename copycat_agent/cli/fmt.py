@@ -14,10 +14,10 @@ import typer
 
 from copycat_agent.cli import exits
 from copycat_agent.cli.common_options import say_problems, use_color
-from copycat_agent.cli.shown import visible
 from copycat_agent.definitions import load_content
 from copycat_agent.definitions.secret_values import masked_lines
 from copycat_agent.definitions.yaml_tree import FILE_BYTES_MAX, SyntaxProblem
+from copycat_agent.display import visible
 from copycat_agent.errors import Problem
 from copycat_agent.options import AgentOptions, Definition
 from copycat_agent.small_files import read_small_file

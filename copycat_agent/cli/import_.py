@@ -13,10 +13,10 @@ import typer
 
 from copycat_agent.cli import exits
 from copycat_agent.cli.common_options import Config, Format, Output, Socket, StateDir, leave
-from copycat_agent.cli.shown import visible
 from copycat_agent.cli.taking_over import judged, save
 from copycat_agent.definitions import load_content
 from copycat_agent.definitions.yaml_tree import FILE_BYTES_MAX
+from copycat_agent.display import visible
 from copycat_agent.errors import CopycatError
 from copycat_agent.options import AgentOptions
 from copycat_agent.small_files import read_small_file

@@ -12,7 +12,7 @@ from copycat_agent.cli.agent_client import SomeName
 from copycat_agent.cli.common_options import Config, Format, Output, Socket, StateDir, leave
 from copycat_agent.cli.offsets_access import Totals, access
 from copycat_agent.cli.offsets_view import columns
-from copycat_agent.cli.shown import visible
+from copycat_agent.display import visible
 from copycat_agent.model import Loss
 from copycat_agent.templates import time_text
 

@@ -16,8 +16,8 @@ import typer
 from copycat_agent import logs
 from copycat_agent.cli import exits
 from copycat_agent.cli.common_options import say_problems
-from copycat_agent.cli.shown import visible
 from copycat_agent.definitions import LoadedFile, load_content
+from copycat_agent.display import visible
 from copycat_agent.errors import CopycatError
 from copycat_agent.options import AgentOptions, Definition
 from copycat_agent.templates import time_text

@@ -16,7 +16,7 @@ from copycat_agent.cli.agent_client import Name, SomeName
 from copycat_agent.cli.common_options import Config, Format, Output, Socket, StateDir, leave
 from copycat_agent.cli.offsets_access import Access, Changes, Offsets, access, checked_name, line_rules, moved_cursor, read_documents
 from copycat_agent.cli.offsets_view import by_path, columns, compared, lane_lines, listed, meaning_of, summary, taken_over
-from copycat_agent.cli.shown import visible
+from copycat_agent.display import visible
 from copycat_agent.errors import CopycatError, DataError, UnknownConnectorError
 from copycat_agent.model import SourcePartition, offsets_in
 from copycat_agent.offsets.agent_identity import is_uuid

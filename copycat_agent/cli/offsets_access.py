@@ -19,9 +19,8 @@ from typing import Any, cast
 from copycat_agent.api import AgentClient, AgentUnreachableError, address
 from copycat_agent.cli.agent_client import find_agent
 from copycat_agent.cli.common_options import state_directory
-from copycat_agent.cli.shown import visible
 from copycat_agent.definitions import load_agent, load_file
-from copycat_agent.display import render
+from copycat_agent.display import render, visible
 from copycat_agent.errors import CopycatError, DataError, FatalError, UnknownConnectorError
 from copycat_agent.model import STATE_KEY, Loss, LossReason, LossTotal, SavedRow, SourceOffset, SourcePartition
 from copycat_agent.offsets import OffsetStore

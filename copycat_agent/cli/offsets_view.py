@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from copycat_agent.cli.offsets_access import Offsets
-from copycat_agent.cli.shown import age, visible
+from copycat_agent.display import age, visible
 from copycat_agent.model import STATE_KEY, SavedRow, SourceOffset, SourcePartition, SourceState, offsets_in
 from copycat_agent.transactions.opening import Adopt
 

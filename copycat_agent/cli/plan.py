@@ -16,8 +16,9 @@ from copycat_agent.api import AgentClient, address
 from copycat_agent.cli import exits
 from copycat_agent.cli.common_options import Config, Directory, Format, Output, Socket, StateDir, leave, say_problems
 from copycat_agent.cli.running import resolve_settings
-from copycat_agent.cli.shown import EXACTLY_ONCE, visible
+from copycat_agent.cli.shown import EXACTLY_ONCE
 from copycat_agent.definitions import Loaded, load_directory
+from copycat_agent.display import visible
 from copycat_agent.encoding.layout import host_name
 from copycat_agent.errors import DataError, RetriableError
 from copycat_agent.model import Loss, Record, SavedRow, SourcePartition

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Protocol, Self
 import typer
 
 from copycat_agent.backfill.summary import VERSION, RunPart, Summary, summarise
-from copycat_agent.cli.shown import age, rate, size, visible
+from copycat_agent.display import age, rate, size, visible
 from copycat_agent.errors import CopycatError
 from copycat_agent.model import Counts
 from copycat_agent.sources import FileView, Lag

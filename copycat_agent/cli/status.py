@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import time
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
@@ -14,43 +13,33 @@ from rich.table import Table
 from rich.text import Text
 
 from copycat_agent.api import address
+from copycat_agent.api.words import (
+    TROUBLED_FILES,
+    is_degraded,
+    lost_bytes,
+    option_words,
+    origin_words,
+    position_words,
+    reason_words,
+    state_words,
+    warnings,
+)
 from copycat_agent.cli import exits
 from copycat_agent.cli.agent_client import Name, SomeName, find_agent
 from copycat_agent.cli.common_options import Config, Format, NoColor, Output, Socket, StateDir
 from copycat_agent.cli.screen import AgentWatch, LookAtAgent, Rates, TableColumn, make_console, show, table
-from copycat_agent.cli.shown import (
-    EXACTLY_ONCE,
-    age,
-    count,
-    exactly_once_facts,
-    guarantee_of,
-    lost_bytes,
-    rate,
-    size,
-    spark,
-    visible,
-    without_nulls,
-)
+from copycat_agent.cli.shown import EXACTLY_ONCE, exactly_once_facts, guarantee_of, spark
+from copycat_agent.display import age, count, rate, size, visible
 
 SPARK_CELLS = 20
 BETWEEN_LOOKS_SECONDS = 0.5
 """A rate needs two looks."""
-GOOD_STATES = frozenset({"running", "paused", "stopped"})
-"""States that are meant; everything else is degraded."""
 _STYLES = {"running": "green", "failed": "bold red", "retrying": "yellow", "blocked": "yellow", "paused": "cyan", "stopped": "dim"}
 
 _OUTSIDE = frozenset({"retrying", "blocked"})
 """States in which a connector waits for something outside, which `doctor` looks at."""
-_FROM = {"default": "default", "command line": "command line", "changed": "the file as it was; it has changed since"}
-_TROUBLED = ("failing", "blocked")
-"""States of files whose reason is told."""
 
 Connector = Mapping[str, Any]
-
-
-def is_degraded(connector: Connector) -> bool:
-    """Whether it is not in a state that somebody meant it to be in, or could not save its offsets."""
-    return connector["state"] not in GOOD_STATES or connector["unsaved"]
 
 
 def connectors_table(connectors: Sequence[Connector], rates: Rates, now: float, width: int, *, sparks: bool = False) -> Table:
@@ -84,42 +73,13 @@ def connectors_table(connectors: Sequence[Connector], rates: Rates, now: float, 
 
 def reasons(connectors: Sequence[Connector]) -> list[Text]:
     """What a connector says about its state, one paragraph each."""
-    found = []
-    for one in connectors:
-        words = [one["reason"]] if one["reason"] else []
-        if one["unsaved"]:
-            words.append("offsets could not be saved, what they cover will be sent again")
-        if troubled := one["lag"]["troubled_files"]:
-            words.append(
-                f"{troubled} {'path that matches' if troubled == 1 else 'paths that match'} cannot be read, or not cleaned up: "
-                "copycat describe names them"
-            )
-        if words:
-            found.append(Text(f"{visible(one['name'])}: {visible('; '.join(words))}", _style(one)))
-    return found
-
-
-def warnings(agent: Mapping[str, Any]) -> list[str]:
-    """What is wrong with the agent as a whole, in words."""
-    found = []
-    if agent["stopping"]:
-        found.append("the agent is stopping")
-    if agent["offsets_unsaved"]:
-        found.append(f"offsets cannot be saved: {agent['offsets_unsaved']}")
-    if agent["stuck"]:
-        found.append(f"stuck: {', '.join(agent['stuck'])}; a file system that they read from may hang")
-    if agent.get("hangs"):  # one that was started before an upgrade does not say
-        found.append("what all connectors need does not answer; restart the agent")
-    if last := agent["last_reload"]:
-        found += [f"{name}: {why}" for name, why in last["kept"].items()]
-        found += [f"agent.yaml: {option} changed; restart the agent" for option in last["restart"]]
-    return [visible(one) for one in found]
+    told = [(one, reason_words(one)) for one in connectors]
+    return [Text(f"{visible(one['name'])}: {words}", _style(one)) for one, words in told if words]
 
 
 def state_text(one: Connector) -> Text:
     """The state as definitions.md writes it; what is off on purpose in the file says so."""
-    words = one["state"].upper() if one["enabled"] else "DISABLED"
-    return Text(words, _style(one))
+    return Text(state_words(one), _style(one))
 
 
 def _style(one: Connector) -> str:
@@ -265,9 +225,7 @@ def _show_files(followed: Mapping[str, Any], console: Console) -> None:
         return
     columns = [
         TableColumn("state", [one["state"] for one in found], left=True),
-        TableColumn(
-            "position", [one.get("cursor") or f"{one['position']:,}{' records' if one['counts_records'] else ''}" for one in found]
-        ),
+        TableColumn("position", [position_words(one) for one in found]),
         TableColumn("size", [f"{one['size']:,}" for one in found]),
         TableColumn("unread", [size(one["unread"]) for one in found], rank=2),
         TableColumn("records", [f"{one['records']:,}" for one in found], rank=3),
@@ -277,7 +235,7 @@ def _show_files(followed: Mapping[str, Any], console: Console) -> None:
     ]
     console.print(table(columns, console.width))
     for one in found:
-        if one["why"] and one["state"] in _TROUBLED:
+        if one["why"] and one["state"] in TROUBLED_FILES:
             console.print(Text(f"{visible(one['path'])}: {visible(one['why'])}"), soft_wrap=True)
     if followed["total"] > len(found):
         typer.echo(f"{followed['total'] - len(found):,} more files; see --files", err=True)
@@ -287,20 +245,13 @@ def _show_values(definition: Mapping[str, Any], console: Console) -> None:
     values = definition["values"]
     styles = ["dim" if one["from"] == "default" else "" for one in values]
     columns = [
-        TableColumn("option", [Text(one["option"], style) for one, style in zip(values, styles, strict=True)], left=True),
-        TableColumn("from", [Text(_origin(one), style) for one, style in zip(values, styles, strict=True)], left=True),
-        TableColumn("value", [Text(_value(one["value"]), style) for one, style in zip(values, styles, strict=True)], left=True, wraps=True),
+        TableColumn("option", _styled([one["option"] for one in values], styles), left=True),
+        TableColumn("from", _styled([origin_words(one) for one in values], styles), left=True),
+        TableColumn("value", _styled([option_words(one["value"]) for one in values], styles), left=True, wraps=True),
     ]
     console.print(Text(visible(definition["path"]), "bold"), soft_wrap=True)
     console.print(table(columns, console.width))
 
 
-def _origin(one: Mapping[str, Any]) -> str:
-    return _FROM.get(one["from"]) or f"{visible(os.path.basename(one['path']))}:{one['line']}"  # noqa: PTH119 - a text
-
-
-def _value(value: object) -> str:
-    """As YAML would have it on one line; `-` for nothing."""
-    if value is None:
-        return "-"
-    return visible(value) if isinstance(value, str) else visible(json.dumps(without_nulls(value), ensure_ascii=False))
+def _styled(texts: Sequence[str], styles: Sequence[str]) -> list[Text]:
+    return [Text(text, style) for text, style in zip(texts, styles, strict=True)]

@@ -9,8 +9,8 @@ from typing import Any
 
 from copycat_agent import logs
 from copycat_agent.cli.offsets_access import access, rules_of
-from copycat_agent.cli.shown import visible
 from copycat_agent.definitions import load_content
+from copycat_agent.display import visible
 from copycat_agent.errors import CopycatError
 from copycat_agent.options import AgentOptions, Definition
 from copycat_agent.sources.log_file.beginning.placing import LineRules

@@ -15,11 +15,12 @@ from rich.table import Table
 from rich.text import Text
 
 from copycat_agent.api import AgentClient, address
+from copycat_agent.api.words import warnings
 from copycat_agent.cli.agent_client import Name, find_agent
 from copycat_agent.cli.common_options import Config, Format, NoColor, Output, Socket, StateDir
 from copycat_agent.cli.screen import AgentWatch, LookAtAgent, TableColumn, make_console, show, table
-from copycat_agent.cli.shown import age, count, rate, size, visible
-from copycat_agent.cli.status import connectors_table, reasons, warnings
+from copycat_agent.cli.status import connectors_table, reasons
+from copycat_agent.display import age, count, rate, size, visible
 from copycat_agent.templates import time_text
 
 _UP = "UP"

@@ -10,11 +10,13 @@ import pytest
 from rich.console import Console, RenderableType
 
 from copycat_agent.api import AgentClient, AgentUnreachableError
+from copycat_agent.api.words import is_degraded
 from copycat_agent.cli import status, top
 from copycat_agent.cli.screen import AgentWatch, LookAtAgent, Rates, TableColumn, fitting, table
-from copycat_agent.cli.shown import age, exactly_once_facts, rate, size, spark, visible
-from copycat_agent.cli.status import connectors_table, is_degraded
+from copycat_agent.cli.shown import exactly_once_facts, spark
+from copycat_agent.cli.status import connectors_table
 from copycat_agent.cli.top import body, head
+from copycat_agent.display import age, rate, size, visible
 
 NOW = 1_763_776_800.0
 AGENT: dict[str, Any] = {

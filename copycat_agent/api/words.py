@@ -1,0 +1,82 @@
+"""What the agent's answers mean, in words: for the commands and the page, which show the same agent in the same words.
+
+All of it takes the JSON that `handlers` makes. Nothing of it is markup, and nothing makes a terminal act.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from copycat_agent.display import visible, without_nulls
+
+Document = Mapping[str, Any]
+"""A JSON object of the API."""
+
+GOOD_STATES = frozenset({"running", "paused", "stopped"})
+"""States that are meant; everything else is degraded."""
+TROUBLED_FILES = ("failing", "blocked")
+"""States of files whose reason is told."""
+_FROM = {"default": "default", "command line": "command line", "changed": "the file as it was; it has changed since"}
+
+
+def is_degraded(connector: Document) -> bool:
+    """Whether it is not in a state that somebody meant it to be in, or could not save its offsets."""
+    return connector["state"] not in GOOD_STATES or connector["unsaved"]
+
+
+def state_words(connector: Document) -> str:
+    """The state as definitions.md writes it; what is off on purpose in the file says so."""
+    return connector["state"].upper() if connector["enabled"] else "DISABLED"
+
+
+def reason_words(connector: Document) -> str:
+    """What a connector says about its state, "" for one that has nothing to say."""
+    words = [connector["reason"]] if connector["reason"] else []
+    if connector["unsaved"]:
+        words.append("offsets could not be saved, what they cover will be sent again")
+    if troubled := connector["lag"]["troubled_files"]:
+        paths = "path that matches" if troubled == 1 else "paths that match"
+        words.append(f"{troubled} {paths} cannot be read, or not cleaned up: copycat describe names them")
+    return visible("; ".join(words))
+
+
+def lost_bytes(connector: Document) -> int:
+    """Everything this connector ever gave up, for whatever reason."""
+    return sum(total["size_bytes"] for total in connector["losses"].values())
+
+
+def warnings(agent: Document) -> list[str]:
+    """What is wrong with the agent as a whole."""
+    found = []
+    if agent["stopping"]:
+        found.append("the agent is stopping")
+    if agent["offsets_unsaved"]:
+        found.append(f"offsets cannot be saved: {agent['offsets_unsaved']}")
+    if agent["stuck"]:
+        found.append(f"stuck: {', '.join(agent['stuck'])}; a file system that they read from may hang")
+    if agent.get("hangs"):  # one that was started before an upgrade does not say
+        found.append("what all connectors need does not answer; restart the agent")
+    if last := agent["last_reload"]:
+        found += [f"{name}: {why}" for name, why in last["kept"].items()]
+        found += [f"agent.yaml: {option} changed; restart the agent" for option in last["restart"]]
+    return [visible(one) for one in found]
+
+
+def position_words(file: Document) -> str:
+    """Where a connector is in a file: a byte, a record, or what a source without files says."""
+    return visible(file.get("cursor") or f"{file['position']:,}{' records' if file['counts_records'] else ''}")
+
+
+def origin_words(value: Document) -> str:
+    """Where a value of a definition comes from: a line of a file, or a word."""
+    return _FROM.get(value["from"]) or f"{visible(os.path.basename(value['path']))}:{value['line']}"  # noqa: PTH119 - a text
+
+
+def option_words(value: object) -> str:
+    """A value of a definition as YAML would have it on one line; `-` for nothing."""
+    if value is None:
+        return "-"
+    return visible(value) if isinstance(value, str) else visible(json.dumps(without_nulls(value), ensure_ascii=False))
