@@ -226,6 +226,7 @@ class Agent(Control):
             overridden=tuple(reloader.files.overrides) if reloader else (),
             log_level=logs.level(),
             log_until=self._log_level.until,
+            page=self._api.page if self._api else "",
         )
 
     def path(self, name: str) -> str:

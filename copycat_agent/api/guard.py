@@ -37,10 +37,12 @@ class Guard:
     without his knowing.
 
     `hosts` are names that clients may use besides our own; None: any, on a port that is open to other hosts, which know this one by
-    names that it does not know. `logins`: who may ask; None: everybody.
+    names that it does not know. `logins`: who may ask; None: everybody. `page_scheme`: `http` or `https` where pages of the agent's own are
+    served, which may ask on; None: there are none.
     """
 
-    def __init__(self, hosts: Iterable[str] | None, logins: Callable[[], Logins] | None = None) -> None:
+    def __init__(self, hosts: Iterable[str] | None, logins: Callable[[], Logins] | None = None, page_scheme: str | None = None) -> None:
+        self._page_scheme = page_scheme
         self._hosts = None if hosts is None else _OWN_HOSTS | {host.lower() for host in hosts}
         self._logins = logins
 
@@ -49,7 +51,7 @@ class Guard:
 
         Raises `StatusError` for a request on behalf of a web page, one that was meant for another host, and one without a login.
         """
-        if "HTTP_ORIGIN" in environ or environ.get("HTTP_SEC_FETCH_SITE", "none") != "none":
+        if self._is_for_a_page(environ):
             raise StatusError(HTTPStatus.FORBIDDEN, "web pages may not ask the agent")
         host = str(environ.get("HTTP_HOST", "")).lower()
         name = host if host.endswith("]") else host.rpartition(":")[0] if ":" in host else host
@@ -61,6 +63,14 @@ class Guard:
         if role is None:
             raise StatusError(HTTPStatus.UNAUTHORIZED, "user or password is wrong", "see api.users in agent.yaml")
         return role
+
+    def _is_for_a_page(self, environ: WSGIEnvironment) -> bool:
+        """Whether a web page has it sent, one of our own excepted. Another port of this host is another page: `same-site` is foreign."""
+        origin, site = environ.get("HTTP_ORIGIN"), environ.get("HTTP_SEC_FETCH_SITE", "none")
+        if self._page_scheme is None:
+            return origin is not None or site != "none"
+        own = f"{self._page_scheme}://{environ.get('HTTP_HOST', '')}"
+        return origin not in {None, own} or site not in {"none", "same-origin"}
 
 
 def fault(error: Exception, method: str) -> str:

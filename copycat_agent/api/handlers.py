@@ -81,7 +81,7 @@ def _reload(done: Reload) -> dict[str, Any]:
     return asdict(done) | {"clean": done.clean, "lines": done.lines()}
 
 
-def _status(one: Status, totals: Mapping[tuple[str, LossReason], LossTotal]) -> dict[str, Any]:
+def connector_document(one: Status, totals: Mapping[tuple[str, LossReason], LossTotal]) -> dict[str, Any]:
     """A connector. `losses` is everything it ever gave up, by reason; all else counts since it was started."""
     return {
         "name": one.name, "state": one.state.value, "reason": one.reason, "since": one.since, "enabled": one.enabled, "tasks": one.tasks,
@@ -126,7 +126,7 @@ def _bytes(name: str, value: bytes | None) -> dict[str, str | None]:
 Handler = Callable[[Control, Request], object]
 
 
-def _loss_totals(control: Control) -> Mapping[tuple[str, LossReason], LossTotal]:
+def loss_totals(control: Control) -> Mapping[tuple[str, LossReason], LossTotal]:
     """Returns the loss totals, empty when the store cannot be read: that must not hide how connectors are. The agent's view says why."""
     with contextlib.suppress(CopycatError):
         return control.loss_totals()
@@ -141,19 +141,19 @@ def agent(control: Control, _request: Request) -> object:
         "directory": absolute(view.directory), "agent_file": absolute(view.agent_file), "spark": view.spark, "java_pid": view.java_pid,
         "offsets_unsaved": view.offsets_unsaved, "stopping": view.stopping, "reloads": dict(view.reloads), "stuck": list(view.stuck),
         "last_reload": _reload(view.last_reload) if view.last_reload else None, "log_level": view.log_level, "log_until": view.log_until,
-        "hangs": view.hangs,
+        "hangs": view.hangs, "page": view.page,
     }  # fmt: skip
 
 
 def connectors(control: Control, _request: Request) -> object:
     """All connectors, by name."""
-    totals = _loss_totals(control)
-    return {"connectors": [_status(one, totals) | {"path": _path(control, one.name)} for one in control.statuses()]}
+    totals = loss_totals(control)
+    return {"connectors": [connector_document(one, totals) | {"path": _path(control, one.name)} for one in control.statuses()]}
 
 
 def connector(control: Control, request: Request) -> object:
     """One connector."""
-    return _status(control.status(request.connector), _loss_totals(control)) | {"path": _path(control, request.connector)}
+    return connector_document(control.status(request.connector), loss_totals(control)) | {"path": _path(control, request.connector)}
 
 
 def definition(control: Control, request: Request) -> object:
@@ -271,7 +271,7 @@ def _ordered(order: str) -> Handler:
     """The handler of an order to one connector, which is a method of `Control`."""
 
     def handler(control: Control, request: Request) -> object:
-        return _status(methodcaller(order, request.connector)(control), _loss_totals(control))
+        return connector_document(methodcaller(order, request.connector)(control), loss_totals(control))
 
     return handler
 

@@ -1,4 +1,4 @@
-"""Ports that `agent.yaml` asks for: health and metrics at `api.listen`, Kafka Connect's REST API at `api.connect.listen`."""
+"""Ports that `agent.yaml` asks for: health and metrics, Kafka Connect's REST API, the page. The last two show more, and ask for more."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from copycat_agent import logs
-from copycat_agent.api.connections import CONNECT, MOUNTS, ListenerLimits
+from copycat_agent.api.connections import CONNECT, MOUNTS, PAGE, ListenerLimits
 from copycat_agent.errors import FatalError
 
 if TYPE_CHECKING:
@@ -21,7 +21,11 @@ if TYPE_CHECKING:
 
 BACKLOG = 64
 _PORT_MAX = 65_535
-_EXAMPLES = {"api.listen": "127.0.0.1:9464, or 0.0.0.0:9464 for other hosts", "api.connect.listen": "127.0.0.1:8083"}
+_EXAMPLES = {
+    "api.listen": "127.0.0.1:9464, or 0.0.0.0:9464 for other hosts",
+    "api.connect.listen": "127.0.0.1:8083",
+    "api.page.listen": "127.0.0.1:8090",
+}
 
 _log = logs.get("api")
 
@@ -48,6 +52,16 @@ class Port:
         address = ipaddress.ip_address(str(self.socket.getsockname()[0]).partition("%")[0])
         return f"{socket.gethostname() if address.is_unspecified else self.host}:{self.socket.getsockname()[1]}"
 
+    @property
+    def scheme(self) -> str:
+        """Returns `http` or `https`."""
+        return "https" if self.tls else "http"
+
+    @property
+    def origin(self) -> str:
+        """Returns where a browser finds it, as in `http://127.0.0.1:8090`."""
+        return f"{self.scheme}://{self.worker_id}"
+
 
 def open_ports(options: ApiOptions, undo: contextlib.ExitStack) -> list[Port]:
     """Listen, once the files of the ports are known to be good; `undo` closes them.
@@ -68,9 +82,9 @@ def open_ports(options: ApiOptions, undo: contextlib.ExitStack) -> list[Port]:
     for listen, option, limits in wanted:
         listener, is_loopback = listen_tcp(listen, option)
         undo.callback(listener.close)
-        if limits is CONNECT and not is_loopback and not (logins and tls):
+        if limits is not MOUNTS and not is_loopback and not (logins and tls):
             words = f"{option}: other hosts reach {listen}, so it needs api.tls and api.users"
-            raise FatalError(words, "set both in agent.yaml, or listen at 127.0.0.1:8083")
+            raise FatalError(words, f"set both in agent.yaml, or listen at {_EXAMPLES[option]}")
         if logins and not tls and not is_loopback:
             _log.warning("passwords for the API's port cross the network in clear: set api.tls", listen=listen)
         ports.append(Port(listener, listen, not is_loopback, limits, logins, tls))
@@ -83,6 +97,8 @@ def _wanted(options: ApiOptions) -> Iterator[tuple[str, str, ListenerLimits]]:
         yield options.listen, "api.listen", MOUNTS
     if options.connect:
         yield options.connect.listen, "api.connect.listen", CONNECT
+    if options.page:
+        yield options.page.listen, "api.page.listen", PAGE
 
 
 def listen_tcp(listen: str, option: str = "api.listen") -> tuple[socket.socket, bool]:

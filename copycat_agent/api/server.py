@@ -17,10 +17,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from copycat_agent import logs
-from copycat_agent.api.connections import COMMANDS, CONNECT, Server
+from copycat_agent.api.connections import COMMANDS, CONNECT, PAGE, Server
 from copycat_agent.api.guard import Guard
 from copycat_agent.api.messages import Refusal
 from copycat_agent.api.ports import BACKLOG, Port, open_ports
+from copycat_agent.api.rate_history import RateHistory
 from copycat_agent.errors import FatalError
 from copycat_agent.probe import SOCKET_NAME
 
@@ -145,7 +146,7 @@ _log = logs.get("api")
 
 
 class ApiServer:
-    """Serves `control` at `socket_path`, and at the ports that `options` name the `mounts`, or Kafka Connect's REST API.
+    """Serves `control` at `socket_path`, and at the ports that `options` name the `mounts`, Kafka Connect's REST API, or the page.
 
     `mounts` returns WSGI applications by path (`/metrics`); they answer GET and HEAD, and may be called from several threads.
     It is called once, from a thread of the server's own and not before the first request: there slow imports harm nobody. Where
@@ -159,6 +160,8 @@ class ApiServer:
         self._mounts = mounts
         self._servers: list[Server] = []
         self._undo = contextlib.ExitStack()
+        self.page = ""
+        """Where a browser finds the page, "" where it is not served."""
 
     def start(self) -> None:
         """Listen from now on; answers come from threads of its own. FatalError when it cannot listen, or a file of the port is no good."""
@@ -166,13 +169,18 @@ class ApiServer:
             unix = listen_unix(self._path)
             undo.callback(unix.close)
             ports = open_ports(self._options, undo) if self._options else []
-            late = _Late(self._control, self._mounts, ports)
+            history = RateHistory(self._control.statuses)
+            undo.callback(history.close)
+            late = _Late(self._control, self._mounts, ports, history)
             undo.callback(late.close)
             servers = [Server(unix.socket, partial(late.answer, 0, COMMANDS.form), COMMANDS)]
             undo.callback(servers[0].close)
             for number, port in enumerate(ports, 1):
                 servers.append(Server(port.socket, partial(late.answer, number, port.limits.form), port.limits, port.tls))
                 undo.callback(servers[-1].close)
+            self.page = next((port.origin for port in ports if port.limits is PAGE), "")
+            if self.page:
+                history.start()
             self._undo, self._servers = undo.pop_all(), servers
         _log.info("listening", socket=self._path, listen=" ".join(port.listen for port in ports) or None)
 
@@ -189,8 +197,8 @@ class ApiServer:
 class _Late:
     """The applications of all sockets, made when there is a first request, or after a grace."""
 
-    def __init__(self, control: Control, mounts: MakeMounts, ports: Sequence[Port]) -> None:
-        self._control, self._mounts, self._ports = control, mounts, ports
+    def __init__(self, control: Control, mounts: MakeMounts, ports: Sequence[Port], history: RateHistory) -> None:
+        self._control, self._mounts, self._ports, self._history = control, mounts, ports, history
         self._lock = threading.Lock()
         self._made: list[WSGIApplication] = []
         self._timer = threading.Timer(GRACE_SECONDS, self._prepare)
@@ -225,14 +233,18 @@ class _Late:
         mounts = self._mounts()
         made: list[WSGIApplication] = [Application(Commands(self._control), mounts, Guard(()))]
         for port in self._ports:
-            guard = Guard(None if port.is_open else (port.host,), port.logins)
+            hosts = None if port.is_open else (port.host,)
             if port.limits is CONNECT:
                 from copycat_agent.api.connect.rest_app import ConnectRest  # noqa: PLC0415 - for those who want it
 
-                made.append(ConnectRest(self._control, guard, port.worker_id))
+                made.append(ConnectRest(self._control, Guard(hosts, port.logins), port.worker_id))
+            elif port.limits is PAGE:
+                from copycat_agent.api.page.page_app import PageApp  # noqa: PLC0415 - for those who want it
+
+                made.append(PageApp(self._control, Guard(hosts, port.logins, port.scheme), self._history))
             else:
                 allowed = {path: mounted for path, mounted in mounts.items() if not port.is_open or path in OPEN_PATHS}
-                made.append(Application(None, allowed, guard))
+                made.append(Application(None, allowed, Guard(hosts, port.logins)))
         return made
 
     def _prepare(self) -> None:

@@ -33,6 +33,7 @@ COMMANDS: Mapping[str, str] = {
     "top": "top", "ls": "status", "describe": "status", "tap": "top", "losses": "losses", "schema": "check", "dev-broker": "demo",
     "demo": "demo", "completion": "main", "fmt": "fmt", "new": "new", "import": "import_", "version": "main", "ctl": "ctl",
     "offsets": "offsets", "dlq": "dlq", "health": "ctl", "passwd": "passwd", "try": "try_", "test": "test_command", "bundle": "bundle",
+    "ui": "ui",
 }  # fmt: skip
 """Command -> the module of this package with a function, or a `typer.Typer` of commands, that has the
 command's name; for a word of Python's (import, try) the module's. It is imported when the command is asked

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from importlib.util import find_spec
 from ipaddress import IPv6Address, ip_address
 
@@ -153,8 +154,11 @@ def check_api(reader: Reader, api: ApiOptions) -> None:
     """Check the addresses and files of `api`. Paths are absolute: the agent may be started in any directory."""
     if api.listen is not None and not is_address(api.listen):
         reader.report(("api", "listen"), "address", "needs HOST:PORT", "as in 127.0.0.1:9464, or 0.0.0.0:9464 for other hosts too")
-    if api.connect is not None:
-        _check_connect(reader, api, api.connect.listen)
+    taken = {api.listen: "api.listen"}
+    for part, example, port in (("connect", "127.0.0.1:8083", api.connect), ("page", "127.0.0.1:8090", api.page)):
+        if port is not None:
+            _check_guarded(reader, api, ("api", part, "listen"), port.listen, example, taken)
+            taken.setdefault(port.listen, f"api.{part}.listen")
     tls = (api.tls.cert_file, api.tls.key_file) if api.tls else (None, None)
     paths = {("socket",): api.socket, ("users",): api.users, ("tls", "cert_file"): tls[0], ("tls", "key_file"): tls[1]}
     for name, path in paths.items():
@@ -163,15 +167,15 @@ def check_api(reader: Reader, api: ApiOptions) -> None:
             reader.report(("api", *name), "bad-value", "needs an absolute path", f"as in {example}")
 
 
-def _check_connect(reader: Reader, api: ApiOptions, listen: str) -> None:
-    loc: Loc = ("api", "connect", "listen")
+def _check_guarded(reader: Reader, api: ApiOptions, loc: Loc, listen: str, example: str, taken: Mapping[str | None, str]) -> None:
+    """Check the address of a port that shows more than health. `taken`: addresses of other ports, with the options that name them."""
     if not is_address(listen):
-        reader.report(loc, "address", "needs HOST:PORT", "as in 127.0.0.1:8083")
-    elif listen == api.listen:
-        reader.report(loc, "address", "api.listen has this address already", "choose another port")
+        reader.report(loc, "address", "needs HOST:PORT", f"as in {example}")
+    elif listen in taken:
+        reader.report(loc, "address", f"{taken[listen]} has this address already", "choose another port")
     elif not (api.tls and api.users) and _is_open(listen.rpartition(":")[0].strip("[]")):
         words = "other hosts reach this address, so it needs api.tls and api.users"
-        reader.report(loc, "address", words, "set both, or listen at 127.0.0.1:8083")
+        reader.report(loc, "address", words, f"set both, or listen at {example}")
 
 
 def _is_open(host: str) -> bool:

@@ -279,6 +279,15 @@ class ApiConnectOptions(Options):
     )
 
 
+class ApiPageOptions(Options):
+    """The page to look at, for browsers."""
+
+    listen: str = Field(
+        description="HOST:PORT, as in 127.0.0.1:8090. An address that other hosts reach needs api.tls and api.users. Without api.users "
+        "every user of this host may look.",
+    )
+
+
 class ApiOptions(Options):
     """Where the agent answers."""
 
@@ -287,13 +296,14 @@ class ApiOptions(Options):
         None,
         description="HOST:PORT for health and metrics; off when absent. On an address that other hosts reach: /livez, /readyz, /metrics.",
     )
-    tls: ApiTlsOptions | None = Field(None, description="TLS at api.listen and api.connect.listen; off when absent.")
+    tls: ApiTlsOptions | None = Field(None, description="TLS at api.listen, api.connect.listen and api.page.listen; off when absent.")
     users: str | None = Field(
         None,
-        description="File of who may ask at api.listen and api.connect.listen, a line NAME:HASH each as copycat passwd makes it; "
-        "everybody when absent.",
+        description="File of who may ask at api.listen, api.connect.listen and api.page.listen, a line NAME:HASH each as copycat passwd "
+        "makes it; everybody when absent.",
     )
     connect: ApiConnectOptions | None = Field(None, description="Kafka Connect's REST API, see api.md; off when absent.")
+    page: ApiPageOptions | None = Field(None, description="The page to look at, see ui.md; off when absent.")
     stalled_after: Duration = Field(
         60.0, gt=0, le=86_400, description="How long nothing may be acknowledged, while something waits, before /healthz answers 503."
     )

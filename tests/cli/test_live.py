@@ -52,12 +52,14 @@ class Live(NamedTuple):
 def live(broker: DevBroker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
     """Started with the first test that asks."""
     root = tmp_path_factory.mktemp("live")
-    topic, port = create_topic(broker.bootstrap, unique_topic(), 1, None), free_port()
+    topic, port, page = create_topic(broker.bootstrap, unique_topic(), 1, None), free_port(), free_port()
     (root / "secret").write_text(CANARY)
     with AgentProcess(root / "agent", broker.bootstrap) as agent:
         log = root / "app.log"
         log.write_text("first\n")
-        (agent.connectors_dir.parent / "agent.yaml").write_text(f"api: {{listen: '0.0.0.0:{port}'}}\nkafka:\n  client: {{linger.ms: 1}}\n")
+        (agent.connectors_dir.parent / "agent.yaml").write_text(
+            f"api: {{listen: '0.0.0.0:{port}', page: {{listen: '127.0.0.1:{page}'}}}}\nkafka:\n  client: {{linger.ms: 1}}\n"
+        )
         agent.define("app", _definition(log, topic))
         security = f"{{protocol: SASL_SSL, mechanism: PLAIN, username: u, password: '${{file:{root}/secret}}'}}"
         agent.define("vault", _definition(log, topic, "vault") + f"enabled: false\nkafka: {{security: {security}}}\n")
@@ -311,6 +313,20 @@ def test_probes_are_answered_as_on_the_port(live: Live, copycat: Callable[..., D
         assert (done.returncode, done.stdout, done.stderr) == (0, answer, "")
     assert copycat("health", "--state-dir", live.agent.state_dir).stdout == "ready\n"
     assert copycat("health", "--state-dir", live.agent.state_dir / "nowhere").returncode == 1
+
+
+def test_the_page_shows_the_connectors_their_files_and_no_secret(live: Live, ask: Callable[..., Done]) -> None:
+    address = ask("ui", "--no-open").stdout.strip()
+    assert re.fullmatch(r"http://127\.0\.0\.1:\d+", address)
+
+    def read(path: str) -> str:
+        with urllib.request.urlopen(address + path, timeout=20) as answer:  # noqa: S310 - http, see above
+            return str(answer.read().decode())
+
+    wait_until(lambda: re.search(r'<td class="number" data-label="records/s">[0-9]', read("/")), 30, lambda: read("/"))
+    assert str(live.log) in read("/connectors/app")
+    assert "********" in read("/connectors/vault")
+    assert all(CANARY not in read(path) for path in ("/", "/connectors/app", "/connectors/vault", "/losses"))
 
 
 def test_every_process_of_the_agent_is_measured(live: Live) -> None:

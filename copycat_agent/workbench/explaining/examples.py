@@ -222,6 +222,8 @@ EXAMPLES = {
     "api.listen": "127.0.0.1:9464",
     "api.connect": "{listen: 127.0.0.1:8083}",
     "api.connect.listen": "127.0.0.1:8083",
+    "api.page": "{listen: 127.0.0.1:8090}",
+    "api.page.listen": "127.0.0.1:8090",
     "api.socket": "/run/copycat/agent.sock",
 }
 """Values that say more than the type does."""

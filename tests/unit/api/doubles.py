@@ -49,12 +49,13 @@ class MemoryControl(Control):
         self.under_way = 0
         self.samples: tuple[Sample, ...] = SAMPLES
         self.agent_file = ""
+        self.page = ""
         self.log: tuple[str, float | None] = ("info", None)
 
     def view(self) -> AgentView:
         if self.fail:
             raise self.fail
-        return AgentView("0", 7, "u", NOW, "/state", str(self.directory), "up", 8, "", None, agent_file=self.agent_file)
+        return AgentView("0", 7, "u", NOW, "/state", str(self.directory), "up", 8, "", None, agent_file=self.agent_file, page=self.page)
 
     def statuses(self) -> tuple[Status, ...]:
         return tuple(self.states[name] for name in sorted(self.states))

@@ -68,3 +68,32 @@ def test_connects_api_needs_tls_and_users_for_other_hosts(tmp_path: Path, listen
 def test_an_address_of_connects_api_that_will_not_do_is_told(tmp_path: Path, api: str, words: str) -> None:
     with pytest.raises(DefinitionError, match=words):
         load(tmp_path, api)
+
+
+@pytest.mark.parametrize("listen", ["127.0.0.1:8090", "localhost:8090", "[::1]:8090"])
+def test_the_page_needs_no_login_on_loopback(tmp_path: Path, listen: str) -> None:
+    load(tmp_path, f"{{page: {{listen: '{listen}'}}}}")
+
+
+@pytest.mark.parametrize("listen", ["0.0.0.0:8090", "[::]:8090", "10.0.0.1:8090"])
+def test_the_page_needs_tls_and_users_for_other_hosts(tmp_path: Path, listen: str) -> None:
+    page, tls, users = f"page: {{listen: '{listen}'}}", "tls: {cert_file: /c, key_file: /k}", "users: /u"
+    for some in ([], [tls], [users]):
+        with pytest.raises(DefinitionError, match=r"so it needs api\.tls and api\.users"):
+            load(tmp_path, f"{{{', '.join([page, *some])}}}")
+    load(tmp_path, f"{{{page}, {tls}, {users}}}")
+
+
+@pytest.mark.parametrize(
+    ("api", "words"),
+    [
+        ("{page: {}}", "listen is missing"),
+        ("{page: {listen: '8090'}}", r"needs HOST:PORT[\s\S]*127\.0\.0\.1:8090"),
+        ("{listen: '127.0.0.1:8090', page: {listen: '127.0.0.1:8090'}}", r"api\.listen has this address already"),
+        ("{connect: {listen: '127.0.0.1:1'}, page: {listen: '127.0.0.1:1'}}", r"api\.connect\.listen has this address already"),
+        ("{page: {listen: '127.0.0.1:8090', port: 1}}", "unknown key 'port'"),
+    ],
+)
+def test_an_address_of_the_page_that_will_not_do_is_told(tmp_path: Path, api: str, words: str) -> None:
+    with pytest.raises(DefinitionError, match=words):
+        load(tmp_path, api)

@@ -1,0 +1,97 @@
+"""One connector: how it is, its files with positions, and where each value of its definition comes from."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, cast
+
+from copycat_agent.api.handlers import LIST_MAX, Request, connector, definition, files
+from copycat_agent.api.page.markup import Heading, Html, facts, joined, table, tag
+from copycat_agent.api.page.overview import lost_tag, oldest_words, state_tag
+from copycat_agent.api.page.page_frame import Moment, View, line
+from copycat_agent.api.words import TROUBLED_FILES, Document, option_words, origin_words, position_words, reason_words
+from copycat_agent.display import age, count, size
+
+FILES = 200
+"""Files that are shown, those in trouble first."""
+_FILES = (
+    Heading("file"),
+    Heading("state"),
+    Heading("position", is_number=True),
+    Heading("size", is_number=True),
+    Heading("unread", is_number=True),
+    Heading("records", is_number=True),
+    Heading("read"),
+)
+_VALUES = (Heading("option"), Heading("value"), Heading("from"))
+
+
+def connector_page(moment: Moment, name: str) -> View:
+    """The page of a connector. Raises UnknownConnectorError."""
+    one = cast("dict[str, Any]", connector(moment.control, Request("", None, name)))
+    live = joined(_state(moment, one), _files(moment, name), _definition(moment, name))
+    return View(name, tag("h1", name), live)
+
+
+def _state(moment: Moment, one: Document) -> Html:
+    counts, why = one["counts"], reason_words(one)
+    told = facts(
+        [
+            ("state", joined(state_tag(one), f" for {age(moment.now - one['since'])}")),
+            ("records/s", moment.rate_words(one["name"])),
+            ("lag", f"{size(one['lag']['bytes'])} in {count(one['lag']['files'])} of {count(one['lag']['known_files'])} files"),
+            ("oldest unread", oldest_words(moment, one)),
+            ("acknowledged", f"{count(counts['acknowledged'])} records{_last(moment, one)}"),
+            ("retries", count(one["retries"])),
+            ("dead letters", count(counts["dead_lettered"])),
+            ("passed over", count(counts["rejected"])),
+            ("dropped on purpose", count(counts["dropped"])),
+            ("lost, ever", lost_tag(one)),
+            ("guarantee", one["guarantee"].replace("_", " ")),
+            ("errors", ", ".join(f"{count(each['count'])} {each['type']} in {each['stage']}" for each in one["errors"])),
+        ]
+    )
+    drawn = line(moment.history.rates(one["name"]), one["name"])
+    figure = tag("figure", drawn, tag("figcaption", "Records per second, the last 15 minutes")) if drawn else Html()
+    return joined(tag("p", why, class_="why") if why else "", told, figure)
+
+
+def _last(moment: Moment, one: Document) -> str:
+    return f", the last {age(moment.now - one['acknowledged_at'])} ago" if one["acknowledged_at"] else ""
+
+
+def _files(moment: Moment, name: str) -> Html:
+    followed = cast("dict[str, Any]", files(moment.control, Request(f"limit={LIST_MAX}", None, name)))
+    found = sorted(followed["files"], key=lambda one: (one["state"] not in TROUBLED_FILES, one["path"]))[:FILES]
+    title = tag("h2", "Files and positions")
+    if not found:
+        return joined(title, tag("p", "It follows no file now."))
+    total = followed["total"]
+    some = f"{count(len(found))} of {count(total)} files, those in trouble first; copycat describe {name} has more"
+    caption = f"{count(total)} files" if total == len(found) else some
+    return joined(title, table(_FILES, [_file(moment, one) for one in found], caption))
+
+
+def _file(moment: Moment, one: Document) -> Sequence[str]:
+    return (
+        joined(one["path"], tag("span", one["why"], class_="why") if one["why"] else ""),
+        tag("span", one["state"], class_="bad") if one["state"] in TROUBLED_FILES else one["state"],
+        position_words(one),
+        f"{one['size']:,}",
+        size(one["unread"]),
+        count(one["records"]),
+        f"{age(moment.now - one['read_at'])} ago" if one["read_at"] else "never",
+    )
+
+
+def _definition(moment: Moment, name: str) -> Html:
+    runs = cast("dict[str, Any]", definition(moment.control, Request("", None, name)))
+    by_default = [one for one in runs["values"] if one["from"] == "default"]
+    given = [one for one in runs["values"] if one["from"] != "default"]
+    rest = tag("details", tag("summary", f"{len(by_default)} defaults"), _values(by_default, "Defaults"), id="defaults")
+    return joined(tag("h2", "Definition"), _values(given, runs["path"]), rest if by_default else "")
+
+
+def _values(values: Sequence[Document], caption: str) -> Html:
+    rows = [(one["option"], tag("code", option_words(one["value"])), origin_words(one)) for one in values]
+    return table(_VALUES, rows, caption)

@@ -1,0 +1,71 @@
+"""The ledger of losses: what was given up, where, when and why."""
+
+from __future__ import annotations
+
+import urllib.parse
+from collections.abc import Sequence
+from typing import Any, cast
+
+from copycat_agent.api.handlers import Request, losses
+from copycat_agent.api.page.markup import Heading, Html, joined, table, tag
+from copycat_agent.api.page.page_frame import Moment, View
+from copycat_agent.api.words import Document
+from copycat_agent.display import count
+from copycat_agent.templates import time_text
+
+ENTRIES = 200
+"""The newest ones, which are shown."""
+_TOTALS = (
+    Heading("connector"),
+    Heading("reason"),
+    Heading("bytes", is_number=True),
+    Heading("records", is_number=True),
+    Heading("entries", is_number=True),
+)
+_LOSSES = (
+    Heading("when (UTC)"),
+    Heading("connector"),
+    Heading("reason"),
+    Heading("bytes", is_number=True),
+    Heading("records", is_number=True),
+    Heading("range"),
+    Heading("file"),
+    Heading("detail"),
+)
+
+
+def losses_page(moment: Moment, name: str) -> View:
+    """The losses of the connector `name`, of all with ""."""
+    query = urllib.parse.urlencode([("limit", str(ENTRIES)), *([("connector", name)] if name else [])])
+    found = cast("dict[str, Any]", losses(moment.control, Request(query, None)))
+    title = f"Losses of {name}" if name else "Losses"
+    others = tag("p", tag("a", "Losses of all connectors", href="/losses")) if name else Html()
+    return View(title, joined(tag("h1", title), others), _content(found))
+
+
+def _content(found: Document) -> Html:
+    totals = [_total(one) for one in found["totals"]]
+    if not totals:
+        return tag("p", "Nothing was given up.")
+    known = sum(one["entries"] for one in found["totals"])
+    entries = [_entry(one) for one in found["losses"]]
+    caption = f"The newest {count(len(entries))} of {count(known)} entries" if known > len(entries) else f"{count(known)} entries"
+    return joined(table(_TOTALS, totals, "Everything ever given up"), table(_LOSSES, entries, caption))
+
+
+def _total(one: Document) -> Sequence[str]:
+    return _link(one["connector"]), one["reason"], f"{one['size_bytes']:,}", _records(one), count(one["entries"])
+
+
+def _entry(one: Document) -> Sequence[str]:
+    when = time_text(one["at_ms"], "seconds").replace("T", " ").removesuffix("Z")
+    where = f"{one['start']:,} to {one['end']:,}"
+    return when, _link(one["connector"]), one["reason"], f"{one['size_bytes']:,}", _records(one), where, one["path"], one["detail"]
+
+
+def _records(one: Document) -> str:
+    return count(one["records"]) if one["records"] else "unknown"
+
+
+def _link(name: str) -> Html:
+    return tag("a", name, href=f"/connectors/{name}")

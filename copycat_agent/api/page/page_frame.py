@@ -1,0 +1,96 @@
+"""What every page has around its content: head, navigation, the agent's own warnings, and the line of a rate."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from copycat_agent.api.handlers import Request, agent
+from copycat_agent.api.page.markup import Html, joined, tag
+from copycat_agent.api.rate_history import LOOKS, RateHistory
+from copycat_agent.api.words import warnings
+from copycat_agent.control import Control
+from copycat_agent.display import age, rate
+from copycat_agent.templates import time_text
+
+DOCTYPE = "<!doctype html>\n"
+HEIGHT = 20
+"""Of a line, in its own units."""
+_PER_POINT = 3
+"""Rates of which a point of the line is the mean."""
+
+
+class Moment(NamedTuple):
+    """What a view looks at, and when (epoch seconds)."""
+
+    control: Control
+    history: RateHistory
+    now: float
+
+    def rate_words(self, name: str) -> str:
+        """Records per second of a connector, "" before the history knows any."""
+        known = self.history.rate(name)
+        return "" if known is None else rate(known)
+
+
+class View(NamedTuple):
+    """A page: its title, what stays when it is looked at again, and what is new each time."""
+
+    title: str
+    fixed: Html
+    live: Html
+
+
+def document(view: View, moment: Moment) -> str:
+    """The whole page around a view."""
+    about = agent(moment.control, Request("", None))
+    assert isinstance(about, dict)
+    banner = [tag("p", words, class_="warning", role="alert") for words in warnings(about)]
+    made = f"copycat {about['version']} on {socket.gethostname()}, up {age(moment.now - about['started'])}, Spark {about['spark']}. "
+    foot = tag("p", made, f"As of {time_text(moment.now * 1000, 'seconds')}.")
+    live = tag("div", *banner, view.live, foot, id="live")
+    return _around(view.title, joined(view.fixed, live))
+
+
+def error_document(title: str, words: str, hint: str) -> str:
+    """A page that says what went wrong, and what to do."""
+    return _around(title, joined(tag("h1", title), tag("p", words), tag("p", hint) if hint else Html()))
+
+
+def line(rates: Sequence[float], name: str) -> Html:
+    """The rates of the last 15 minutes as a line whose highest point is the largest of them; nothing where there are no two."""
+    means = [sum(part) / len(part) for part in (rates[max(0, end - _PER_POINT) : end] for end in range(len(rates), 0, -_PER_POINT))][::-1]
+    if len(means) < 2:  # noqa: PLR2004 - a line has two ends
+        return Html()
+    most, width = max(means), LOOKS // _PER_POINT - 1
+    left = width - (len(means) - 1)
+    points = " ".join(f"{left + x},{_height(mean, most)}" for x, mean in enumerate(means))
+    words = f"{name}: records per second over the last {age(15 * 60)}, at most {rate(most)}"
+    drawn = tag("polyline", points=points)
+    return tag("svg", drawn, viewBox=f"0 -1 {width} {HEIGHT + 2}", preserveAspectRatio="none", role="img", aria_label=words)
+
+
+def _height(mean: float, most: float) -> int:
+    return HEIGHT - round(mean / most * HEIGHT) if most > 0 else HEIGHT
+
+
+def _around(title: str, content: Html) -> str:
+    head = tag(
+        "head",
+        tag("meta", charset="utf-8"),
+        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        tag("meta", name="color-scheme", content="light dark"),
+        tag("title", f"{title} · copycat"),
+        tag("link", rel="stylesheet", href="/page.css"),
+        tag("script", src="/page.js", defer=True),
+    )
+    navigation = tag("nav", tag("a", "Connectors", href="/"), tag("a", "Losses", href="/losses"), aria_label="Pages")
+    top = tag("header", tag("a", "Skip to content", href="#content", class_="skip"), navigation, tag("p", id="refresh"))
+    return DOCTYPE + tag("html", head, tag("body", top, tag("main", content, id="content", tabindex="-1")), lang="en")
+
+
+def now() -> float:
+    """Epoch seconds."""
+    return time.time()

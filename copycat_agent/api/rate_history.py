@@ -1,0 +1,79 @@
+"""How many records each connector had acknowledged per second, over the last 15 minutes: the line that the page draws.
+
+Kept in the driver, so that it is there for whoever opens the page now. A connector takes 720 bytes and its name, however long it runs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from array import array
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from copycat_agent.worker import Status
+
+SPAN_SECONDS = 900.0
+LOOK_SECONDS = 5.0
+"""From one look to the next."""
+LOOKS = int(SPAN_SECONDS / LOOK_SECONDS)
+"""Rates kept of a connector."""
+
+
+class RateHistory:
+    """Looks at the connectors by a thread of its own from `start` to `close`. For any thread."""
+
+    def __init__(self, statuses: Callable[[], Iterable[Status]]) -> None:
+        self._statuses = statuses
+        self._lock = threading.Lock()
+        self._looked_at = 0.0
+        self._counts: dict[str, int] = {}
+        self._rates: dict[str, array[float]] = {}
+        self._closing = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="rate-history", daemon=True)
+
+    def start(self) -> None:
+        """Begin. Called once, or never."""
+        self._thread.start()
+
+    def close(self) -> None:
+        """No look begins from now on; one that hangs is left behind."""
+        self._closing.set()
+        if self._thread.is_alive():
+            self._thread.join(LOOK_SECONDS)
+
+    def look(self, now: float) -> None:
+        """Look once, at `now` (monotonic seconds). A count that shrank began anew. Connectors that are gone are forgotten."""
+        counts = {one.name: one.counts.acknowledged for one in self._statuses()}
+        with self._lock:
+            elapsed = now - self._looked_at
+            for name, count in counts.items():
+                before = self._counts.get(name)
+                if before is not None and elapsed > 0:
+                    self._append(name, (count - before if count >= before else count) / elapsed)
+            for name in self._rates.keys() - counts.keys():
+                del self._rates[name]
+            self._counts, self._looked_at = counts, now
+
+    def rates(self, name: str) -> Sequence[float]:
+        """Records per second from look to look, oldest first, at most `LOOKS`; none before there were two."""
+        with self._lock:
+            return tuple(self._rates.get(name, ()))
+
+    def rate(self, name: str) -> float | None:
+        """Records per second between the last two looks, None before there were two."""
+        with self._lock:
+            known = self._rates.get(name)
+            return known[-1] if known else None
+
+    def _append(self, name: str, rate: float) -> None:
+        kept = self._rates.setdefault(name, array("f"))
+        kept.append(rate)
+        del kept[:-LOOKS]
+
+    def _run(self) -> None:
+        while not self._closing.wait(LOOK_SECONDS):
+            with contextlib.suppress(Exception):  # a look that fails leaves a gap, and the next one is tried
+                self.look(time.monotonic())
