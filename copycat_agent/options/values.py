@@ -162,7 +162,10 @@ Patterns = OneOrMore[str]
 class Options(BaseModel):
     """Base of every section: frozen, compared by value, unknown keys are errors, nothing is coerced silently."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, validate_default=False, hide_input_in_errors=True)
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", strict=True, validate_default=False, hide_input_in_errors=True,
+        defer_build=True,  # a process validates a few of a hundred models, and Spark's workers none: building all is a fifth of a start
+    )  # fmt: skip
 
     _hidden: frozenset[str] = PrivateAttr(frozenset())
 

@@ -4,10 +4,15 @@ Spark starts it as `python -m copycat_agent.spark.daemon pyspark.worker` and ask
 worker is a fork: what is imported here is shared and costs it nothing.
 """
 
+# ruff: noqa: E402 - the collector pauses before the first large import
+
 from __future__ import annotations
 
-import ctypes
 import gc
+
+gc.disable()  # what is imported stays: to look through it again and again is a tenth of the time that it takes
+
+import ctypes
 import os
 import signal
 from typing import TYPE_CHECKING
@@ -17,6 +22,8 @@ import pyspark.worker
 
 import copycat_agent.runner
 from copycat_agent.spark import workers_lock
+
+gc.enable()
 
 if TYPE_CHECKING:
     from collections.abc import Callable

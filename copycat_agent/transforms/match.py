@@ -39,7 +39,7 @@ def _spelled_out(value: object) -> object:
     return {"any_of": tuple(value) if isinstance(value, list | tuple) else (value,)}
 
 
-class PlainCondition(Options):
+class PlainCondition(Options, defer_build=False):  # pydantic loses the function below where it builds the model as a part of another
     """What one field has to be, or, behind `not`, must not be. In a definition, a value or a list of values stands for `any_of`."""
 
     any_of: tuple[str | bool | int | float | None, ...] | None = Field(None, min_length=1, description="Equal to one of these values.")
