@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, cast
 
 from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Consumer, KafkaError, KafkaException, Message, TopicPartition
 from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._listoffsets import OffsetSpec
 from confluent_kafka.cimpl import NewTopic
 
 from tests.rig.waiting import wait_until
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 _POLL_SECONDS = 0.1
 _NO_LEADER_YET = frozenset({
     KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE, KafkaError.UNKNOWN_TOPIC_OR_PART,
-    KafkaError._UNKNOWN_PARTITION,
+    KafkaError._UNKNOWN_PARTITION, KafkaError.UNKNOWN_LEADER_EPOCH, KafkaError.FENCED_LEADER_EPOCH,
 })  # fmt: skip
 
 Isolation = Literal["read_uncommitted", "read_committed"]
@@ -41,11 +42,21 @@ def unique_topic(prefix: str = "t") -> str:
 
 
 def create_topic(bootstrap: str, name: str, partitions: int = 1, config: Mapping[str, str] | None = None, *, deadline: float = 30.0) -> str:
-    """Create a topic and return its name; raises when it exists or the broker does not answer."""
+    """Create a topic and return its name, once its leaders answer; raises when it exists or the broker does not answer."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
     new = NewTopic(name, num_partitions=partitions, replication_factor=1, config=dict(config or {}))
     admin.create_topics([new], operation_timeout=deadline, request_timeout=deadline)[name].result(deadline)
+    wait_until(lambda: _is_led(admin, name, partitions, deadline), deadline, f"the leaders of {name} do not answer")
     return name
+
+
+def _is_led(admin: AdminClient, topic: str, partitions: int, deadline: float) -> bool:
+    """A topic that was just made may not be known yet, not have leaders, or have some that do not know that they lead."""
+    wanted = {TopicPartition(topic, number): OffsetSpec.latest() for number in range(partitions)}  # type: ignore[no-untyped-call]
+    try:
+        return all(answer.result(deadline) for answer in admin.list_offsets(wanted, request_timeout=deadline).values())
+    except KafkaException:
+        return False
 
 
 def delete_topic(bootstrap: str, name: str, *, deadline: float = 30.0) -> None:

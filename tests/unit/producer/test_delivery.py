@@ -140,7 +140,7 @@ def test_a_refused_record_counts_until_it_was_told(make_producer: Callable[..., 
 
 
 def test_without_a_broker_flushing_ends_retriable_and_the_producer_is_broken(make_producer: Callable[..., TaskProducer]) -> None:
-    producer = make_producer(f"127.0.0.1:{free_port()}", **{"message.timeout.ms": "300"})
+    producer = make_producer(f"127.0.0.1:{free_port()}", **{"message.timeout.ms": "1500"})
     producer.send("t", [b"a"], ())
     with pytest.raises(RetriableError, match="Connection refused"):
         producer.flush()

@@ -101,13 +101,13 @@ def test_a_thread_that_could_not_be_started_is_started_by_a_later_batch(producer
     assert refused
     assert not producers.rounds
     use(producers, "app")
-    wait_until(lambda: producers.rounds, 10, "nobody looks after them")
+    wait_until(lambda: producers.rounds, 60, "nobody looks after them")
 
 
 def test_a_round_that_goes_wrong_is_not_the_last(producers: Watched, caplog: pytest.LogCaptureFixture) -> None:
     producers.fails = True
     use(producers, "app")
-    wait_until(lambda: producers.rounds > 2, 10, "it has ended")
+    wait_until(lambda: producers.rounds > 2, 60, "it has ended")
     assert "could not be looked after" in caplog.text
     assert "secret" not in caplog.text
 

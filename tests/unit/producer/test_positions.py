@@ -50,7 +50,7 @@ def test_the_topic_is_made_compacted_and_found_again(here: World) -> None:
     topic = unique_topic("__copycat_offsets")
     assert here.steps.ensure_topic(topic) == 25
     assert here.steps.ensure_topic(topic) == 25
-    probe = ClusterProbe(here.steps.options, time.monotonic() + 10)
+    probe = ClusterProbe(here.steps.options, time.monotonic() + 60)
     state = probe.look([topic]).topics[topic]
     assert state.config is not None
     assert (state.partitions, state.replicas) == (25, 1)
@@ -176,12 +176,14 @@ def test_a_transaction_of_somebody_else_is_waited_for_and_then_told(here: World,
     other = Producer({"bootstrap.servers": here.bootstrap, "transactional.id": unique_topic("other")})
     other.init_transactions()
     write(here, Entry(b"a", b"1"))
+    assert len(here.read()) == 1
     other.begin_transaction()
     other.produce(here.place.topic, b"x", b"k", here.place.partition)
     other.flush()
-    monkeypatch.setattr(transactional, "STALL_SECONDS", 0.3)
-    with pytest.raises(RetriableError, match="a transaction of another producer is open there") as caught:
-        here.read()
+    with monkeypatch.context() as impatient:
+        impatient.setattr(transactional, "STALL_SECONDS", 1.0)
+        with pytest.raises(RetriableError, match="a transaction of another producer is open there") as caught:
+            here.read()
     assert "cannot be read beyond offset 2" in caught.value.message
     assert "transaction.timeout.ms" in caught.value.hint
     other.commit_transaction()
@@ -229,7 +231,7 @@ def test_entries_that_later_ones_replace_are_let_go_where_there_are_many(here: W
 
 
 def test_without_a_broker_every_question_ends_retriable_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("copycat_agent.producer.asking.ANSWER_SECONDS", 0.3)
+    monkeypatch.setattr("copycat_agent.producer.asking.ANSWER_SECONDS", 1.5)
     steps = KafkaSteps(KafkaOptions(bootstrap_servers=(f"127.0.0.1:{free_port()}",)), "test")
     with pytest.raises(RetriableError, match="Connection refused"):
         steps.cluster_id()

@@ -149,7 +149,7 @@ def test_a_producer_in_use_has_word_of_its_broker_once(broker: DevBroker, topic:
             found = producer.take_view()
             return found if found and any(one.rtt_ms is not None for one in found.brokers) else None
 
-        found = wait_until(view, 10)
+        found = wait_until(view, 60)
         assert found is not None
         assert [(one.name, one.state) for one in found.brokers] == [(broker.address, "UP")]
         assert producer.take_view() is None
@@ -168,7 +168,7 @@ def test_a_producer_without_a_broker_says_that_it_is_down() -> None:
         found = producer.take_view()
         return found is not None and [one.name for one in found.brokers] == [address] and found.brokers[0].state != "UP"
 
-    wait_until(view, 10)
+    wait_until(view, 60)
     producer.close()
 
 
@@ -181,7 +181,7 @@ def test_statistics_of_idle_producers_are_taken_in_as_they_come(
     options = KafkaOptions(bootstrap_servers=(broker.bootstrap,))
     producer = producers.take(TASK, options)
     producers.give_back(TASK, options, producer)
-    wait_until(lambda: len(heard) > 20, 10, "nobody polls an idle producer")
+    wait_until(lambda: len(heard) > 20, 60, "nobody polls an idle producer")
 
 
 def test_a_producer_that_is_idle_for_long_is_closed(broker: DevBroker, producers: Producers, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -189,7 +189,7 @@ def test_a_producer_that_is_idle_for_long_is_closed(broker: DevBroker, producers
     options = KafkaOptions(bootstrap_servers=(broker.bootstrap,))
     producer = producers.take(TASK, options)
     producers.give_back(TASK, options, producer)
-    wait_until(lambda: producer.broken, 10, "it is still open")
+    wait_until(lambda: producer.broken, 60, "it is still open")
     assert producers.take(TASK, options) is not producer
 
 

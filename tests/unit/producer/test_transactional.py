@@ -129,7 +129,7 @@ def test_a_new_producer_undoes_what_the_one_before_it_had_open_and_fences_it(her
     handle.send(here.topic, [b"alive"], ())
     handle.flush()
     zombie.send(here.topic, [b"late"], ())
-    wait_until(zombie_is_told(zombie), 10, "the zombie was not told")
+    wait_until(zombie_is_told(zombie), 60, "the zombie was not told")
     with pytest.raises(FencedError, match="another producer has taken"):
         zombie.flush()
     assert zombie.broken
@@ -187,7 +187,7 @@ def test_a_lost_answer_to_a_commit_is_asked_for_again(proxied_broker: ProxiedBro
 def test_without_an_answer_to_a_commit_nobody_knows_and_fencing_tells(
     proxied_broker: ProxiedBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lane_producer, "COMMIT_SECONDS", 0.5)
+    monkeypatch.setattr(lane_producer, "COMMIT_SECONDS", 2.0)
     with world(proxied_broker.bootstrap) as there:
         handle = there.begun()
         there.steps.send(handle, there.place, head(1))
@@ -195,7 +195,7 @@ def test_without_an_answer_to_a_commit_nobody_knows_and_fencing_tells(
         proxied_broker.proxy.drop_response(END_TXN, close=False)
         with pytest.raises(RetriableError, match="committing transaction"):
             there.steps.commit(handle)
-        assert proxied_broker.proxy.dropped == 1
+        wait_until(lambda: proxied_broker.proxy.dropped == 1, message="the answer is lost")
         there.begun()
         assert there.seqs() == [b"1"]
 
@@ -241,7 +241,7 @@ def test_closing_an_open_transaction_sends_nothing(proxied_broker: ProxiedBroker
 
 
 def test_without_a_broker_getting_ready_ends_retriable_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lane_producer, "INIT_SECONDS", 0.3)
+    monkeypatch.setattr(lane_producer, "INIT_SECONDS", 1.5)
     steps = KafkaSteps(KafkaOptions(bootstrap_servers=(f"127.0.0.1:{free_port()}",)), "test")
     with pytest.raises(RetriableError, match="Connection refused") as caught:
         steps.ready(steps.prepare("copycat.u.app.0.0"))
@@ -331,7 +331,7 @@ def test_what_a_producer_says_about_itself_is_heard_though_it_lives_for_one_tran
         here.steps.attend()
         return here.steps.take_view()
 
-    wait_until(view, 10, "no statistics")
+    wait_until(view, 60, "no statistics")
     handle.close()
     here.steps.attend()
 
@@ -354,7 +354,7 @@ def test_a_topic_that_was_missing_is_not_waited_for_by_every_transaction(here: W
     following = here.begun(1).topics
     assert [following.patience(one, created=False) > 0 for one in (topic, other)] == [False, True]
     create_topic(here.bootstrap, topic)
-    wait_until(lambda: _is_there(following, topic), 10, "the topic is there")
+    wait_until(lambda: _is_there(following, topic), 60, "the topic is there")
 
 
 def _is_there(topics: Topics, topic: str) -> bool:

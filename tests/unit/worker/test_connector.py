@@ -270,7 +270,7 @@ def test_a_run_to_the_end_ends_when_everything_is_read(run: Callable[..., Worker
         file.write("unfinished")
     executor = ScriptedExecutor(otherwise=read_lines)
     worker = run(executor, until_idle=True)
-    assert worker.wait(20)
+    assert worker.wait(60)
     assert store.positions() == {str(path): path.stat().st_size}
     assert [batch.splits[0].final for batch in executor.batches] == [False, True]
     assert worker.statuses()[0].state is State.STOPPED
@@ -278,7 +278,7 @@ def test_a_run_to_the_end_ends_when_everything_is_read(run: Callable[..., Worker
 
 def test_a_run_to_the_end_of_an_empty_directory_ends(run: Callable[..., Worker]) -> None:
     worker = run(ScriptedExecutor(), until_idle=True)
-    assert worker.wait(20)
+    assert worker.wait(60)
     assert worker.statuses()[0].state is State.STOPPED
 
 
@@ -302,7 +302,7 @@ def test_a_stop_ends_at_its_deadline_whatever_is_in_flight(run: Callable[..., Wo
     wait_until(lambda: executor.flying, message="a batch is under way")
     stopper = threading.Thread(target=worker.stop, args=(0.3,))
     stopper.start()
-    stopper.join(10)
+    stopper.join(30)
     assert not stopper.is_alive()
     assert worker.statuses()[0].state is State.STOPPED
 
@@ -314,7 +314,7 @@ def test_a_stop_does_not_wait_for_a_back_off(run: Callable[..., Worker], tmp_pat
     machine(worker)._retry_policy.backoff.retry_at = time.monotonic() + 3600
     stopper = threading.Thread(target=worker.stop, args=(3600,))
     stopper.start()
-    stopper.join(10)
+    stopper.join(30)
     assert not stopper.is_alive()
 
 
@@ -465,7 +465,7 @@ def test_files_that_cannot_be_read_are_told_at_the_end_of_a_run_to_the_end(run: 
     error = FileError("it cannot be read")
     worker = run(ScriptedExecutor(otherwise=by_name(bad=error, worse=error)), until_idle=True)
     wait_until(lambda: worker.statuses()[0].counts.read == 4, message="the good one is read")
-    assert worker.wait(20)
+    assert worker.wait(60)
     assert worker.statuses()[0].troubled_files == 2
 
 

@@ -304,7 +304,7 @@ def test_a_lane_of_which_less_is_shown_than_is_known_opens_all_of_them_anew(
 
     worker = run(ScriptedExecutor(hides, otherwise=kafka.commits))
     wait_until(lambda: "may have said so" in worker.statuses()[0].reason, message=lambda: f"{worker.statuses()}")
-    assert worker.statuses()[0].state is State.RETRYING
+    wait_state(worker, State.RETRYING)
     join(kafka, worker)
     wait_saved(store, path, size)
 

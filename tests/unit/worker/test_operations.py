@@ -147,7 +147,7 @@ def test_a_pause_holds_when_it_cannot_be_saved(run: Callable[..., Worker], store
 def test_a_run_to_the_end_leaves_out_what_is_paused(run: Callable[..., Worker]) -> None:
     run(ScriptedExecutor(), "a", "b").pause("a")
     worker = run(ScriptedExecutor(), "a", "b", until_idle=True)
-    assert worker.wait(20)
+    assert worker.wait(60)
     assert "paused on request" in worker.status("a").reason
     assert worker.status("b").reason == ""
 
@@ -314,7 +314,7 @@ def test_one_that_hangs_holds_up_neither_the_others_nor_questions(
     monkeypatch.setattr(LogFiles, "scan", hanging)
     write(tmp_path / "logs" / "a", "one")
     worker = run(ScriptedExecutor(), "app", "other")
-    assert hangs.wait(10)
+    assert hangs.wait(30)
     read_so_far(worker, 4, "other")
     assert state(worker) is State.STARTING
     assert not worker.started()
@@ -534,7 +534,7 @@ def test_a_connector_that_hangs_is_told_once_and_so_is_who_waits_for_it(
 
     monkeypatch.setattr(LogFiles, "scan", hanging)
     worker = run(ScriptedExecutor())
-    assert hangs.wait(10)
+    assert hangs.wait(30)
     worker.restart("app")
     wait_until(lambda: worker.status("app").reason == connector.AFTER, message="it says what it waits for")
     assert not list(worker.stuck)

@@ -115,7 +115,7 @@ def test_no_nudge_is_lost(loop: PollLoop, rng: random.Random) -> None:
             has_seen[one].clear()
             asked[one] = number
             wake.nudge()
-        assert all(event.wait(10) for event in has_seen), f"nudge {number} was lost"
+        assert all(event.wait(30) for event in has_seen), f"nudge {number} was lost"
 
 
 class LateWake(Wake):
@@ -138,15 +138,15 @@ def test_the_wake_of_a_wait_that_is_over_takes_no_later_nudge(loop: PollLoop) ->
     def steps() -> Steps:
         yield Wait(time.monotonic() + 0.01)
         second.set()
-        wake.is_armed.wait(10)
+        wake.is_armed.wait(30)
         yield Wait(math.inf)
         third.set()
 
     loop.start(steps(), wake)
-    assert second.wait(10)
+    assert second.wait(30)
     wake.nudge()
     wake.may_arm.set()
-    assert third.wait(10), "the nudge is lost"
+    assert third.wait(30), "the nudge is lost"
 
 
 def test_nobody_waits_behind_steps_that_hang(loop: PollLoop) -> None:
