@@ -18,6 +18,7 @@ from copycat_agent.options import AgentOptions, Definition
 from copycat_agent.sources import FileView
 from copycat_agent.transactions.opening import Adopt
 from copycat_agent.worker import Status, Worker
+from copycat_agent.worker.handle import Target
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +130,18 @@ class Control(ABC):
     @abstractmethod
     def reload(self) -> Reload:
         """Read the definitions now and make them run."""
+
+    @abstractmethod
+    def change_definition(self, name: str, before: bytes | None, content: bytes | None, target: Target | None = None) -> None:
+        """Write, change or remove the file that defines a connector, and make that run.
+
+        `before`: what the file holds as who asks has seen it, None for a connector that is not there yet. `content`: what it is to hold,
+        None to remove it; a file with comments or tests gets a name ending in `.disabled` instead. `target`: what the connector is to be
+        from its beginning on; None leaves that as it was.
+
+        Raises DefinitionError for content that `check` would refuse, BusyError where somebody has changed the file meanwhile, and DataError
+        for a name or a file that is not for this. Nothing has happened then.
+        """
 
     @abstractmethod
     def set_log_level(self, level: str, seconds: float | None) -> AgentView:

@@ -54,7 +54,7 @@ DOORS: dict[str, tuple[str, ...]] = {
     "confluent_kafka": ("producer", "converters"),
     "sqlite3": ("offsets",),
     "watchdog": ("wake",),
-    "yaml": ("definitions", "workbench"),
+    "yaml": ("definitions",),
     "pydantic": ("options",),
     "orjson": ("converters", "formats"),
     "pyarrow": ("formats", "sources", "batch", "spark"),

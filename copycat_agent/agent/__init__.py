@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from wsgiref.types import WSGIApplication
 
     from copycat_agent.options import Definition
+    from copycat_agent.worker.handle import Target
 
 __all__ = ["Agent", "DefinitionFiles", "Settings", "WantedDefinitions"]
 
@@ -241,6 +242,12 @@ class Agent(Control):
         if self._reloader is None:
             raise BusyError("the agent has not read definitions from files")
         return self._reloader.reload()
+
+    def change_definition(self, name: str, before: bytes | None, content: bytes | None, target: Target | None = None) -> None:
+        """Write, change or remove the file that defines a connector; BusyError when the agent follows no files, or stops."""
+        if self._reloader is None or self._follower is None or self._stopping:
+            raise BusyError("the agent stops, or has not read definitions from files")
+        self._reloader.change(name, before, content, target)
 
     def set_log_level(self, level: str, seconds: float | None) -> AgentView:
         """Change the level of the log, for a while or until the agent ends."""

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from copycat_agent import logs
 from copycat_agent.definitions import NO_ADDRESS, LoadedFile, digest_of, find_agent_file, load_agent, load_directory
 from copycat_agent.errors import DefinitionError, Problem
+from copycat_agent.options import AgentOptions
 from copycat_agent.small_files import Contents
 from copycat_agent.sources.files import clock
 from copycat_agent.wake import Wake
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping
     from pathlib import Path
 
-    from copycat_agent.options import AgentOptions, Definition
+    from copycat_agent.options import Definition
     from copycat_agent.watch import Watcher
 
 AGENT_FILE = "agent.yaml"
@@ -106,6 +107,13 @@ class DefinitionFiles:
         seen = {path: self.seen.get(str(path), b"") for path in files}
         alone = (path for path, content in seen.items() if not _MAY_NAME_FILES.search(content))
         return {path: files[path] for path in alone if files[path].digest == digest_of(seen[path])}
+
+    def problems_of(self, path: Path, content: bytes) -> tuple[Problem, ...]:
+        """What would be wrong in the file at `path`, and in others because of it, if it held `content`. For after a load."""
+        options = self._options or AgentOptions()
+        before = load_directory(self.directory, options, known=self._loaded[1])
+        after = load_directory(self.directory, options, known=self._loaded[1], drafts={path: content})
+        return tuple(one for one in after.problems if one not in before.problems or one.path == str(path))
 
     def look(self) -> dict[str, bytes]:
         """Returns all that a load would read, by path, to compare with a later look: the bytes, or why they cannot be had.

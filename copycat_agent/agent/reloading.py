@@ -6,6 +6,8 @@ its successor already waits for its end, so no connector waits for another one's
 
 from __future__ import annotations
 
+import errno
+import os
 import threading
 import time
 from collections import Counter
@@ -13,17 +15,22 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from copycat_agent import logs
+from copycat_agent.api import is_name
 from copycat_agent.control import Reload
+from copycat_agent.definitions.formatting.editing import has_words
+from copycat_agent.definitions.writing import create, put_aside, remove, rewrite
+from copycat_agent.errors import BusyError, CopycatError, DataError, DefinitionError, UnknownConnectorError
 from copycat_agent.options import Options
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Callable, Collection, Mapping
     from pathlib import Path
 
     from copycat_agent.agent.files import DefinitionFiles, WantedDefinitions
     from copycat_agent.offsets import OffsetStore
     from copycat_agent.options import AgentOptions, Definition
     from copycat_agent.worker import Worker
+    from copycat_agent.worker.handle import Target
 
 
 def differences(before: Options, after: Options, at: str = "") -> tuple[str, ...]:
@@ -119,22 +126,58 @@ class Reloader:
         Raises what the offset store raises.
         """
         with self._lock:
-            wanted = loaded or self.files.load()
-            moves = self._moves(wanted)
-            outcome = self._outcome(self._worker.definitions(), wanted, moves)
-            for line in outcome.lines():
-                self._tell(line, outcome)
-            self._told = outcome.kept, outcome.restart
-            self._warn(wanted)
-            self._worker.apply(wanted.definitions.values(), moves.taken, moves.earlier)
-            self.paths = wanted.paths
-            self.options = self._started_with.model_copy(update={"kafka": wanted.options.kafka})
-            if self.last is not None:
-                self.results["ok" if outcome.clean else "problems"] += 1
-            if not wanted.definitions and self.last is not None and outcome.removed:
-                _log.warning("no definition is left; the agent waits for some", directory=self.files.directory)
-            self.last = replace(outcome, at=time.time())
-            return self.last
+            return self._reload(loaded)
+
+    def change(self, name: str, before: bytes | None, content: bytes | None, target: Target | None) -> None:
+        """See `Control.change_definition`. What is written and does not run afterwards is undone."""
+        with self._lock:
+            path = self._file_of(name, before)
+            problems = () if content is None else self.files.problems_of(path, content)
+            if problems:
+                raise DefinitionError(problems)
+            if target is not None:
+                self._worker.expect(name, target)
+            undo = _written(path, before, content)
+            kept = self._reload(None).kept.get(name, "")
+            runs = self._worker.definitions()
+            if content is not None and (kept or name not in runs):
+                undo()
+                self._reload(None)
+                raise DataError(f"connector {name} cannot be defined so: {kept or 'the agent does not run it'}", "nothing was changed")
+
+    def _file_of(self, name: str, before: bytes | None) -> Path:
+        """Where the definition stands, or will; never outside the directory."""
+        if before is None:
+            if not is_name(name):
+                raise DataError("the name of a connector has letters a-z, digits and hyphens, at most 63, and begins with no hyphen")
+            new = self.files.directory / f"{name}.yaml"
+            if os.path.lexists(new):
+                raise _taken(new)
+            return new
+        path = self.paths.get(name)
+        if path is None:
+            raise UnknownConnectorError(f"no file defines a connector {name}")
+        if path.is_symlink():
+            raise DataError(f"{path.name} is a link to a file elsewhere, which is not changed from here", "change it where it lies")
+        return path
+
+    def _reload(self, loaded: WantedDefinitions | None) -> Reload:
+        wanted = loaded or self.files.load()
+        moves = self._moves(wanted)
+        outcome = self._outcome(self._worker.definitions(), wanted, moves)
+        for line in outcome.lines():
+            self._tell(line, outcome)
+        self._told = outcome.kept, outcome.restart
+        self._warn(wanted)
+        self._worker.apply(wanted.definitions.values(), moves.taken, moves.earlier)
+        self.paths = wanted.paths
+        self.options = self._started_with.model_copy(update={"kafka": wanted.options.kafka})
+        if self.last is not None:
+            self.results["ok" if outcome.clean else "problems"] += 1
+        if not wanted.definitions and self.last is not None and outcome.removed:
+            _log.warning("no definition is left; the agent waits for some", directory=self.files.directory)
+        self.last = replace(outcome, at=time.time())
+        return self.last
 
     def _moves(self, wanted: WantedDefinitions) -> Renames:
         """Decides which definition takes over whose offsets. One that may not is removed from `wanted`, or keeps running as it is."""
@@ -185,3 +228,32 @@ class Reloader:
             log.info("reload", always=True, diff=line)
         elif (outcome.kept, outcome.restart) != self._told:
             log.warning("reload", always=True, diff=line)
+
+
+def _taken(path: Path) -> DataError:
+    words = f"{path.name} is there already, and is not the file of a connector that runs"
+    return DataError(words, "see: copycat check; remove the file, or choose another name")
+
+
+def _written(path: Path, before: bytes | None, content: bytes | None) -> Callable[[], object]:
+    """Make the file hold `content`, or be gone; and return how to have it as it was. Raises what a client can be told."""
+    try:
+        if content is None:
+            assert before is not None
+            if has_words(before):
+                put_aside(path, before)
+            else:
+                remove(path, before)
+            return lambda: None
+        if before is None:
+            create(path, content)
+            return lambda: remove(path, content)
+        rewrite(path, before, content)
+        return lambda: rewrite(path, content, before)
+    except FileExistsError:
+        raise _taken(path) from None
+    except OSError as error:
+        if error.errno in {errno.EAGAIN, errno.ENOENT}:
+            raise BusyError(f"{path.name} cannot be written now: {error.strerror}", "try again") from None
+        hint = "the agent's user has to be able to write there; under systemd see ReadWritePaths= in install.md"
+        raise CopycatError(f"{path} cannot be written: {error.strerror}", hint) from None

@@ -15,13 +15,14 @@ import typer
 from copycat_agent.cli import exits
 from copycat_agent.cli.common_options import say_problems, use_color
 from copycat_agent.definitions import load_content
+from copycat_agent.definitions.formatting import Changed, format_text
 from copycat_agent.definitions.secret_values import masked_lines
+from copycat_agent.definitions.writing import rewrite
 from copycat_agent.definitions.yaml_tree import FILE_BYTES_MAX, SyntaxProblem
 from copycat_agent.display import visible
 from copycat_agent.errors import Problem
 from copycat_agent.options import AgentOptions, Definition
 from copycat_agent.small_files import read_small_file
-from copycat_agent.workbench.formatting import Changed, format_text, rewrite
 
 _HERE = Path("connectors.d")
 _STDIN = "-"

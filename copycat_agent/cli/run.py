@@ -177,6 +177,12 @@ def _leave_if_asked(stop: Stopping, *, until_idle: bool) -> None:
         raise typer.Exit(exits.INTERRUPTED if until_idle else exits.GOOD)
 
 
+def _waits_for_clients(loaded: WantedDefinitions) -> bool:
+    """Whether nothing is wrong with an agent that runs nothing: its definitions may come over Kafka Connect's REST API."""
+    connect = loaded.options.api.connect
+    return connect is not None and connect.writable and not loaded.problems and not loaded.kept
+
+
 def _exit_code(statuses: Iterable[Status], summaries: Iterable[Summary], *, until_idle: bool, stopped: bool) -> int:
     """What became of the connectors, for who started the run. `stopped`: by a signal."""
     if any(summary["totals"]["files"]["failed"] for summary in summaries):
@@ -195,7 +201,7 @@ def _first_load(files: DefinitionFiles, only: list[str], *, color: bool) -> Want
     unknown = [name for name in only if name not in loaded.definitions and name not in loaded.kept]
     if unknown:
         leave(f"no definition named {', '.join(unknown)} loads from {files.directory}", exits.USAGE)
-    if not any(one.enabled for one in loaded.definitions.values()):
+    if not any(one.enabled for one in loaded.definitions.values()) and not _waits_for_clients(loaded):
         no_address = any(why.startswith(NO_ADDRESS) for why in loaded.kept.values())
         why = f"{NO_ADDRESS};\nfor a trial, start a broker with: copycat dev-broker" if no_address else ""
         leave(f"{why or f'no definition in {files.directory} can be run'}", exits.DEFINITION_ERROR)

@@ -62,21 +62,24 @@ def load_directory(
     offline: bool = False,
     environ: Mapping[str, str] | None = None,
     known: Mapping[Path, LoadedFile] = MappingProxyType({}),
+    drafts: Mapping[Path, bytes] = MappingProxyType({}),
 ) -> Loaded:
     """Load every `*.yaml` and `*.yml` of `directory`, sorted; hidden files and deeper directories are skipped.
 
     Raises nothing: one bad file stops no other, and a directory that cannot be read is a problem too. Of two files with
     one name neither loads: the name is the key of the offsets, and which of them is meant is not for us to guess. `offline`: see
     `load_file`. `known` are files that are as they were when they were loaded, with the same agent options: they are not read again.
+    `drafts` are what files would hold that are not written yet.
     """
     try:
         paths = sorted(path for path in directory.iterdir() if path.suffix in {".yaml", ".yml"} and not path.name.startswith("."))
     except OSError as error:
         problem = Problem(str(directory), 0, 0, "unreadable", f"cannot read the directory: {error.strerror}")
         return Loaded((), (problem,), ())
-    chosen = [path for path in paths if not path.is_dir()]
+    chosen = sorted({*(path for path in paths if not path.is_dir()), *drafts})
     how = {"resolve_env": resolve_env, "offline": offline}
-    files = without_twins([known.get(path) or load_file(path, agent, environ=environ, **how) for path in chosen])
+    read = {path: load_content(path, content, agent, resolve_env=resolve_env, environ=environ) for path, content in drafts.items()}
+    files = without_twins([read.get(path) or known.get(path) or load_file(path, agent, environ=environ, **how) for path in chosen])
     files = without_takers(files)
     problems = tuple(problem for file in files for problem in file.problems)
     return Loaded(files, problems, (*warnings(files), *reread(files), *(doubt for file in files for doubt in file.doubts)))

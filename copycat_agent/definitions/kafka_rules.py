@@ -12,7 +12,16 @@ from copycat_agent.definitions.models import Loc
 from copycat_agent.definitions.options_reader import Reader
 from copycat_agent.display import is_secret_name
 from copycat_agent.oauth import token_problems
-from copycat_agent.options import ApiOptions, DeliveryOptions, KafkaOptions, OauthOptions, SecurityOptions, SparkOptions, format_duration
+from copycat_agent.options import (
+    ApiConnectOptions,
+    ApiOptions,
+    DeliveryOptions,
+    KafkaOptions,
+    OauthOptions,
+    SecurityOptions,
+    SparkOptions,
+    format_duration,
+)
 
 _MODULES = {"msk-iam": "aws_msk_iam_sasl_signer", "sql": "pandas"}
 """Extra -> a module that comes with it and with nothing else."""
@@ -159,6 +168,8 @@ def check_api(reader: Reader, api: ApiOptions) -> None:
         if port is not None:
             _check_guarded(reader, api, ("api", part, "listen"), port.listen, example, taken)
             taken.setdefault(port.listen, f"api.{part}.listen")
+    if api.connect is not None:
+        _check_writable(reader, api, api.connect)
     tls = (api.tls.cert_file, api.tls.key_file) if api.tls else (None, None)
     paths = {("socket",): api.socket, ("users",): api.users, ("tls", "cert_file"): tls[0], ("tls", "key_file"): tls[1]}
     for name, path in paths.items():
@@ -176,6 +187,20 @@ def _check_guarded(reader: Reader, api: ApiOptions, loc: Loc, listen: str, examp
     elif not (api.tls and api.users) and _is_open(listen.rpartition(":")[0].strip("[]")):
         words = "other hosts reach this address, so it needs api.tls and api.users"
         reader.report(loc, "address", words, f"set both, or listen at {example}")
+
+
+def _check_writable(reader: Reader, api: ApiOptions, connect: ApiConnectOptions) -> None:
+    """Without users nobody may change anything; without directories nothing that clients define could read a file."""
+    loc: Loc = ("api", "connect")
+    if connect.writable and not api.users:
+        reader.report((*loc, "writable"), "bad-value", "needs api.users", "make a line with: copycat passwd NAME --role operate")
+    if connect.writable is not bool(connect.roots):
+        words = "needs writable: true" if connect.roots else "needs roots"
+        name, hint = ("roots", "set it, or delete roots") if connect.roots else ("writable", "as in roots: [/var/log/app]")
+        reader.report((*loc, name), "bad-value", words, hint)
+    for number, root in enumerate(connect.roots):
+        if not root.startswith("/") or ".." in root.split("/"):
+            reader.report((*loc, "roots", number), "bad-value", "a directory must be an absolute path without ..", "as in /var/log/app")
 
 
 def _is_open(host: str) -> bool:

@@ -277,6 +277,15 @@ class ApiConnectOptions(Options):
         description="HOST:PORT, as in 127.0.0.1:8083. An address that other hosts reach needs api.tls and api.users. Without api.users "
         "every user of this host may read there, and nobody may change anything.",
     )
+    writable: bool = Field(
+        False,
+        description="true lets users with the role operate create, change and delete definitions, as files of the directory that the agent "
+        "runs. Needs api.users and roots.",
+    )
+    roots: tuple[str, ...] = Field(
+        (),
+        description="With writable: directories, as absolute paths. What clients define reads, and cleans up, files below these alone.",
+    )
 
 
 class ApiPageOptions(Options):

@@ -112,6 +112,11 @@ class Worker:
             self._drain(leaving.values(), STOP_SECONDS)
             self._take_over_now(new.values())
 
+    def expect(self, name: str, target: Target) -> None:
+        """What a connector is to be from its beginning on, that will be defined; also one that had this name before counts no more."""
+        with self._operation:
+            self._targets.set(name, target)
+
     def statuses(self) -> tuple[Status, ...]:
         """Every connector as it is now, by name."""
         return tuple(handle.status for handle in self._handles.values())

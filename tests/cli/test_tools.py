@@ -13,8 +13,8 @@ import yaml
 from typer.testing import CliRunner
 
 from copycat_agent.cli.main import app
+from copycat_agent.definitions.writing import rewrite
 from copycat_agent.errors import CopycatError
-from copycat_agent.workbench.formatting import rewrite
 from tests.unit.workbench.guessing.known import SAMPLES
 
 if TYPE_CHECKING:

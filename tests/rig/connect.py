@@ -31,11 +31,12 @@ def fetch_connect() -> None:
 
 
 class RestAnswer(NamedTuple):
-    """`value` is the JSON of the body, None for an empty one."""
+    """`value` is the JSON of the body, None for an empty one; `location` the address of what was made."""
 
     status: int
     content_type: str
     value: Any
+    location: str = ""
 
 
 def ask(address: str, method: str, path: str, body: object = None, headers: Mapping[str, str] | None = None) -> RestAnswer:
@@ -46,7 +47,8 @@ def ask(address: str, method: str, path: str, body: object = None, headers: Mapp
     try:
         connection.request(method, path, content, {**kind, **(headers or {})})
         answer = connection.getresponse()
-        return _answer(answer.status, answer.getheader("Content-Type", ""), answer.read())
+        found = _answer(answer.status, answer.getheader("Content-Type", ""), answer.read())
+        return found._replace(location=answer.getheader("Location", ""))
     finally:
         connection.close()
 

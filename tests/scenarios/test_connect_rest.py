@@ -20,8 +20,11 @@ if TYPE_CHECKING:
 
     from copycat_agent.dev_broker import DevBroker
 
+GOOD: dict[str, dict[str, str]] = {}
+"""What a connector of each class needs beside the class, for a body that says `GOOD`."""
 THEIR_CLASS, OUR_CLASS = "org.apache.kafka.connect.file.FileStreamSourceConnector", "log_file"
 WORKER_ID = re.compile(r"127\.0\.0\.1:\d+")
+TOPICS = {"topic", "record.topic"}
 MASKED = {"version", "commit", "kafka_cluster_id", "last_modified", "level", "trace"}
 
 
@@ -42,6 +45,13 @@ class Both(NamedTuple):
 
 
 def _named(value: Any, kind: str) -> Any:
+    if isinstance(value, dict) and "GOOD" in value:
+        return {
+            "connector.class": kind,
+            "tasks.max": "1",
+            **GOOD[kind],
+            **{key: _named(one, kind) for key, one in value.items() if key != "GOOD"},
+        }
     if isinstance(value, dict):
         return {key: _named(inner, kind) for key, inner in value.items()}
     return kind if value == "CLASS" else value
@@ -49,14 +59,15 @@ def _named(value: Any, kind: str) -> Any:
 
 def masked(answer: RestAnswer) -> RestAnswer:
     """The answer with what is each one's own replaced by what kind of thing it is."""
-    return answer._replace(value=_masked(answer.value))
+    return answer._replace(value=_masked(answer.value), location="somewhere" if answer.location else "")
 
 
 def _masked(value: Any, key: str = "") -> Any:
     if key in MASKED:
         return "masked"
     if isinstance(value, dict) and "connector.class" in value:
-        return {"text to text": all(isinstance(one, str) for one in value.values()), "tasks.max": value["tasks.max"]}
+        topics = {one for key, one in value.items() if key in TOPICS}
+        return {"text to text": all(isinstance(one, str) for one in value.values()), "tasks.max": value["tasks.max"], "topics": topics}
     if key == "worker_id":
         return "a worker" if WORKER_ID.fullmatch(value) else value
     if isinstance(value, dict):
@@ -82,9 +93,14 @@ def both(broker: DevBroker, connect_worker: ConnectWorker, tmp_path_factory: pyt
     """Each has read the file and sent it."""
     root, port = tmp_path_factory.mktemp("agent"), free_port()
     (root / "users").write_text(line_of("writer", PASSWORD, 1000, "operate"))
-    (root / "agent.yaml").write_text(f"api: {{users: {root}/users, connect: {{listen: '127.0.0.1:{port}'}}}}\n")
-    agent = AgentProcess(root, broker.bootstrap)
     settings = connect_worker.connectors["app"]
+    more = root / "more.log"
+    more.write_text("one\n")
+    GOOD[THEIR_CLASS] = {"file": str(more), "topic": settings["topic"]}
+    GOOD[OUR_CLASS] = {"source.include": str(more), "record.topic": settings["topic"]}
+    connect = f"{{listen: '127.0.0.1:{port}', writable: true, roots: [{root}]}}"
+    (root / "agent.yaml").write_text(f"api: {{users: {root}/users, connect: {connect}}}\n")
+    agent = AgentProcess(root, broker.bootstrap)
     source = {"type": "log_file", "include": [settings["file"]]}
     agent.define("app", {"source": source, "record": {"topic": settings["topic"]}, "delivery": {"tasks_max": 1}})
     with agent.start():
@@ -206,6 +222,19 @@ def test_what_cannot_be_done_is_told_alike(both: Both, method: str, path: str, b
         ("PATCH", "/connectors/app/offsets", b"{", 400),
         ("PATCH", "/connectors/app/offsets", [], 400),
         ("PUT", "/admin/loggers/root", None, 400),
+        ("POST", "/connectors", None, 400),
+        ("POST", "/connectors", b"{", 400),
+        ("POST", "/connectors", [], 400),
+        ("POST", "/connectors", {}, 400),
+        ("POST", "/connectors", {"name": "x"}, 400),
+        ("POST", "/connectors", {"name": "x", "config": {"GOOD": 1}, "initial_state": "NOPE"}, 400),
+        ("POST", "/connectors", {"name": "x", "config": {"GOOD": 1}, "other": 1}, 400),
+        ("POST", "/connectors", {"name": "x", "config": {"GOOD": 1, "a": {"b": 1}}}, 400),
+        ("PUT", "/connectors/app/config", None, 400),
+        ("PUT", "/connectors/app/config", b"{", 400),
+        ("PUT", "/connectors/app/config", [], 400),
+        ("PATCH", "/connectors/app/config", [], 400),
+        ("PATCH", "/connectors/app/config", None, 400),
         ("PUT", "/connector-plugins/CLASS/config/validate", {}, 400),
         ("PUT", "/connector-plugins/CLASS/config/validate", [], 400),
     ],
@@ -270,3 +299,90 @@ def test_offsets_that_a_client_has_read_can_be_given_back_to_each(both: Both) ->
             assert (answer.status, answer.value) == (200, {"message": "The offsets for this connector have been altered successfully"})
             assert ask(address, "GET", "/connectors/app/offsets", headers=login).value == left
     both.ask("PUT", "/connectors/app/resume")
+
+
+def test_a_connector_is_made_changed_and_deleted_alike(both: Both) -> None:
+    def same(method: str, path: str, body: object = None, status: int = 0) -> None:
+        theirs, ours = both.ask(method, path, body)
+        assert ours == theirs
+        assert not status or ours.status == status
+
+    def has_state(state: str) -> None:
+        wait_until(lambda: all(one.value["connector"]["state"] == state for one in both.ask("GET", "/connectors/new/status")))
+
+    same("POST", "/connectors", {"name": "new", "config": {"GOOD": 1}}, 201)
+    has_state("RUNNING")
+    same("POST", "/connectors", {"name": "new", "config": {"GOOD": 1}}, 409)
+    same("GET", "/connectors")
+    for body in ({"GOOD": 1, "tasks.max": 1}, {"GOOD": 1, "name": "new"}):
+        same("PUT", "/connectors/new/config", body, 200)
+    same("PATCH", "/connectors/new/config", {}, 200)
+    same("PUT", "/connectors/new/stop", None, 204)
+    has_state("STOPPED")
+    same("PUT", "/connectors/new/config", {"GOOD": 1}, 200)
+    has_state("STOPPED")
+    same("DELETE", "/connectors/new", None, 204)
+    for path in ("", "/config", "/status", "/offsets"):
+        same("GET", f"/connectors/new{path}", None, 404)
+    same("DELETE", "/connectors/new", None, 404)
+    same("PUT", "/connectors/new/config", {"GOOD": 1}, 201)
+    has_state("RUNNING")
+    same("DELETE", "/connectors/new", None, 204)
+
+
+@pytest.mark.parametrize("state", ["STOPPED", "paused"])
+def test_a_connector_begins_in_the_state_that_is_asked_for(both: Both, state: str) -> None:
+    body = {"name": f"new-{state.lower()}", "config": {"GOOD": 1}, "initial_state": state}
+    assert [one.status for one in both.ask("POST", "/connectors", body)] == [201, 201]
+    seen = set()
+
+    def is_so() -> bool:
+        theirs, ours = both.ask("GET", f"/connectors/{body['name']}/status")
+        seen.add(ours.value["connector"]["state"])
+        return bool(ours.value["connector"] == theirs.value["connector"])
+
+    wait_until(is_so, message=lambda: f"{seen}")
+    assert seen <= {"UNASSIGNED", state.upper()}
+    assert [one.status for one in both.ask("DELETE", f"/connectors/{body['name']}")] == [204, 204]
+
+
+def test_the_address_of_a_new_connector_is_told_alike(both: Both) -> None:
+    login = {"Authorization": basic("writer", PASSWORD)}
+    for address, kind in ((both.theirs, THEIR_CLASS), (both.ours, OUR_CLASS)):
+        for method, path, body in (
+            ("POST", "/connectors", {"name": "addressed", "config": {"GOOD": 1}}),
+            ("PUT", "/connectors/addressed/config", {"GOOD": 1}),
+        ):
+            answer = ask(address, method, path, _named(body, kind), login)
+            assert (answer.status, answer.location) == (201, f"http://{address}/connectors/addressed")
+            assert ask(address, "DELETE", "/connectors/addressed", headers=login).status == 204
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "same"),
+    [
+        ("POST", "/connectors", {"name": "x", "config": {"GOOD": 1, "name": "y"}}, True),
+        ("POST", "/connectors", {"config": {"GOOD": 1, "name": "y"}}, True),
+        ("POST", "/connectors", {"name": "x", "config": {}}, True),
+        ("POST", "/connectors", {"name": "x", "config": {"GOOD": 1, "x": None}}, True),
+        ("POST", "/connectors", {"name": "x", "config": {"connector.class": "CLASS"}}, False),
+        ("POST", "/connectors", {"name": "x", "config": {"connector.class": "nobody"}}, False),
+        ("POST", "/connectors", {"config": {"GOOD": 1}}, False),
+        ("POST", "/connectors", {"name": "", "config": {"GOOD": 1}}, False),
+        ("POST", "/connectors", {"name": "a\nb", "config": {"GOOD": 1}}, False),
+        ("POST", "/connectors", {"name": "x", "config": {"GOOD": 1, "tasks.max": "0"}}, False),
+        ("PUT", "/connectors/app/config", {"GOOD": 1, "name": "y"}, True),
+        ("PUT", "/connectors/app/config", {}, True),
+        ("PUT", "/connectors/app/config", {"connector.class": "CLASS"}, False),
+        ("PUT", "/connectors/app/config", {"connector.class": "nobody"}, False),
+        ("PATCH", "/connectors/nobody/config", {"x": "y"}, True),
+        ("PATCH", "/connectors/app/config", {"topic": None, "record.topic": None}, False),
+        ("DELETE", "/connectors/nobody", None, True),
+    ],
+)
+def test_a_configuration_that_will_not_do_is_told_alike(both: Both, method: str, path: str, body: object, same: bool) -> None:
+    """`same`: in the very same words."""
+    theirs, ours = both.ask(method, path, body)
+    assert (ours.status, ours.content_type, ours.value.keys()) == (theirs.status, theirs.content_type, theirs.value.keys())
+    if same:
+        assert ours == theirs

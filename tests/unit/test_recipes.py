@@ -10,9 +10,9 @@ import pytest
 from typer.testing import CliRunner
 
 from copycat_agent.cli.main import app
+from copycat_agent.definitions.formatting import format_text
 from copycat_agent.encoding.layout import host_name
 from copycat_agent.transforms.sql import sql_at
-from copycat_agent.workbench.formatting import format_text
 from copycat_agent.workbench.trying import run_tests
 from tests.rig.recipes import Recipe, recipes
 

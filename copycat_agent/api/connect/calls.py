@@ -29,17 +29,24 @@ class Call(NamedTuple):
 
 
 class Reply(NamedTuple):
-    """An answer: JSON, None for an empty body."""
+    """An answer: JSON, None for an empty body. `made`: the path of what did not exist before, "" for nothing."""
 
     value: object = None
     status: HTTPStatus = HTTPStatus.OK
+    made: str = ""
 
 
 class WorkerView(NamedTuple):
-    """The agent as a worker of Kafka Connect; `worker_id` is HOST:PORT."""
+    """The agent as a worker of Kafka Connect; `worker_id` is HOST:PORT. `has_tls`: its addresses begin with https."""
 
     control: Control
     worker_id: str
+    has_tls: bool = False
+
+    @property
+    def address(self) -> str:
+        """Returns what comes before the path in an address here."""
+        return f"http{'s' if self.has_tls else ''}://{self.worker_id}"
 
 
 View = Callable[[WorkerView, Call], Reply]

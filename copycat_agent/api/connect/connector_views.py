@@ -29,7 +29,7 @@ def connectors(view: WorkerView, call: Call) -> Reply:
     wanted = call.query.get("expand")
     if wanted is None:
         return Reply(names)
-    makers = {"info": _info, "status": status_document}
+    makers = {"info": info_document, "status": status_document}
     found: dict[str, dict[str, Any]] = {}
     for name in names:
         with contextlib.suppress(UnknownConnectorError):  # it went a moment ago
@@ -40,7 +40,7 @@ def connectors(view: WorkerView, call: Call) -> Reply:
 def info(view: WorkerView, call: Call) -> Reply:
     """Name, configuration, tasks and type."""
     known(view, call)
-    return Reply(_info(view, call.connector))
+    return Reply(info_document(view, call.connector))
 
 
 def config(view: WorkerView, call: Call) -> Reply:
@@ -120,7 +120,8 @@ def known(view: WorkerView, call: Call) -> Definition:
         raise not_found(f"Connector {call.connector} not found") from None
 
 
-def _info(view: WorkerView, name: str) -> dict[str, Any]:
+def info_document(view: WorkerView, name: str) -> dict[str, Any]:
+    """A connector with its configuration and its tasks. UnknownConnectorError for one that is not there."""
     now, definition = view.control.status(name), view.control.definition(name)
     tasks = [{"connector": name, "task": number} for number in range(_task_count(now, definition))]
     return {"name": name, "config": flat_config(definition), "tasks": tasks, "type": "source"}

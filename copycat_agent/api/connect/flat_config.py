@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import Any
 
 from copycat_agent.definitions.models import key_of
-from copycat_agent.options import Definition, Options, without_named_secrets
+from copycat_agent.options import Definition, KafkaOptions, Options, without_named_secrets
 
 CONNECTOR_CLASS, TASKS_MAX = "connector.class", "tasks.max"
 THEIRS = {"source.type": CONNECTOR_CLASS, "delivery.tasks_max": TASKS_MAX}
@@ -26,8 +26,17 @@ def flat_config(definition: Definition) -> Mapping[str, str]:
     (`transforms.0.regex.pattern`).
     """
     own = {"name": definition.name, CONNECTOR_CLASS: definition.source.type, TASKS_MAX: str(definition.delivery.tasks_max)}
-    changed = ((key, without_named_secrets(value, key.rpartition(".")[2])) for key, value in _changed(definition, definition.masked(), ""))
-    return {**own, **{THEIRS.get(key, key): as_text(value) for key, value in changed}}
+    return {**own, **_texts(definition, "")}
+
+
+def flat_kafka(kafka: KafkaOptions) -> Mapping[str, str]:
+    """What a definition shows of Kafka that says nothing of it itself; `kafka` is the agent's."""
+    return _texts(kafka, "kafka.")
+
+
+def _texts(options: Options, prefix: str) -> dict[str, str]:
+    changed = _changed(options, options.masked(), prefix)
+    return {THEIRS.get(key, key): as_text(without_named_secrets(value, key.rpartition(".")[2])) for key, value in changed}
 
 
 def _changed(options: Options, shown: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, object]]:

@@ -13,11 +13,12 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING
 
 from copycat_agent.api.connect.calls import Call, Reply, WorkerView
+from copycat_agent.api.connect.defining import refuse_unless_writable
 from copycat_agent.api.connect.routes import ROUTES, Route, segments_of
 from copycat_agent.api.guard import CHALLENGE, FAULT_HINT, Guard, StatusError, fault
 from copycat_agent.api.messages import connect_refusal
 from copycat_agent.control import Control
-from copycat_agent.errors import BusyError, CopycatError, DataError, UnknownConnectorError
+from copycat_agent.errors import BusyError, CopycatError, DataError, DefinitionError, UnknownConnectorError
 
 if TYPE_CHECKING:
     from wsgiref.types import StartResponse, WSGIEnvironment
@@ -35,8 +36,8 @@ _JSON = "application/json"
 class ConnectRest:
     """The WSGI application of `api.connect.listen`."""
 
-    def __init__(self, control: Control, guard: Guard, worker_id: str) -> None:
-        self._view = WorkerView(control, worker_id)
+    def __init__(self, control: Control, guard: Guard, worker_id: str, *, has_tls: bool = False) -> None:
+        self._view = WorkerView(control, worker_id, has_tls)
         self._guard = guard
         self._operations = threading.BoundedSemaphore(OPERATIONS_MAX)
 
@@ -50,6 +51,7 @@ class ConnectRest:
             reply = _refused(error, method)
         content = b"" if reply.value is None else json.dumps(reply.value).encode()
         headers = [("Content-Type", _JSON), ("Content-Length", str(len(content)))] if content else []
+        headers += [("Location", self._view.address + reply.made)] if reply.made else []
         challenge = CHALLENGE if reply.status == HTTPStatus.UNAUTHORIZED else ()
         start_response(f"{reply.status.value} {reply.status.phrase}", [*headers, ("Cache-Control", "no-store"), *challenge])
         return () if method == "HEAD" else [content]
@@ -60,6 +62,8 @@ class ConnectRest:
         query = _query(str(environ.get("QUERY_STRING", "")))
         if not route.operates:
             return route.view(self._view, Call(named, query))
+        if route.defines:
+            refuse_unless_writable(self._view)
         if role != "operate":
             words = "this needs a user who may operate"
             raise StatusError(HTTPStatus.FORBIDDEN, words, "set api.users, with a line made by: copycat passwd NAME --role operate")
@@ -106,6 +110,7 @@ _STATUSES: tuple[tuple[type[CopycatError], HTTPStatus], ...] = (
     (UnknownConnectorError, HTTPStatus.NOT_FOUND),
     (BusyError, HTTPStatus.CONFLICT),
     (DataError, HTTPStatus.BAD_REQUEST),
+    (DefinitionError, HTTPStatus.BAD_REQUEST),
     (CopycatError, HTTPStatus.INTERNAL_SERVER_ERROR),
 )
 """First match counts."""

@@ -6,7 +6,7 @@ import urllib.parse
 from http import HTTPStatus
 from typing import NamedTuple
 
-from copycat_agent.api.connect import connector_views, operations, plugin_views, worker_views
+from copycat_agent.api.connect import connector_views, defining, operations, plugin_views, worker_views
 from copycat_agent.api.connect.calls import Call, Reply, View, WorkerView
 from copycat_agent.api.connect.validation import validate
 from copycat_agent.api.guard import StatusError
@@ -15,13 +15,15 @@ from copycat_agent.api.guard import StatusError
 class Route(NamedTuple):
     """A method and an address, whose segments in braces stand for any text, and what answers there.
 
-    `operates`: only for who may operate, since it changes something, or looks at the host on behalf of who asks.
+    `operates`: only for who may operate, since it changes something, or looks at the host on behalf of who asks. `defines`: only where
+    definitions may be changed from here.
     """
 
     method: str
     path: str
     view: View
     operates: bool = False
+    defines: bool = False
 
     def match(self, segments: list[str]) -> dict[str, str] | None:
         """Returns what stands in the braces, by their names; None for another address."""
@@ -51,25 +53,18 @@ def _not_tracked(_view: WorkerView, _call: Call) -> Reply:
     raise StatusError(HTTPStatus.FORBIDDEN, "Topic tracking reset is disabled.")
 
 
-def _elsewhere(view: WorkerView, _call: Call) -> Reply:
-    """Definitions are files: these addresses change none."""
-    where = view.control.view().directory
-    words = f"connectors of this agent are defined by files in {where}: change them there" if where else "this agent takes no definitions"
-    raise StatusError(HTTPStatus.METHOD_NOT_ALLOWED, words, "the agent reloads by itself; see: copycat check")
-
-
 _CONNECTOR = "/connectors/{connector}"
 
 ROUTES = (
     Route("GET", "/", worker_views.worker),
     Route("GET", "/health", worker_views.health),
     Route("GET", "/connectors", connector_views.connectors),
-    Route("POST", "/connectors", _elsewhere),
+    Route("POST", "/connectors", defining.create, operates=True, defines=True),
     Route("GET", _CONNECTOR, connector_views.info),
-    Route("DELETE", _CONNECTOR, _elsewhere),
+    Route("DELETE", _CONNECTOR, defining.delete, operates=True, defines=True),
     Route("GET", f"{_CONNECTOR}/config", connector_views.config),
-    Route("PUT", f"{_CONNECTOR}/config", _elsewhere),
-    Route("PATCH", f"{_CONNECTOR}/config", _elsewhere),
+    Route("PUT", f"{_CONNECTOR}/config", defining.put_config, operates=True, defines=True),
+    Route("PATCH", f"{_CONNECTOR}/config", defining.patch_config, operates=True, defines=True),
     Route("GET", f"{_CONNECTOR}/status", connector_views.status),
     Route("GET", f"{_CONNECTOR}/tasks", connector_views.tasks),
     Route("GET", f"{_CONNECTOR}/tasks-config", connector_views.tasks_config),

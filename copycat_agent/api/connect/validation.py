@@ -1,46 +1,46 @@
 """`config/validate`: what is wrong with a configuration, key by key, without a connector of it.
 
-References (`${env:NAME}`, `${file:/path}`) are left as they are: who asks gets no value of this host's. Of its files only schemas are read.
+References (`${env:NAME}`, `${file:/path}`) are left as they are: who asks gets no value of this host's. Of its files only schemas are read
+that the connector's definition names already.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from http import HTTPStatus
 from typing import Any
 
 from copycat_agent.api.connect.calls import Call, Reply, WorkerView
+from copycat_agent.api.connect.client_limits import complaints, files_named
 from copycat_agent.api.connect.config_keys import ConfigKey
-from copycat_agent.api.connect.flat_config import CONNECTOR_CLASS, THEIRS, as_text
+from copycat_agent.api.connect.flat_config import CONNECTOR_CLASS, THEIRS, as_text, flat_config, flat_kafka
 from copycat_agent.api.connect.nested_config import keys_below, nested
 from copycat_agent.api.connect.plugin_views import keys_of
 from copycat_agent.api.guard import StatusError
 from copycat_agent.definitions import Finding, findings_of
-from copycat_agent.errors import DefinitionError
-from copycat_agent.options import HIDDEN, AgentOptions
+from copycat_agent.errors import DefinitionError, UnknownConnectorError
+from copycat_agent.options import HIDDEN
 from copycat_agent.sources import SOURCES
 
 KEYS_MAX = 1_000
 """Of one configuration. What nobody knows is compared with all that is known."""
 KEY_CHARACTERS_MAX = 300
+ERRORS_TOLD = 100
 
 
 def validate(worker: WorkerView, call: Call) -> Reply:
     """Every key with its definition, its value and what is wrong with it. 200 whatever is."""
-    config = _texts(call.body)
+    config = texts_of(call.body)
     chosen, asked = config.get(CONNECTOR_CLASS), call.named["plugin"]
     if chosen is None:
         raise StatusError(HTTPStatus.BAD_REQUEST, "Connector config contains no connector type", f"set {CONNECTOR_CLASS}")
     if chosen != asked:
         words = f"Included connector type {chosen} does not match request type {asked}"
         raise StatusError(HTTPStatus.BAD_REQUEST, words)
-    keys = keys_of(chosen) if chosen in SOURCES.names() else None
-    if keys is None:
-        words = f"Failed to find any class that implements Connector and which name matches {chosen}, available connectors are: "
-        raise StatusError(HTTPStatus.INTERNAL_SERVER_ERROR, words + ", ".join(sorted(SOURCES)))
-    known = {key.name: key for key in (*keys, *keys_below(config))}
-    errors = _errors(config, known, worker.control.options)
+    known = keys_known(config, HTTPStatus.INTERNAL_SERVER_ERROR)
+    errors = _errors(worker, config, known)
     unnamed = [name for name in dict.fromkeys((*config, *errors)) if name not in known]
     every = [*known.values(), *(ConfigKey(name, "STRING", False, None, "", name.partition(".")[0]) for name in unnamed)]
     entries = [_entry(key, order, config.get(key.name), errors.get(key.name, [])) for order, key in enumerate(every, 1)]
@@ -49,29 +49,67 @@ def validate(worker: WorkerView, call: Call) -> Reply:
     return Reply({"name": chosen, "error_count": count, "groups": groups, "configs": entries})
 
 
-def _texts(body: object) -> dict[str, str]:
-    """The configuration; numbers and booleans become their texts, and null says nothing."""
+def texts_of(body: object, *, has_nulls: bool = True) -> dict[str, str]:
+    """A configuration that a client has sent; numbers and booleans become their texts, and null says nothing, where it may stand."""
     if not isinstance(body, dict) or any(isinstance(value, list | dict) for value in body.values()):
-        raise StatusError(HTTPStatus.BAD_REQUEST, "the body is no map of texts")
+        raise StatusError(HTTPStatus.BAD_REQUEST, "the configuration is no map of texts")
     if len(body) > KEYS_MAX or any(len(key) > KEY_CHARACTERS_MAX for key in body):
         words = f"the configuration has more than {KEYS_MAX} keys, or one of more than {KEY_CHARACTERS_MAX} characters"
         raise StatusError(HTTPStatus.BAD_REQUEST, words)
+    if not has_nulls and None in body.values():
+        raise invalid(["Null value can not be supplied as the configuration value."])
     return {key: as_text(value) for key, value in body.items() if value is not None}
 
 
-def _errors(config: Mapping[str, str], known: Mapping[str, ConfigKey], agent: AgentOptions) -> dict[str, list[str]]:
-    """What is wrong, by key."""
+def keys_known(config: Mapping[str, str], status: HTTPStatus = HTTPStatus.BAD_REQUEST) -> dict[str, ConfigKey]:
+    """The keys of a configuration that says its class, by their names; `status` for a class that nobody knows."""
+    chosen = config[CONNECTOR_CLASS]
+    keys = keys_of(chosen) if chosen in SOURCES.names() else None
+    if keys is None:
+        words = f"Failed to find any class that implements Connector and which name matches {chosen}, available connectors are: "
+        raise StatusError(status, words + ", ".join(sorted(SOURCES)))
+    return {key.name: key for key in (*keys, *keys_below(config))}
+
+
+def invalid(found: Sequence[str]) -> StatusError:
+    """Returns what is raised for a configuration that will not do, in Connect's words; `found` says what is wrong, line by line."""
+    lines = [f"Connector configuration is invalid and contains the following {len(found)} error(s):", *found[:ERRORS_TOLD]]
+    end = "You can also find the above list of errors at the endpoint `/connector-plugins/{connectorType}/config/validate`"
+    return StatusError(HTTPStatus.BAD_REQUEST, "\n".join((*lines, end)))
+
+
+def _errors(worker: WorkerView, config: Mapping[str, str], known: Mapping[str, ConfigKey]) -> dict[str, list[str]]:
+    """What is wrong, by key. What a client may not say is not looked at further: no file is opened for it."""
+    options = worker.control.options
+    wanted = nested(config, known)
+    found: dict[str, list[str]] = {}
+    for option, why in _limits(worker, config, wanted):
+        found.setdefault(THEIRS.get(option, option), []).append(why)
+    if found:
+        return found
     try:
-        content = json.dumps(nested(config, known), ensure_ascii=False).encode("utf-8", "replace")
-        findings: Iterable[Finding] = findings_of(content, agent)
+        content = json.dumps(wanted, ensure_ascii=False).encode("utf-8", "replace")
+        findings: Iterable[Finding] = findings_of(content, options)
     except (DefinitionError, RecursionError) as error:
         words = error.problems[0].text if isinstance(error, DefinitionError) else "it is too deep"
         raise StatusError(HTTPStatus.BAD_REQUEST, f"the configuration cannot be read: {words}") from None
-    found: dict[str, list[str]] = {}
     for one in findings:
         name = ".".join(map(str, one.loc))
         found.setdefault(THEIRS.get(name, name), []).append(f"{one.text}; {one.hint}" if one.hint else one.text)
     return found
+
+
+def _limits(worker: WorkerView, config: Mapping[str, str], wanted: Mapping[str, object]) -> Iterator[tuple[str, str]]:
+    """What clients may not say of a connector, by option. Where they define none, files of schemas alone."""
+    before = flat_kafka(worker.control.options.kafka)
+    with contextlib.suppress(UnknownConnectorError):
+        before = flat_config(worker.control.definition(config.get("name", "")))
+    shown = nested(before, keys_known({CONNECTOR_CLASS: config[CONNECTOR_CLASS], **before}))
+    connect = worker.control.options.api.connect
+    if connect is not None and connect.writable:
+        yield from complaints(shown, wanted, connect.roots)
+    else:
+        yield from files_named(shown, wanted)
 
 
 def _entry(key: ConfigKey, order: int, given: str | None, errors: list[str]) -> dict[str, Any]:

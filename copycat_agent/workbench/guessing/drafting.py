@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from copycat_agent.workbench.formatting import flow, format_text, quoted, written
+from copycat_agent.definitions.formatting import flow, format_text, quoted, written
 from copycat_agent.workbench.guessing.guesses import Guess, StepGuess, Value
 
 _COMMENT_COLUMN = 44

@@ -10,9 +10,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from copycat_agent.definitions.formatting import flow, format_text, written
 from copycat_agent.definitions.yaml_tree import MappingNode, Node, Scalar, SequenceNode, SyntaxProblem, parse_mapping, plain_value
 from copycat_agent.errors import CopycatError
-from copycat_agent.workbench.formatting import flow, format_text, written
 
 _YES, _NO = {"true", "yes", "on", "1"}, {"false", "no", "off", "0"}
 

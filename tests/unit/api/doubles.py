@@ -9,14 +9,15 @@ from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 
 from copycat_agent.control import AgentView, Control, Reload
-from copycat_agent.definitions import load_directory
-from copycat_agent.errors import BusyError, CopycatError, UnknownConnectorError
+from copycat_agent.definitions import load_content, load_directory
+from copycat_agent.errors import BusyError, CopycatError, DefinitionError, UnknownConnectorError
 from copycat_agent.model import BrokerView, ClientView, Counts, Loss, LossReason, LossTotal, Sample, SavedRow, SourcePartition
 from copycat_agent.offsets.lanes import KeptLanes
 from copycat_agent.options import AgentOptions, Definition
 from copycat_agent.sources import FileView, Lag
 from copycat_agent.transactions.opening import Adopt
 from copycat_agent.worker import State, Status
+from copycat_agent.worker.handle import Target
 
 NOW = 1_763_776_800.0
 CLIENT = ClientView(NOW, (BrokerView("k1:9092/1", "UP", 1.25),), 12, 3_400, 2)
@@ -89,6 +90,22 @@ class MemoryControl(Control):
     def reload(self) -> Reload:
         self._change()
         return Reload(added=("new",), changed={"app": ("record.topic",)}, kept={"bad": "a tab"}, at=NOW)
+
+    def change_definition(self, name: str, before: bytes | None, content: bytes | None, target: Target | None = None) -> None:
+        """As the agent does it, without its checks across files."""
+        self._change()
+        path = Path(self.paths[name]) if before is not None else self.directory / f"{name}.yaml"
+        if content is None:
+            path.unlink()
+            del self.definitions[name], self.paths[name], self.states[name]
+            return
+        loaded = load_content(path, content, self.options)
+        if loaded.definition is None:
+            raise DefinitionError(loaded.problems)
+        path.write_bytes(content)
+        self.definitions[name], self.paths[name] = loaded.definition, path
+        state = {"running": State.RUNNING, "paused": State.PAUSED, "stopped": State.STOPPED}.get(target or "")
+        self.states[name] = Status(name, state, since=NOW) if state else self.states[name]
 
     def set_log_level(self, level: str, seconds: float | None) -> AgentView:
         self.log = level, seconds

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from copycat_agent.cli.new import case_of, holds, tried
 from copycat_agent.definitions import load_content, load_directory
+from copycat_agent.definitions.formatting import format_text, quoted
 from copycat_agent.options import AgentOptions, Definition
 from copycat_agent.sources.files.paths.matching import mismatch
-from copycat_agent.workbench.formatting import format_text, quoted
 from copycat_agent.workbench.guessing import DefinitionDraft, Guess, draft, guess, look, name_for
 from copycat_agent.workbench.guessing.log_layouts import ACCESS_LOGS, LAYOUTS
 from copycat_agent.workbench.importing import fluent_bit_steps, vrl

@@ -11,9 +11,9 @@ import pytest
 import yaml
 
 from copycat_agent.definitions import load_content
+from copycat_agent.definitions.formatting import format_text
 from copycat_agent.errors import CopycatError
 from copycat_agent.options import AgentOptions
-from copycat_agent.workbench.formatting import format_text
 from copycat_agent.workbench.importing import PRODUCTS, Imported, text_of
 from copycat_agent.workbench.importing.common_settings import dissect, duration_of, go_layout, pattern_of, references
 from copycat_agent.workbench.importing.vrl import matcher_of, statements, steps_of

@@ -13,13 +13,13 @@ from functools import lru_cache
 import yaml
 
 from copycat_agent.converters import CONVERTERS
+from copycat_agent.definitions.formatting.tree import Alias, Node, YamlBlock, YamlEntry, YamlScalar
 from copycat_agent.definitions.models import fields_by_key, models_in
 from copycat_agent.definitions.yaml_tree import plain_value
 from copycat_agent.formats.records import FORMATS, FormatOptions
 from copycat_agent.options import ConverterOptions, Options, SourceOptions, TransformOptions
 from copycat_agent.sources import SOURCES
 from copycat_agent.transforms import TRANSFORMS
-from copycat_agent.workbench.formatting.tree import Alias, Node, YamlBlock, YamlEntry, YamlScalar
 
 _STEP = ("if", "on_error")
 

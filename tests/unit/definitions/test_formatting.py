@@ -10,9 +10,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from copycat_agent.definitions import load_content, load_file
+from copycat_agent.definitions.formatting import format_text, quoted, written
 from copycat_agent.definitions.yaml_tree import SyntaxProblem, decode, parse_mapping
 from copycat_agent.options import AgentOptions
-from copycat_agent.workbench.formatting import format_text, quoted, written
 
 ROOT = Path(__file__).parents[3]
 SHIPPED = sorted([*(ROOT / "connectors.d").iterdir(), ROOT / "docs/agent.yaml"])

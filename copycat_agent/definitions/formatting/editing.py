@@ -1,0 +1,203 @@
+"""A definition changed in place: what stays as it was keeps its text, with its comments, its spelling and its references to secrets.
+
+Who asks for a change has seen the definition as plain values, secrets hidden, and gives values back. Where both say the same, nothing is
+touched: so a hidden value means what stands there, and is never written.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from difflib import SequenceMatcher
+
+from copycat_agent.definitions.formatting.emit import emit, flow, sort_keys
+from copycat_agent.definitions.formatting.tree import Node, YamlBlock, YamlEntry, YamlScalar, read_tree
+from copycat_agent.definitions.yaml_tree import SyntaxProblem, decode, parse_mapping
+from copycat_agent.display import HIDDEN
+from copycat_agent.options import Definition
+
+_REFERENCE, _LITERAL = "${", "$${"
+
+
+class UneditableError(Exception):
+    """The change cannot be made without guessing. `place` is the dotted option, "" for the whole; `text` the reason, without any value."""
+
+    def __init__(self, place: str, text: str) -> None:
+        super().__init__(place, text)
+        self.place, self.text = place, text
+
+
+def new_text(values: Mapping[str, object]) -> str:
+    """The text of a definition that says `values`, plain ones of JSON, in canonical form. A `${` in a value is text, no reference."""
+    root = _made(values, ())
+    assert isinstance(root, YamlBlock)
+    sort_keys(root, Definition)
+    return emit(root)
+
+
+def edited(content: bytes, shown: Mapping[str, object], wanted: Mapping[str, object]) -> str:
+    """The text of a definition's file, which a client has seen as `shown`, once it says `wanted`; in canonical form.
+
+    Of `content`, which loads, that stays what `shown` does not tell, comments above all. Raises `UneditableError`.
+    """
+    text = decode(content)
+    parse_mapping(text)
+    tree = read_tree(text)
+    if tree.has_aliases:
+        raise UneditableError("", "its file has aliases of YAML, which stand for several values at once")
+    _edit_map(tree.root, shown, wanted, ())
+    sort_keys(tree.root, Definition)
+    return emit(tree.root)
+
+
+def has_words(content: bytes) -> bool:
+    """Whether a file holds something that no client is shown: comments, or tests. So does one that cannot be read."""
+    try:
+        text = decode(content)
+        parse_mapping(text)
+    except SyntaxProblem:
+        return True
+    root = read_tree(text).root
+    return bool(_words_in(root)) or any(entry.key is not None and entry.key.text == "tests" for entry in root.entries)
+
+
+def _edit_map(block: YamlBlock, shown: Mapping[str, object], wanted: Mapping[str, object], at: tuple[str, ...]) -> None:
+    there = {entry.key.text: entry for entry in block.entries if entry.key is not None}
+    for key in [key for key in shown if key not in wanted and key in there]:
+        _take_out(block, there.pop(key))
+    for key, value in wanted.items():
+        place = (*at, key)
+        if key in shown and is_same(shown[key], value):
+            continue
+        if key in there:
+            there[key].value = _edited(there[key], shown.get(key), value, place)
+        else:
+            block.entries.append(YamlEntry(_text(key), _made(value, place), 0, 0))
+    block.flow = block.flow and not any(map(_has_words, block.entries))
+
+
+def _edited(entry: YamlEntry, shown: object, wanted: object, at: tuple[str, ...]) -> Node:
+    """The node of a value that has changed. What comments stood in one that is replaced stand above it."""
+    node = entry.value
+    if isinstance(node, YamlBlock) and node.is_map and isinstance(shown, Mapping) and isinstance(wanted, Mapping):
+        _edit_map(node, shown, wanted, at)
+        return _unless_empty(entry, node)
+    if isinstance(node, YamlBlock) and isinstance(shown, list) and isinstance(wanted, list) and _is_list_of(node, len(shown)):
+        _edit_list(node, shown, wanted, at)
+        return _unless_empty(entry, node)
+    made = _made(wanted, at)
+    entry.before += _words_in(node)
+    return made
+
+
+def _unless_empty(entry: YamlEntry, node: YamlBlock) -> Node:
+    """Where nothing is left but words, they stand above: alone they would make it null."""
+    if not node.entries:
+        entry.before += _words_in(node)
+        node.head, node.foot = [], []
+    return node
+
+
+def _is_list_of(node: YamlBlock, length: int) -> bool:
+    return not node.is_map and len(node.entries) == length
+
+
+def _edit_list(block: YamlBlock, shown: list[object], wanted: list[object], at: tuple[str, ...]) -> None:
+    """Items that are the same stay, others are changed one for one as far as there are both."""
+    old, new = [_key(item) for item in shown], [_key(item) for item in wanted]
+    entries: list[YamlEntry] = []
+    for action, start, end, first, last in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
+        if action == "equal":
+            _refuse_twins(old, new, new[first:last], at)
+            entries += block.entries[start:end]
+            continue
+        pairs = end - start == last - first
+        for number in range(first, last):
+            place = (*at, str(number))
+            entry = block.entries[start + number - first] if pairs else YamlEntry(None, _made(wanted[number], place), 0, 0)
+            if pairs:
+                entry.value = _edited(entry, shown[start + number - first], wanted[number], place)
+            entries.append(entry)
+        if not pairs:
+            block.foot += [line for entry in block.entries[start:end] for line in _words_of(entry)]
+    block.entries = entries
+    block.flow = block.flow and not any(map(_has_words, entries)) and not block.foot
+
+
+def _refuse_twins(old: list[str], new: list[str], kept: list[str], at: tuple[str, ...]) -> None:
+    """Of items that look the same with their secrets hidden, nobody can tell which one is meant where some are gone, or moved."""
+    for one in kept:
+        if HIDDEN in one and old.count(one) > 1 and old != new:
+            raise UneditableError(".".join(at), "several items differ only in what is hidden")
+
+
+def _take_out(block: YamlBlock, entry: YamlEntry) -> None:
+    """Remove an entry. The words about it stay where it stood."""
+    number = block.entries.index(entry)
+    words = _words_of(entry)
+    del block.entries[number]
+    if number < len(block.entries):
+        block.entries[number].before[:0] = words
+    else:
+        block.foot[:0] = words
+
+
+def _words_of(entry: YamlEntry) -> list[str]:
+    """The comments of an entry and of all that is in it."""
+    own = [*(line for line in entry.before if line), *([entry.beside] if entry.beside else [])]
+    return own + _words_in(entry.value)
+
+
+def _words_in(node: Node) -> list[str]:
+    if not isinstance(node, YamlBlock):
+        return []
+    inner = [line for entry in node.entries for line in _words_of(entry)]
+    return [*(line for line in node.head if line), *inner, *(line for line in node.foot if line)]
+
+
+def _has_words(entry: YamlEntry) -> bool:
+    return bool(_words_of(entry))
+
+
+def _made(value: object, at: tuple[str, ...]) -> Node:
+    """The node of a value of JSON."""
+    if isinstance(value, str):
+        if HIDDEN in value:
+            raise UneditableError(".".join(at), f"{HIDDEN} stands for a secret that is not there; say it in full")
+        return _text(value.replace(_REFERENCE, _LITERAL))
+    if isinstance(value, Mapping):
+        return _block([YamlEntry(_text(key), _made(one, (*at, key)), 0, 0) for key, one in value.items()], is_map=True)
+    if isinstance(value, list):
+        return _block([YamlEntry(None, _made(one, (*at, str(number))), 0, 0) for number, one in enumerate(value)], is_map=False)
+    return YamlScalar(flow(value), "", "")
+
+
+def _block(entries: list[YamlEntry], *, is_map: bool) -> YamlBlock:
+    """Lists of plain values stand in brackets where they fit; maps have lines."""
+    is_plain = not is_map and all(isinstance(entry.value, YamlScalar) for entry in entries)
+    return YamlBlock(is_map, is_plain or not entries, 0, 0, 0, entries, lines=2)
+
+
+def _text(text: str) -> YamlScalar:
+    return YamlScalar(text, '"', "")
+
+
+def _key(value: object) -> str:
+    return json.dumps(value, sort_keys=True)
+
+
+def is_same(one: object, other: object) -> bool:
+    """Whether two values of JSON are the same: true is not 1."""
+    return _key(one) == _key(other)
+
+
+def leaves(value: object, at: tuple[str, ...] = ()) -> Iterator[tuple[str, object]]:
+    """Every value that is neither list nor map, with its dotted place."""
+    if isinstance(value, Mapping):
+        for key, one in value.items():
+            yield from leaves(one, (*at, key))
+    elif isinstance(value, list):
+        for number, one in enumerate(value):
+            yield from leaves(one, (*at, str(number)))
+    else:
+        yield ".".join(at), value
