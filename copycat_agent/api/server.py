@@ -237,7 +237,7 @@ class _Late:
             if port.limits is CONNECT:
                 from copycat_agent.api.connect.rest_app import ConnectRest  # noqa: PLC0415 - for those who want it
 
-                made.append(ConnectRest(self._control, Guard(hosts, port.logins), port.worker_id, has_tls=port.tls is not None))
+                made.append(ConnectRest(self._control, Guard(hosts, port.logins), port.worker_id, port.origin))
             elif port.limits is PAGE:
                 from copycat_agent.api.page.page_app import PageApp  # noqa: PLC0415 - for those who want it
 

@@ -37,16 +37,11 @@ class Reply(NamedTuple):
 
 
 class WorkerView(NamedTuple):
-    """The agent as a worker of Kafka Connect; `worker_id` is HOST:PORT. `has_tls`: its addresses begin with https."""
+    """The agent as a worker of Kafka Connect; `worker_id` is HOST:PORT, `origin` what comes before the path in an address here."""
 
     control: Control
     worker_id: str
-    has_tls: bool = False
-
-    @property
-    def address(self) -> str:
-        """Returns what comes before the path in an address here."""
-        return f"http{'s' if self.has_tls else ''}://{self.worker_id}"
+    origin: str = ""
 
 
 View = Callable[[WorkerView, Call], Reply]

@@ -36,8 +36,8 @@ _JSON = "application/json"
 class ConnectRest:
     """The WSGI application of `api.connect.listen`."""
 
-    def __init__(self, control: Control, guard: Guard, worker_id: str, *, has_tls: bool = False) -> None:
-        self._view = WorkerView(control, worker_id, has_tls)
+    def __init__(self, control: Control, guard: Guard, worker_id: str, origin: str) -> None:
+        self._view = WorkerView(control, worker_id, origin)
         self._guard = guard
         self._operations = threading.BoundedSemaphore(OPERATIONS_MAX)
 
@@ -51,7 +51,7 @@ class ConnectRest:
             reply = _refused(error, method)
         content = b"" if reply.value is None else json.dumps(reply.value).encode()
         headers = [("Content-Type", _JSON), ("Content-Length", str(len(content)))] if content else []
-        headers += [("Location", self._view.address + reply.made)] if reply.made else []
+        headers += [("Location", self._view.origin + reply.made)] if reply.made else []
         challenge = CHALLENGE if reply.status == HTTPStatus.UNAUTHORIZED else ()
         start_response(f"{reply.status.value} {reply.status.phrase}", [*headers, ("Cache-Control", "no-store"), *challenge])
         return () if method == "HEAD" else [content]
