@@ -12,6 +12,7 @@ from copycat_agent.cli.offsets_access import access, rules_of
 from copycat_agent.definitions import load_content
 from copycat_agent.display import visible
 from copycat_agent.errors import CopycatError
+from copycat_agent.model import offsets_in
 from copycat_agent.options import AgentOptions, Definition
 from copycat_agent.sources.log_file.beginning.placing import LineRules
 from copycat_agent.workbench.importing.common_settings import name_of
@@ -40,7 +41,7 @@ class TakenOver:
         known = [one for one in judgements if one.position is not None]
         taken = sum(one.taken for one in known)
         total = f"{visible(str(self.where))}: {len(known)} position{'' if len(known) == 1 else 's'}, {taken} taken"
-        if taken:
+        if self.takeover.rows:
             total += ", saved" if written else "; nothing is saved yet: --write does, while the product is stopped"
         return ["positions:", *lines, *(f"  {visible(note)}" for note in self.state.notes), total]
 
@@ -64,7 +65,7 @@ def save(taken: TakenOver, *, force: bool, socket: Path | None, state_dir: Path 
         return
     with access(socket, state_dir, config, create=True) as store:
         before = {name: store.read(name) for name in rows}
-        there = [name for name, saved in before.items() if saved]
+        there = [name for name, saved in before.items() if offsets_in(saved)]
         if there and not force:
             hint = "look at them with copycat offsets show; --force saves over those of the same files, and keeps the others"
             raise CopycatError(f"positions are saved already of {', '.join(there)}, and nothing was changed", hint)

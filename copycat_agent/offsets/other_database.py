@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import sqlite3
+import stat
 import tempfile
 import time
 from contextlib import closing, suppress
@@ -15,6 +16,8 @@ from copycat_agent.offsets.looking import copy_database
 _HEADER = b"SQLite format 3\0"
 _SECONDS = 20.0
 """So long one query may take: a hostile schema can make any query endless."""
+_VALUE_BYTES_MAX = 2**20
+"""Of one value, or one row."""
 _STEPS = 10_000
 """Steps of SQLite's machine between two looks at the clock."""
 
@@ -33,9 +36,8 @@ def rows_of(database: Path, table: str, columns: tuple[str, ...], *, bytes_max: 
     with tempfile.TemporaryDirectory(prefix="copycat-look-") as directory:
         copy = Path(directory) / "copy.db"
         try:
-            size = database.stat().st_size
-            if size > bytes_max:
-                raise CopycatError(f"{database}: {size:,} bytes are more than {bytes_max:,}")
+            for path in (database, Path(f"{database}-wal"), Path(f"{database}-journal")):
+                _check_size(path, bytes_max, is_needed=path is database)
             if not copy_database(database, copy):
                 raise CopycatError(f"{database}: there is no such file")
             with suppress(FileNotFoundError):
@@ -48,10 +50,22 @@ def rows_of(database: Path, table: str, columns: tuple[str, ...], *, bytes_max: 
             raise CopycatError(f"{database} cannot be read: {error}") from None
 
 
+def _check_size(path: Path, bytes_max: int, *, is_needed: bool) -> None:
+    """Raise CopycatError for what is too large, or no file that can be copied, and OSError."""
+    if not is_needed and not path.exists():
+        return
+    info = path.stat()
+    if not stat.S_ISREG(info.st_mode):
+        raise CopycatError(f"{path}: not a regular file")
+    if info.st_size > bytes_max:
+        raise CopycatError(f"{path}: {info.st_size:,} bytes are more than {bytes_max:,}")
+
+
 def _read(connection: sqlite3.Connection, table: str, columns: tuple[str, ...]) -> list[tuple[object, ...]]:
     end = time.monotonic() + _SECONDS
     connection.set_progress_handler(lambda: time.monotonic() > end, _STEPS)
     connection.text_factory = bytes
+    connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _VALUE_BYTES_MAX)
     connection.execute("PRAGMA trusted_schema = OFF")
     connection.execute("PRAGMA cell_size_check = ON")
     if not connection.execute("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?", (table,)).fetchone():

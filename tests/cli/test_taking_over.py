@@ -98,10 +98,23 @@ def test_nothing_is_written_when_a_state_cannot_be_read(taking: Callable[..., Sa
     assert not (tmp_path / "out").exists()
 
 
-def test_no_store_is_made_when_nothing_is_proven(taking: Callable[..., Said], tmp_path: Path, logs: Path) -> None:
-    (logs / "a.log").write_bytes(b"cut")
-    assert "3 positions, 0 taken\n" in taking("--write").out
+def test_no_store_is_made_when_no_position_is_of_a_file_that_is_read(tmp_path: Path, logs: Path, in_process: Callable[..., Said]) -> None:
+    configuration, registry = tmp_path / "filebeat.yml", Registry(tmp_path / "registry")
+    configuration.write_text(FILEBEAT.format(logs=tmp_path / "others"))
+    registry.set(*of_log(logs / "a.log", 4))
+    options = ("--positions", registry.directory, "--state-dir", tmp_path / "state", "--write")
+    assert "1 position, 0 taken\n" in in_process("import", "filebeat", configuration, *options).out
     assert not (tmp_path / "state").exists()
+
+
+def test_where_nothing_is_proven_it_is_saved_that_the_files_are_read_from_their_beginning_and_positions_may_still_follow(
+    taking: Callable[..., Said], logs: Path
+) -> None:
+    whole = (logs / "a.log").read_bytes()
+    (logs / "a.log").write_bytes(b"cut")
+    assert "3 positions, 0 taken, saved\n" in taking("--write").out
+    (logs / "a.log").write_bytes(whole)
+    assert "3 positions, 1 taken, saved\n" in taking("--write").out
 
 
 def test_for_programs(taking: Callable[..., Said]) -> None:

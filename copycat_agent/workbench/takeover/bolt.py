@@ -23,6 +23,8 @@ _MAGIC, _VERSION = 0xED0CDAED, 2
 _IS_BRANCH, _IS_LEAF, _IS_BUCKET = 0x01, 0x02, 0x01
 _PAGE_SIZES = (1024, 2048, 4096, 8192, 16384, 32768, 65536)
 _DEEPEST = 64
+_COPIES = 3
+"""So often all of a file may be copied: a page, its keys and values, and those of a bucket that is in it."""
 _FNV_BASIS, _FNV_PRIME, _MASK = 0xCBF29CE484222325, 0x100000001B3, 2**64 - 1
 Entry = tuple[int, bytes, bytes]
 """Flags, key and value."""
@@ -51,6 +53,7 @@ class _Tree:
     def __init__(self, file: StateFile) -> None:
         self._file = file
         self._seen: set[int] = set()
+        self._left = len(file.content)
         metas = [meta for at in (0, *_PAGE_SIZES) if (meta := self._meta(at)) is not None]
         if not metas:
             raise self.wrong("no page of it says where its keys are")
@@ -71,7 +74,9 @@ class _Tree:
         self._seen.add(number)
         begin = min(number * self.meta.page_size, len(self._file.content))
         _, flags, count, overflow = _PAGE.unpack_from(self._file.content, begin)
-        page = self._file.content[begin : begin + (overflow + 1) * self.meta.page_size]
+        size = min((overflow + 1) * self.meta.page_size, len(self._file.content) - begin)
+        self._spend(size)
+        page = self._file.content[begin : begin + size]
         if flags & _IS_BRANCH:
             for index in range(count):
                 yield from self.walk(_BRANCH.unpack_from(page, _PAGE.size + index * _BRANCH.size)[2], depth + 1)
@@ -91,10 +96,17 @@ class _Tree:
             at = _PAGE.size + index * _LEAF.size
             kind, offset, key_size, value_size = _LEAF.unpack_from(page, at)
             key_at = at + offset
+            self._spend(0 if kind & _IS_BUCKET else key_size + value_size)
             found = page[key_at : key_at + key_size + value_size]
             if len(found) < key_size + value_size:
                 raise self.wrong("a key is cut")
             yield kind, found[:key_size], found[key_size:]
+
+    def _spend(self, size: int) -> None:
+        """Bound what is copied: pages, and keys in them, may be said to lie over one another."""
+        self._left -= size
+        if self._left < -_COPIES * len(self._file.content):
+            raise self.wrong("its pages lie over one another")
 
     def wrong(self, why: str) -> CopycatError:
         """Returns the error of a file that cannot be read."""

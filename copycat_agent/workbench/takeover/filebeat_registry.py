@@ -22,6 +22,7 @@ _SNAPSHOT = re.compile(r"(\d{1,20})\.json")
 _NATIVE = re.compile(r"(\d{1,20})-(\d{1,20})(-.*)?", re.DOTALL)
 _FINGERPRINT_BYTES = 1024
 """What filestream's fingerprint takes unless it is told otherwise."""
+_SECONDS_MAX = 2**33
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 Entries = dict[str, tuple[dict[str, Any], StateFile]]
 
@@ -92,9 +93,10 @@ def _of_snapshot(file: StateFile) -> Iterator[tuple[str, tuple[dict[str, Any], S
 
 def _apply(file: StateFile, newest: int, entries: Entries) -> None:
     """Apply the operations of a log that are newer than the snapshot."""
-    lines = [(number, line) for number, line in enumerate(file.content.split(b"\n"), 1) if line.strip()]
+    content = file.content.rstrip(b"\0")  # a crash of the host leaves such bytes where something was to be written
+    lines = [(number, line) for number, line in enumerate(content.split(b"\n"), 1) if line.strip()]
     whole = len(lines) - len(lines) % 2
-    if whole and not file.content.endswith(b"\n") and whole == len(lines) and not _is_json(lines[-1][1]):
+    if whole and not content.endswith(b"\n") and whole == len(lines) and not _is_json(lines[-1][1]):
         whole -= 2
     for (number, first), (_, second) in zip(lines[0:whole:2], lines[1:whole:2], strict=True):
         action, operation = file.parsed(first, f"line {number} is "), file.parsed(second, f"line {number + 1} is ")
@@ -139,7 +141,8 @@ def _of_log(file: StateFile, key: str, value: dict[str, Any]) -> PeerPosition:
     if not isinstance(state, dict):
         return PeerPosition(position, path)
     inode = file.inode(state.get("inode"), f"inode of {key!a:.200}")
-    return PeerPosition(position, path, file.inode(state.get("device"), f"device of {key!a:.200}"), inode)
+    device = file.inode(state.get("device"), f"device of {key!a:.200}")
+    return PeerPosition(position, path, device, inode, seen_ns=_time(value.get("timestamp")))
 
 
 def _of_filestream(file: StateFile, key: str, value: dict[str, Any]) -> PeerPosition | None:
@@ -150,15 +153,26 @@ def _of_filestream(file: StateFile, key: str, value: dict[str, Any]) -> PeerPosi
     source = meta.get("source", "") if isinstance(meta, dict) else ""
     path = file.text(source, f"source of {key!a:.200}")
     kind, told = _identity(key)
+    seen_ns = _time(value.get("updated"))
     if kind == "native" and (match := _NATIVE.fullmatch(told)):
-        return PeerPosition(position, path, int(match[2]), int(match[1]))
+        return PeerPosition(position, path, int(match[2]), int(match[1]), seen_ns=seen_ns)
     if kind == "inode_marker" and (match := re.match(r"(\d{1,20})-", told)):
-        return PeerPosition(position, path, inode=int(match[1]))
+        return PeerPosition(position, path, inode=int(match[1]), seen_ns=seen_ns)
     if kind == "fingerprint" and _SHA256.fullmatch(told):
-        return PeerPosition(position, path, head=HeadProof(_sha256, told, f"SHA-256 of the first {_FINGERPRINT_BYTES:,} bytes"))
+        head = HeadProof(_sha256, told, f"SHA-256 of the first {_FINGERPRINT_BYTES:,} bytes")
+        return PeerPosition(position, path, head=head, seen_ns=seen_ns)
     if kind == "path":
         return PeerPosition(position, path or told)
     return PeerPosition(position, path, unusable=f"Filebeat tells the file apart by {kind or 'nothing'}, which cannot be compared here")
+
+
+def _time(told: object) -> int:
+    """When an entry was last changed, rounded up to a second, in epoch nanoseconds: Filebeat has `[nanoseconds and zone, seconds]`.
+
+    0 for anything else.
+    """
+    seconds = told[1] if isinstance(told, list) and len(told) == 2 else 0  # noqa: PLR2004 - as it is said above
+    return (seconds + 1) * 1_000_000_000 if type(seconds) is int and 0 < seconds < _SECONDS_MAX else 0
 
 
 def _identity(key: str) -> tuple[str, str]:

@@ -1,7 +1,7 @@
 """Fluent Bit's `DB` of input tail: table `in_tail_files` of a SQLite file, with a row for each file by inode.
 
 The device is not in it, so an inode counts where a definition finds it. Rows of files that are gone stay until Fluent Bit starts again: of
-several rows with one inode it takes the newest, and so do we.
+several rows with one inode it takes the newest, and so do we. A file that is younger than its row has got the inode of one that is gone.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from copycat_agent.offsets.other_database import is_database, rows_of
 from copycat_agent.workbench.takeover.peer_state import STATE_BYTES_MAX, PeerPosition, PeerState, StateFile, files_in, unreadable
 
 _TABLE = "in_tail_files"
-_COLUMNS = ("name", "offset", "inode")
+_COLUMNS = ("name", "offset", "inode", "created")
+_SECONDS_MAX = 2**33
 _HINT = "name the file of the option DB, or the directory that the files of several inputs are in"
 
 
@@ -59,9 +60,10 @@ def _changed_ns(database: Path) -> int:
     return max(times, default=0)
 
 
-def _position(file: StateFile, name: object, offset: object, inode: object) -> PeerPosition:
+def _position(file: StateFile, name: object, offset: object, inode: object, created: object) -> PeerPosition:
     if not isinstance(name, bytes):
         raise file.broken(f"a name is {name!a:.60}, and no text", _HINT)
     path = file.text(os.fsdecode(name), "a name")
     number = file.number(offset, f"the offset of {path!a:.200}")
-    return PeerPosition(number, path, inode=file.number(inode, f"the inode of {path!a:.200}"))
+    begun = created + 1 if type(created) is int and 0 < created < _SECONDS_MAX else 0  # seconds, rounded up
+    return PeerPosition(number, path, inode=file.number(inode, f"the inode of {path!a:.200}"), seen_ns=begun * 1_000_000_000)

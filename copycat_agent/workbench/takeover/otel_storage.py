@@ -74,7 +74,9 @@ def _position(file: StateFile, offset: object, attributes: object, head: object)
     path = file.text(given, "a log.file.path")
     if not isinstance(head, bytes) or not head:
         return PeerPosition(position, path, unusable="the receiver knew none of its first bytes")
-    return PeerPosition(position, path, head=HeadProof(partial(_first, len(head)), head, f"first {len(head):,} bytes"))
+    return PeerPosition(
+        position, path, head=HeadProof(partial(_first, len(head)), head, f"first {len(head):,} bytes"), seen_ns=file.changed_ns
+    )
 
 
 def _decoded(file: StateFile, told: object) -> bytes:

@@ -16,8 +16,8 @@ from copycat_agent.errors import CopycatError
 from copycat_agent.formats import Reader
 from copycat_agent.small_files import read_with_status
 
-STATE_BYTES_MAX = 64 * 2**20
-"""Of one file of state. Filebeat keeps about 400 bytes of a log file, the others less."""
+STATE_BYTES_MAX = 256 * 2**20
+"""Of one file of state. Filebeat keeps 400 to 700 bytes of a log file, the others less."""
 POSITION_MAX = 2**63 - 1
 _INODE_MAX = 2**64 - 1
 
@@ -39,7 +39,8 @@ class PeerPosition(NamedTuple):
     `path` is the file's last name, "" where the peer keeps none; SpoolDir's is a name without a directory. `device` and `inode` are None
     where it keeps none. `pipeline` is the peer's own name of what read the file, where its state has one. `unusable` says why the number
     is no position for us, "" where it is one. `in_characters`: it counts UTF-16 units, not bytes. `held` is what the peer has read and not
-    sent: where the line before the position is its beginning, that line is the next to read.
+    sent: where the line before the position is its beginning, that line is the next to read. `seen_ns` is when the peer said so at the
+    latest (epoch nanoseconds), so that a file that was made after that is another one; 0 where only the state as a whole has a time.
     """
 
     position: int
@@ -51,6 +52,7 @@ class PeerPosition(NamedTuple):
     unusable: str = ""
     in_characters: bool = False
     held: bytes = b""
+    seen_ns: int = 0
 
     @property
     def is_by_name(self) -> bool:

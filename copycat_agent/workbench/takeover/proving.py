@@ -7,7 +7,8 @@ not younger than the peer's state, by first bytes as the peer remembers them, an
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import NamedTuple
 
 from copycat_agent.errors import DataError
@@ -16,31 +17,50 @@ from copycat_agent.model import SourceOffset, SourcePartition
 from copycat_agent.sources.files import fingerprint
 from copycat_agent.sources.files.identity import Identity, identify
 from copycat_agent.sources.files.packing import compressions
+from copycat_agent.sources.files.packing.unpacking import Unpacker
 from copycat_agent.sources.files.paths.opening import open_regular
 from copycat_agent.sources.log_file.beginning.placing import LineRules, place
 from copycat_agent.workbench.takeover.peer_state import PeerPosition
 
 _BLOCK = 2**20
+_COMPARED = 4096
+"""So many bytes at the beginning, and before a position, tell a log from a copy of it."""
 
 
 class Evidence(NamedTuple):
-    """What a file said of a position: `offset` is what to save, None where it is not proven. `why` names what spoke for it, or against."""
+    """What a file said of a position: `offset` is what to save, None where it is not proven. `why` names what spoke for it, or against.
+
+    `is_another`: it is certainly not the file that the peer read.
+    """
 
     why: str
     partition: SourcePartition | None = None
     offset: SourceOffset | None = None
+    is_another: bool = False
 
 
-def prove(connector: str, path: str, position: PeerPosition, rules: LineRules, saved_ns: int, *, trust_names: bool) -> Evidence:
+def prove(
+    connector: str,
+    path: str,
+    position: PeerPosition,
+    rules: LineRules,
+    saved_ns: int,
+    archives: Sequence[str],
+    *,
+    trust_names: bool,
+) -> Evidence:
     """Compare the file at `path` with a peer's position in it. `saved_ns`: when the peer last wrote its state.
 
-    `trust_names`: a name alone is enough to say which file is meant, where the peer keeps nothing else.
+    `archives` are files beside it that may be copies of it. `trust_names`: a name alone is enough to say which file is meant, where the
+    peer keeps nothing else.
     """
     try:
         if position.unusable:
             return Evidence(position.unusable)
-        identity, size, position = _compared(path, position, saved_ns)
-        found = place(connector, {}, str(position.position), path=path, rules=rules)
+        identity, size, position = _compared(path, position, saved_ns, archives)
+        found = place(connector, {}, str(position.position), path=path, rules=rules, counts_lines=False)
+    except _AnotherFileError as error:
+        return Evidence(error.message, is_another=True)
     except OSError as error:
         return Evidence(f"it cannot be read: {error.strerror}")
     except DataError as error:
@@ -52,14 +72,23 @@ def prove(connector: str, path: str, position: PeerPosition, rules: LineRules, s
     return Evidence("; ".join(doubts)) if doubts else Evidence(speaks_for, found.partition, found.offset)
 
 
-def _compared(path: str, position: PeerPosition, saved_ns: int) -> tuple[Identity, int, PeerPosition]:
+class _AnotherFileError(DataError):
+    """It is not the file that the peer read."""
+
+
+def _compared(path: str, position: PeerPosition, saved_ns: int, archives: Sequence[str]) -> tuple[Identity, int, PeerPosition]:
     """Identity and size of the file at `path`, and what is to be read next. Raises DataError with what speaks against it, and OSError."""
     fd, info = open_regular(path, follow_symlinks=True)
     try:
-        identity = identify(fd, info)
-        for why in _against(fingerprint.reader(fd), identity, info.st_size, position, saved_ns):
+        identity, read = identify(fd, info), fingerprint.reader(fd)
+        for why in _another(read, identity, position, min(saved_ns, position.seen_ns or saved_ns)):
+            raise _AnotherFileError(why)
+        for why in _against(read, info.st_size, position):
             raise DataError(why)
-        return identity, info.st_size, _before_held(fingerprint.reader(fd), position)
+        if position.position and (copy := next((one for one in archives if _is_copy(one, read, position.position, saved_ns)), "")):
+            msg = f"it was cut: {copy.rpartition('/')[2]} was copied since, and holds other bytes before {position.position:,}"
+            raise DataError(msg)
+        return identity, info.st_size, _before_held(read, position)
     finally:
         os.close(fd)
 
@@ -73,24 +102,52 @@ def _before_held(read: Reader, position: PeerPosition) -> PeerPosition:
     return position._replace(position=position.position - len(line) - 1)
 
 
-def _against(read: Reader, identity: Identity, size: int, position: PeerPosition, saved_ns: int) -> Iterator[str]:
-    """What speaks against a position before its line is looked at, the plainest first. Raises OSError."""
+def _another(read: Reader, identity: Identity, position: PeerPosition, saved_ns: int) -> Iterator[str]:
+    """What says that it is another file than the peer's, the plainest first. Raises OSError."""
     if position.inode is not None and identity.inode != position.inode:
         yield f"another file has its name: inode {identity.inode}, the peer read {position.inode}"
     if position.device is not None and identity.device != position.device:
         yield f"it is on another device than the peer's file: {identity.device}, not {position.device}"
-    if not position.position:
-        return
-    if identity.birth_ns > saved_ns:
+    if position.position and identity.birth_ns > saved_ns:
         yield "it was made after the peer last saved where it was"
-    if position.head is not None and position.head.of(read) != position.head.value:
+    if position.position and position.head is not None and position.head.of(read) != position.head.value:
         yield f"it begins with other bytes than the peer's file: {position.head.what} differs"
+
+
+def _against(read: Reader, size: int, position: PeerPosition) -> Iterator[str]:
+    """What speaks against a position in the peer's file before its line is looked at. Raises OSError."""
     if size < position.position:
         yield f"it holds {size:,} bytes and the peer had read {position.position:,}: it was cut, or written anew"
-    if compressions.recognise(read(0, compressions.MAGIC_BYTES)):
+    if position.position and compressions.recognise(read(0, compressions.MAGIC_BYTES)):
         yield "it is packed, and the peer counted other bytes than we do"
     if position.in_characters and not _is_ascii(read, position.position):
         yield "the peer counts characters, and not all before its position are of one byte"
+
+
+def _is_copy(path: str, log: Reader, position: int, saved_ns: int) -> bool:
+    """Whether the file at `path` was made since, and holds as much as the peer had read, but not what the log does.
+
+    So it is with a log that was copied and cut (logrotate's copytruncate), and has grown again.
+    """
+    try:
+        fd, info = open_regular(path, follow_symlinks=False)
+    except OSError:
+        return False
+    try:
+        if identify(fd, info).birth_ns <= saved_ns:
+            return False
+        raw = fingerprint.reader(fd)
+        codec = compressions.recognise(raw(0, compressions.MAGIC_BYTES), whole=True)
+        read = partial(Unpacker(codec).read, raw) if codec else raw
+        places = [(at, min(_COMPARED, position - at)) for at in (0, max(0, position - _COMPARED))]
+        pairs = [(log(at, size), read(at, size)) for at, size in places]
+        return any(one != other for one, other in pairs) and all(
+            len(other) == size for (_, size), (_, other) in zip(places, pairs, strict=True)
+        )
+    except OSError:
+        return False
+    finally:
+        os.close(fd)
 
 
 def _is_ascii(read: Reader, end: int) -> bool:

@@ -47,7 +47,7 @@ def _position(file: StateFile, name: re.Match[str]) -> PeerPosition:
     offset = file.number(values.get("strt_offs"), "strt_offs")
     held = file.text(values.get("prev_msg_segment", ""), "prev_msg_segment")
     path = file.text(values.get("filename"), "filename")
-    return PeerPosition(offset, path, inode=inode, head=head, held=held.encode("utf-8", "surrogateescape"))
+    return PeerPosition(offset, path, inode=inode, head=head, held=held.encode("utf-8", "surrogateescape"), seen_ns=file.changed_ns)
 
 
 def _siphash_of(read: Reader) -> str | None:

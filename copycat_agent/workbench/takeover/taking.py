@@ -9,24 +9,22 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from copycat_agent.definitions.source_rules import patterns_of
-from copycat_agent.errors import CopycatError, RetriableError
-from copycat_agent.formats import Reader
+from copycat_agent.errors import CopycatError, DataError, RetriableError
 from copycat_agent.logs import Log
 from copycat_agent.model import SavedRow, SourceOffset, SourcePartition, state_partition
 from copycat_agent.options import Definition
 from copycat_agent.sources import SOURCES, FileView, create_source
-from copycat_agent.sources.files import fingerprint
-from copycat_agent.sources.files.identity import Identity
 from copycat_agent.sources.files.paths.matching import excluded_by, mismatch
-from copycat_agent.sources.files.paths.opening import open_regular
-from copycat_agent.sources.log_file.beginning.placing import LineRules
-from copycat_agent.sources.log_file.rotation import log_of
+from copycat_agent.sources.log_file.beginning.placing import LineRules, place
+from copycat_agent.sources.log_file.rotation import log_of, rotation_family
 from copycat_agent.sources.log_file.succession.last_look import as_if_looked
+from copycat_agent.workbench.takeover.finding import Finder, PeerFile
 from copycat_agent.workbench.takeover.peer_state import HeadProof, PeerPosition, PeerState
 from copycat_agent.workbench.takeover.proving import Evidence, prove
 
-LOOK_EARLIER_MS = 60_000
-"""A peer's last look at its directories may be so much older than its state: in doubt a rotated file counts as unseen."""
+LOOK_EARLIER_MS = 120_000
+"""A peer's last look at its directories may be so much older than its state: in doubt a rotated file counts as unseen. Fluent Bit looks
+every minute, unless it is told to look less often."""
 
 
 class Heir(NamedTuple):
@@ -123,7 +121,14 @@ class _Side:
     passed_over: Mapping[str, str]
     rows: dict[SourcePartition, SavedRow] = field(default_factory=dict)
     _judged: list[tuple[str, Judgement]] = field(default_factory=list)  # with the keys of the files, "" for those that are not followed
-    _heads: dict[tuple[object, str], object] = field(default_factory=dict)
+    _anew: dict[SourcePartition, SavedRow] = field(default_factory=dict)
+    finder: Finder = field(init=False)
+    at_path: Mapping[str, FileView] = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Look things up from here on."""
+        self.finder = Finder(self.views, self.heir.follows)
+        self.at_path = {view.path: view for view in self.views}
 
     def is_meant(self, position: PeerPosition) -> bool:
         """Whether the position may be of a file of this definition's pipeline."""
@@ -131,105 +136,71 @@ class _Side:
 
     def judge(self, position: PeerPosition, saved_ns: int, *, trust_names: bool) -> bool:
         """Judge a position. False when this definition has nothing to do with it."""
-        files = self._candidates(position)
-        for path, key in files:
-            proof = prove(self.heir.name, path, position, self.heir.rules, saved_ns, trust_names=trust_names)
-            if len(files) > 1 and position.head is not None and position.inode is None:
-                proof = Evidence(f"{len(files)} files have the same {position.head.what}, and the peer keeps nothing else")
-            self._note(path, key, position, proof)
-        if not files and position.path and self._is_ours(position.path):
+        found = [] if position.path in self.passed_over else self.finder.candidates(position)
+        proofs = [
+            (
+                one,
+                prove(self.heir.name, one.path, position, self.heir.rules, saved_ns, self.finder.archives_of(one), trust_names=trust_names),
+            )
+            for one in found
+        ]
+        if position.inode is None and position.head is not None and len(proofs) > 1:
+            proofs = _only_one(proofs, position.head)
+        for one, proof in proofs:
+            self._note(one, position, proof)
+        if not proofs and position.path and self._is_ours(position.path):
             self._note_missing(position, saved_ns)
             return True
-        return bool(files)
-
-    def _candidates(self, position: PeerPosition) -> list[tuple[str, str]]:
-        """Paths and keys of the files that the position may be of."""
-        if position.inode is not None:
-            return [(view.path, view.key) for view in self._at_inode(position)] or self._renamed(position)
-        if position.head is not None:
-            found = [(view.path, view.key) for view in self.views if self._head(position.head, view.path) == position.head.value]
-            return found or self._renamed(position)
-        whole = position.path.startswith("/")
-        return [(view.path, view.key) for view in self.views if (view.path if whole else _name(view.path)) == position.path]
-
-    def _at_inode(self, position: PeerPosition) -> list[FileView]:
-        """Those with its inode; of several devices the peer's, or, where it keeps none, those in the directory that the file was in."""
-        found = [view for view in self.views if Identity.parse(view.key)[0].inode == position.inode]
-        if position.device is not None:
-            return [one for one in found if Identity.parse(one.key)[0].device == position.device or one.path == position.path]
-        beside = [one for one in found if _directory(one.path) == _directory(position.path)]
-        return beside if len(found) > 1 and beside else found
-
-    def _renamed(self, position: PeerPosition) -> list[tuple[str, str]]:
-        """The file where it was rotated to a name beside its old one that no pattern has; of several links to it one.
-
-        Where the peer keeps no name, the old one may be that of any file that is there.
-        """
-        if position.path in self.passed_over:
-            return []
-        names = [position.path] if position.path else [view.path for view in self.views]
-        of_directory: dict[str, list[str]] = {}
-        for path in names:
-            if path.startswith("/") and self.heir.follows(path):
-                of_directory.setdefault(_directory(path), []).append(_name(path))
-        found = [path for directory, ours in of_directory.items() for path in self._found_in(directory, ours, position)]
-        return [(one, "") for one in (found if position.inode is None else found[:1])]
-
-    def _found_in(self, directory: str, names: list[str], position: PeerPosition) -> list[str]:
-        """Files of a directory that are the peer's by inode, or, under a name that begins with one of `names`, by their first bytes."""
-        try:
-            with os.scandir(directory) as listing:
-                entries = [entry for entry in listing if entry.is_file(follow_symlinks=False)]
-        except OSError:
-            return []
-        if position.inode is not None:
-            return [entry.path for entry in entries if entry.inode() == position.inode]
-        head, related = position.head, [entry.path for entry in entries if entry.name.startswith(tuple(names))]
-        return [] if head is None else [path for path in related if self._head(head, path) == head.value]
+        return bool(proofs)
 
     def _is_ours(self, path: str) -> bool:
         """Whether a file of this name would be read; SpoolDir's names have no directory."""
         return self.heir.follows(path) if path.startswith("/") else self.heir.pipelines is not None
 
-    def _head(self, head: HeadProof, path: str) -> object:
-        """What the file's first bytes come to; None where they cannot be read, or are too few."""
-        place = head.of, path
-        if place not in self._heads:
-            self._heads[place] = _first_bytes(head, path)
-        return self._heads[place]
-
-    def _note(self, path: str, key: str, position: PeerPosition, proof: Evidence) -> None:
+    def _note(self, one: PeerFile, position: PeerPosition, proof: Evidence) -> None:
+        renamed, name = not one.key, position.path or one.path
+        live = self.heir.live_name(name) if renamed else ""  # so the agent looks for it, as for one that it followed
         if proof.partition is None or proof.offset is None:
-            self._judged.append((key, Judgement(self.heir.name, path, position.position, False, True, proof.why)))
+            key = self._begin_anew(one.path, live) if renamed and rotation_family(one.path) == rotation_family(name) else one.key
+            self._judged.append((key, Judgement(self.heir.name, one.path, position.position, False, True, proof.why)))
             return
-        renamed, why = not key, proof.why
-        live = self.heir.live_name(position.path or path) if renamed else ""  # so the agent looks for it, as for one that it followed
-        offset = replace(proof.offset, path=live or path)
-        why = f"{why}; it is {path} now" if renamed else why
+        offset, why = replace(proof.offset, path=live or one.path), proof.why
+        why = f"{why}; it is {one.path} now" if renamed else why
         before = self.rows.get(proof.partition)
         if isinstance(before, SourceOffset) and before.position < offset.position:
             why = f"{why}; the peer also read it at {before.position:,}, which is taken: the lesser of the two"
             offset = before
         self.rows[proof.partition] = offset
-        self._judged.append((proof.partition.key, Judgement(self.heir.name, position.path or path, offset.position, True, True, why)))
+        told = Judgement(self.heir.name, name if renamed else one.path, offset.position, True, True, why)
+        self._judged.append((proof.partition.key, told))
+
+    def _begin_anew(self, path: str, live: str) -> str:
+        """Have a rotated file read from its beginning, which no pattern has and whose position is not proven. Returns its key."""
+        try:
+            found = place(self.heir.name, {}, "0", path=path, rules=self.heir.rules)
+        except (DataError, OSError):
+            return ""
+        self._anew[found.partition] = replace(found.offset, path=live)
+        return found.partition.key
 
     def _note_missing(self, position: PeerPosition, saved_ns: int) -> None:
         """No file is the peer's: another one has its name, or none."""
         path, name, key = position.path, self.heir.name, ""
-        view = next((one for one in self.views if one.path == path), None)
+        view = self.at_path.get(path)
         is_there = path in self.passed_over
         if is_there:
             why = self.passed_over[path]
         elif view is None or position.is_by_name:
             why = "gone: there is no such file" if position.inode is None else "gone: no file of that inode is beside it"
         else:
-            key, why = view.key, f"gone: {prove(name, path, position, self.heir.rules, saved_ns, trust_names=False).why}"
+            key, why = view.key, f"gone: {prove(name, path, position, self.heir.rules, saved_ns, (), trust_names=False).why}"
         self._judged.append((key, Judgement(name, path, position.position, False, is_there, why)))
 
     def conclude(self, saved_ns: int, log: Log) -> Iterator[Judgement]:
         """Every judgement with what the agent will do, and one on each file that the peer did not know."""
         definition = self.heir.definition
-        if self.rows and definition.source.type == "log_file":
+        self.rows.update((partition, row) for partition, row in self._anew.items() if partition not in self.rows)
+        if self._judged and definition.source.type == "log_file":
             self.rows[state_partition(definition.name)] = as_if_looked(max(1, saved_ns // 1_000_000 - LOOK_EARLIER_MS))
         views = _look(definition, self.rows, log).views
         now, named = {view.key: view for view in views}, {view.path: view for view in views}
@@ -243,18 +214,13 @@ class _Side:
                 yield Judgement(definition.name, view.path, None, False, True, "the peer knows nothing of it", _then(view))
 
 
-def _first_bytes(head: HeadProof, path: str) -> object:
-    try:
-        fd, _ = open_regular(path, follow_symlinks=True)
-    except OSError:
-        return None
-    try:
-        read: Reader = fingerprint.reader(fd)
-        return head.of(read)
-    except OSError:
-        return None
-    finally:
-        os.close(fd)
+def _only_one(proofs: list[tuple[PeerFile, Evidence]], head: HeadProof) -> list[tuple[PeerFile, Evidence]]:
+    """First bytes alone say which file is meant: of several that may be it none is taken."""
+    possible = [one for one, proof in proofs if not proof.is_another]
+    if len(possible) > 1:
+        alike = Evidence(f"{len(possible)} files have the same {head.what}, and the peer keeps nothing else")
+        return [(one, proof if proof.is_another else alike) for one, proof in proofs]
+    return [(one, proof) for one, proof in proofs if one in possible] or proofs
 
 
 def _then(view: FileView) -> str:
@@ -276,11 +242,3 @@ def _unread(position: PeerPosition, sides: Iterable[_Side]) -> Judgement:
 
 def _what(position: PeerPosition) -> str:
     return position.head.what if position.head is not None else "beginning"
-
-
-def _name(path: str) -> str:
-    return path.rpartition("/")[2]
-
-
-def _directory(path: str) -> str:
-    return path.rpartition("/")[0] or "/"

@@ -61,12 +61,12 @@ def _position(file: StateFile, values: object, number: int) -> PeerPosition:
     ((kind, told),) = values["fingerprint"].items()
     if kind in ("first_lines_checksum", "first_line_checksum"):
         checksum = file.inode(told, f"the checksum of checkpoint {number}")
-        return PeerPosition(position, head=HeadProof(_first_line, checksum, "checksum of the first line"))
+        return PeerPosition(position, head=HeadProof(_first_line, checksum, "checksum of the first line"), seen_ns=file.changed_ns)
     if kind == "dev_inode":
         if not isinstance(told, list) or len(told) != 2:  # noqa: PLR2004 - device and inode
             raise file.broken(f"checkpoint {number} is not of a device and an inode")
         device, inode = (file.inode(one, f"a number of checkpoint {number}") for one in told)
-        return PeerPosition(position, device=device, inode=inode)
+        return PeerPosition(position, device=device, inode=inode, seen_ns=file.changed_ns)
     return PeerPosition(position, unusable=_OTHER.format(kind))
 
 

@@ -42,18 +42,26 @@ class LineRules(NamedTuple):
 
 
 def place(
-    connector: str, offsets: Offsets, wanted: str, *, path: str = "", key: str = "", rules: LineRules | None = None
-) -> Place:  # fmt: skip
+    connector: str,
+    offsets: Offsets,
+    wanted: str,
+    *,
+    path: str = "",
+    key: str = "",
+    rules: LineRules | None = None,
+    counts_lines: bool = True,
+) -> Place:
     """The file at `path` (now, or last), or the partition with this key, at `wanted`: `beginning`, `end` or the next byte to read.
 
     `end` is behind the last whole line; of a packed file, whose bytes are counted unpacked, it is all there is. Raises DataError
-    when the file or the position cannot be made out.
+    when the file or the position cannot be made out. Without `counts_lines` the lines before it, all of which have to be read for that,
+    count as none.
     """
     fd, partition, saved = _by_key(connector, offsets, key) if key else _by_path(connector, offsets, path)
     if fd < 0:
         return _unproven(partition, saved, wanted)
     try:
-        return _proven(_look_into(fd, rules or LineRules()), partition, saved, wanted)
+        return _proven(_look_into(fd, rules or LineRules()), partition, saved, wanted, counts_lines=counts_lines)
     except OSError as error:
         msg = f"{saved.path!a} cannot be read: {error.strerror}"
         raise DataError(msg, "run this as a user who may read it") from error
@@ -153,7 +161,7 @@ def _look_into(fd: int, rules: LineRules) -> _Bytes:
     return _Bytes(read, unpacker.produced, encoding.of(read, 0), disk_size, codec, unpacker.damage)
 
 
-def _proven(held: _Bytes, partition: SourcePartition, saved: SourceOffset, wanted: str) -> Place:
+def _proven(held: _Bytes, partition: SourcePartition, saved: SourceOffset, wanted: str, *, counts_lines: bool) -> Place:
     """The file is there. Raises OSError."""
     lines = LineStarts(held.read, held.layout)
     at_end = wanted == "end"
@@ -173,7 +181,7 @@ def _proven(held: _Bytes, partition: SourcePartition, saved: SourceOffset, wante
         if not lines.is_start(position) and not (at_end and held.codec):
             start = lines.last_end(position, _LOOK_BACK) or max(0, position - _LOOK_BACK)
             doubts.append(f"{position} is not just behind a line's end: what is sent begins in the middle of a line (it begins at {start})")
-    records = _count_lines(held, min(position, held.size)) if position != saved.position else saved.records
+    records = saved.records if position == saved.position else _count_lines(held, min(position, held.size)) if counts_lines else 0
     offset = replace(
         saved, position=position, records=records, done=at_end and bool(held.codec), skipping=False, cut="", size=held.disk_size
     )

@@ -13,7 +13,7 @@ import pytest
 from copycat_agent import logs
 from copycat_agent.definitions import load_content
 from copycat_agent.errors import CopycatError
-from copycat_agent.model import SavedRow, SourcePartition
+from copycat_agent.model import SavedRow, SourceOffset, SourcePartition, offsets_in
 from copycat_agent.options import AgentOptions
 from copycat_agent.sources.log_file.beginning.placing import LineRules
 from copycat_agent.workbench.takeover import PEERS, Heir, Judgement, PeerState, Takeover, take_over
@@ -42,6 +42,11 @@ def heir(include: Path | str, name: str = "app", *, pipelines: frozenset[str] | 
 def taken_over(*heirs: Heir, state: PeerState, trust_names: bool = False) -> Takeover:
     """What is made of a peer's state."""
     return take_over(heirs, state, _LOG, trust_names=trust_names)
+
+
+def offsets(takeover: Takeover) -> dict[SourcePartition, SourceOffset]:
+    """What is to be saved of files, whosever they are."""
+    return {partition: offset for rows in takeover.rows.values() for partition, offset in offsets_in(rows).items()}
 
 
 def judged(takeover: Takeover) -> dict[str, Judgement]:

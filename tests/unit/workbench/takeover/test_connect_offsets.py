@@ -10,7 +10,7 @@ import pytest
 
 from copycat_agent.workbench.takeover import connect_offsets
 from copycat_agent.workbench.takeover.peer_state import STATE_BYTES_MAX, PeerState
-from tests.unit.workbench.takeover.peers import LINES, assert_never_crashes, heir, java_map, judged, read_on, refused, taken_over
+from tests.unit.workbench.takeover.peers import LINES, assert_never_crashes, heir, java_map, judged, offsets, read_on, refused, taken_over
 
 STREAM = "FileStreamSource"
 
@@ -69,7 +69,7 @@ def test_a_position_that_the_file_refutes_is_not_taken_whoever_is_trusted(
     told = judged(takeover)["app.log"]
     assert (told.taken, told.is_there) == (False, True)
     assert why in told.why
-    assert takeover.rows == {}
+    assert offsets(takeover) == {}
 
 
 def test_a_file_that_is_younger_than_the_offsets_is_another_one(tmp_path: Path, log: Path) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from copycat_agent.workbench.takeover import filebeat_registry
-from tests.unit.workbench.takeover.peers import LINES, assert_never_crashes, heir, judged, read_on, refused, taken_over
+from tests.unit.workbench.takeover.peers import LINES, assert_never_crashes, heir, judged, offsets, read_on, refused, taken_over
 
 
 class Registry:
@@ -51,7 +51,7 @@ def of_log(path: Path, offset: int, **more: Any) -> tuple[str, dict[str, Any]]:
     info = path.stat()
     told = f"native::{info.st_ino}-{info.st_dev}"
     value = {
-        "id": told, "prev_id": "", "source": str(path), "offset": offset, "timestamp": [2061628216741, 1641268968], "ttl": -1,
+        "id": told, "prev_id": "", "source": str(path), "offset": offset, "timestamp": [2061628216741, int(time.time())], "ttl": -1,
         "type": "log", "meta": None, "identifier_name": "native", "FileStateOS": {"inode": info.st_ino, "device": info.st_dev},
     }  # fmt: skip
     return f"filebeat::logs::{told}", value | more
@@ -62,7 +62,7 @@ def of_filestream(path: Path, offset: int, told: str = "", kind: str = "native")
     info = path.stat()
     told = told or f"{info.st_ino}-{info.st_dev}"
     value = {
-        "ttl": -1, "updated": [280187083606991, 1767642702], "cursor": {"offset": offset, "eof": False},
+        "ttl": -1, "updated": [280187083606991, int(time.time())], "cursor": {"offset": offset, "eof": False},
         "meta": {"source": str(path), "identifier_name": kind},
     }  # fmt: skip
     return f"filestream::my-id::{kind}::{told}", value
@@ -145,8 +145,18 @@ def test_a_file_that_the_registry_does_not_know_is_read_from_its_beginning_whate
     assert read_on(log.with_name("*.log"), takeover.rows["app"], start_at="end") == [b"new"]
 
 
-def test_without_a_position_that_is_proven_nothing_is_saved_and_start_at_holds(registry: Registry, log: Path) -> None:
+def test_where_no_position_is_proven_the_files_are_read_from_their_beginning_whatever_start_at_says(registry: Registry, log: Path) -> None:
     registry.set(*of_log(log, 5))
+    takeover = taken_over(heir(log, start_at="end"), state=filebeat_registry.read(registry.directory))
+    assert offsets(takeover) == {}
+    assert "from the beginning (14 bytes)" in judged(takeover)["app.log"].then
+    assert read_on(log, takeover.rows["app"], start_at="end") == LINES.splitlines()
+
+
+def test_files_of_other_connectors_leave_start_at_alone(registry: Registry, log: Path) -> None:
+    other = log.with_name("other.log")
+    other.write_bytes(LINES)
+    registry.set(*of_log(other, 4))
     takeover = taken_over(heir(log, start_at="end"), state=filebeat_registry.read(registry.directory))
     assert takeover.rows == {}
     assert "byte 14" in judged(takeover)["app.log"].then
@@ -195,7 +205,7 @@ def test_two_files_with_one_fingerprint_are_not_told_apart(registry: Registry, l
         log.with_name(name).write_bytes(content)
     registry.set(*of_filestream(log, 5, hashlib.sha256(content[:1024]).hexdigest(), "fingerprint"))
     takeover = taken_over(heir(log.with_name("[ab].log")), state=filebeat_registry.read(registry.directory))
-    assert takeover.rows == {}
+    assert offsets(takeover) == {}
     assert "2 files have the same" in judged(takeover)["a.log"].why
 
 

@@ -18,7 +18,7 @@ CREATE = (
     "  inode   INTEGER,  created INTEGER,  rotated INTEGER DEFAULT 0);"
 )
 """As plugins/in_tail/tail_sql.h has it; version 4 adds two columns behind."""
-INSERT = "INSERT INTO in_tail_files (name, offset, inode, created) VALUES (?, ?, ?, 1700000000)"
+INSERT = "INSERT INTO in_tail_files (name, offset, inode, created) VALUES (?, ?, ?, unixepoch())"
 
 
 def connected(path: Path, journal: str = "WAL") -> sqlite3.Connection:

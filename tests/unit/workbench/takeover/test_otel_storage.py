@@ -16,7 +16,7 @@ from copycat_agent.errors import CopycatError
 from copycat_agent.workbench.takeover import otel_storage
 from copycat_agent.workbench.takeover.peer_state import PeerState
 from tests.unit.workbench.takeover.bolts import SIZE, branched, inline, meta
-from tests.unit.workbench.takeover.peers import LINES, assert_never_crashes, heir, judged, read_on, refused, taken_over
+from tests.unit.workbench.takeover.peers import LINES, assert_never_crashes, heir, judged, offsets, read_on, refused, taken_over
 
 BY_BBOLT = (
     "eNrt2D1Lw0AYwPG2voE4dPELnJu05dqqQ8DBF8ShKGinLnKaSxtM05pcEC0O+iX8Hi7ufgsFP4LgLqIXGwsO4uDgC/8fHHfPkee5I2R5kssNjWfzw93MQyFd"
@@ -104,7 +104,7 @@ def test_files_of_earlier_polls_are_read_as_well(tmp_path: Path) -> None:
 def test_first_bytes_that_several_files_have_say_nothing(tmp_path: Path, log: Path) -> None:
     log.with_name("b.log").write_bytes(LINES)
     takeover = taken_over(heir(log.with_name("*.log")), state=read(tmp_path, known(LINES[:8], 8)))
-    assert takeover.rows == {}
+    assert offsets(takeover) == {}
     assert "2 files have the same first 8 bytes" in judged(takeover)["b.log"].why
 
 

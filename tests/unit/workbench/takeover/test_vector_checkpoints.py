@@ -11,7 +11,7 @@ import pytest
 from copycat_agent.workbench.takeover import vector_checkpoints
 from copycat_agent.workbench.takeover.peer_state import PeerState
 from copycat_agent.workbench.takeover.vector_checkpoints import crc64
-from tests.unit.workbench.takeover.peers import LINES, assert_never_crashes, heir, judged, read_on, refused, taken_over
+from tests.unit.workbench.takeover.peers import LINES, assert_never_crashes, heir, judged, offsets, read_on, refused, taken_over
 
 MODIFIED = "2026-01-02T03:04:05.678901234Z"
 
@@ -75,7 +75,7 @@ def test_a_rotated_file_is_found_by_its_first_line(tmp_path: Path, log: Path, pa
 def test_files_that_begin_with_the_same_line_are_not_told_apart(tmp_path: Path, log: Path) -> None:
     log.with_name("b.log").write_bytes(LINES)
     takeover = taken_over(heir(log.with_name("*.log")), state=read(tmp_path, (first_line(b"one\n"), 8)))
-    assert takeover.rows == {}
+    assert offsets(takeover) == {}
     assert "2 files have the same checksum" in judged(takeover)["app.log"].why
 
 
