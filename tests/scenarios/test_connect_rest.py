@@ -6,6 +6,8 @@ import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
+from kafka_connect import KafkaConnect
+from requests import HTTPError
 
 from copycat_agent.api.port_access import line_of
 from copycat_agent.dev_broker import free_port
@@ -386,3 +388,79 @@ def test_a_configuration_that_will_not_do_is_told_alike(both: Both, method: str,
     assert (ours.status, ours.content_type, ours.value.keys()) == (theirs.status, theirs.content_type, theirs.value.keys())
     if same:
         assert ours == theirs
+
+
+class Clients(NamedTuple):
+    """kafka-connect-py (PyPI), once for each."""
+
+    theirs: Any
+    ours: Any
+
+    def call(self, method: str, *arguments: Any) -> Any:
+        """What both calls return, which has to be the same; GOOD and CLASS stand in arguments for each one's own."""
+        found = [
+            _masked(getattr(client, method)(*(_named(one, kind) for one in arguments)))
+            for client, kind in ((self.theirs, THEIR_CLASS), (self.ours, OUR_CLASS))
+        ]
+        assert found[0] == found[1], method
+        return found[1]
+
+
+@pytest.fixture
+def clients(both: Both) -> Clients:
+    return Clients(*(KafkaConnect(f"http://{address}", f"writer:{PASSWORD}") for address in both))
+
+
+def test_a_client_reads_both_alike(clients: Clients) -> None:
+    assert clients.call("list_connectors") == ["app"]
+    for expand in ("info", "status"):
+        assert clients.call("list_connectors", expand).keys() == {"app"}
+    for method in ("get_connector", "get_connector_config", "get_connector_status", "list_connector_tasks", "list_connector_topics"):
+        assert clients.call(method, "app")
+    assert clients.call("get_connector_task_status", "app", 0)["state"] == "RUNNING"
+    assert clients.call("get_cluster_info").keys() == {"version", "commit", "kafka_cluster_id"}
+    for client in clients:
+        assert {one["type"] for one in client.list_connector_plugins()} <= {"source", "sink"}
+
+
+def test_a_client_makes_changes_and_deletes_a_connector_at_both(clients: Clients, both: Both) -> None:
+    def has_state(state: str) -> None:
+        wait_until(lambda: all(one.value["connector"]["state"] == state for one in both.ask("GET", "/connectors/made/status")))
+
+    assert clients.call("create_connector", {"name": "made", "config": {"GOOD": 1}})["name"] == "made"
+    has_state("RUNNING")
+    assert sorted(clients.call("list_connectors", None, "made|app", "running")) == ["app", "made"]
+    assert clients.call("update_connector", "made", {"GOOD": 1, "tasks.max": "1"})["name"] == "made"
+    for client, kind in ((clients.theirs, THEIR_CLASS), (clients.ours, OUR_CLASS)):
+        shown = client.get_connector_config("made")
+        assert client.update_connector("made", shown)["config"] == shown, kind
+        assert client.validate_connector_config(kind, shown)["error_count"] == 0
+    for method, state in (("pause_connector", "PAUSED"), ("resume_connector", "RUNNING"), ("stop_connector", "STOPPED")):
+        clients.call(method, "made")
+        has_state(state)
+    clients.call("resume_connector", "made")
+    has_state("RUNNING")
+    clients.call("restart_connector", "made")
+    clients.call("restart_connector", "made", True, True)
+    has_state("RUNNING")
+    clients.call("delete_connector", "made")
+    assert clients.call("list_connectors") == ["app"]
+
+
+@pytest.mark.parametrize(
+    ("method", "arguments", "status"),
+    [
+        ("create_connector", [{"name": "app", "config": {"GOOD": 1}}], 409),
+        ("create_connector", [{"name": "x", "config": {"connector.class": "CLASS"}}], 400),
+        ("update_connector", ["app", {"connector.class": "nobody"}], 400),
+        ("get_connector", ["nobody"], 404),
+        ("delete_connector", ["nobody"], 404),
+        ("pause_connector", ["nobody"], 404),
+    ],
+)
+def test_what_a_client_cannot_do_it_is_told_by_both(clients: Clients, method: str, arguments: list[Any], status: int) -> None:
+    for client, kind in ((clients.theirs, THEIR_CLASS), (clients.ours, OUR_CLASS)):
+        with pytest.raises(HTTPError) as caught:
+            getattr(client, method)(*(_named(one, kind) for one in arguments))
+        assert caught.value.response is not None
+        assert caught.value.response.status_code == status
