@@ -19,7 +19,6 @@ _NULL, _REFERENCE, _CLASS, _OBJECT, _ARRAY, _BLOCK, _END = 0x70, 0x71, 0x72, 0x7
 _FIRST_HANDLE = 0x7E0000
 _SIZES = {"B": 1, "C": 2, "D": 8, "F": 4, "I": 4, "J": 8, "S": 2, "Z": 1}
 """Bytes of Java's primitive types, by the letter that a class description has for them."""
-_COUNTS = "SpoolDir counts records of a file, which are no bytes"
 _DISTRIBUTED = "a distributed worker keeps offsets in a topic: export them with its REST API, and set them with copycat offsets set"
 
 
@@ -52,7 +51,7 @@ def _position(file: StateFile, key: bytes, value: bytes | None) -> PeerPosition 
         return PeerPosition(_number(file, offset, "position", path), path, pipeline=pipeline, in_characters=True)
     if "fileName" in partition and "offset" in offset:
         path = file.text(partition["fileName"], f"a file name of {pipeline!a:.60}")
-        return PeerPosition(_number(file, offset, "offset", path), path, pipeline=pipeline, unusable=_COUNTS)
+        return PeerPosition(_number(file, offset, "offset", path), path, pipeline=pipeline, in_lines=True)
     return None
 
 

@@ -38,9 +38,10 @@ class PeerPosition(NamedTuple):
 
     `path` is the file's last name, "" where the peer keeps none; SpoolDir's is a name without a directory. `device` and `inode` are None
     where it keeps none. `pipeline` is the peer's own name of what read the file, where its state has one. `unusable` says why the number
-    is no position for us, "" where it is one. `in_characters`: it counts UTF-16 units, not bytes. `held` is what the peer has read and not
-    sent: where the line before the position is its beginning, that line is the next to read. `seen_ns` is when the peer said so at the
-    latest (epoch nanoseconds), so that a file that was made after that is another one; 0 where only the state as a whole has a time.
+    is no position for us, "" where it is one. `in_characters`: it counts UTF-16 units, not bytes; `in_lines`: lines. `held` is what the
+    peer has read and not sent: where the line before the position is its beginning, that line is the next to read. `seen_ns` is when the
+    peer said so at the latest (epoch nanoseconds), so that a file that was made after that is another one; 0 where only the state as a
+    whole has a time.
     """
 
     position: int
@@ -51,6 +52,7 @@ class PeerPosition(NamedTuple):
     pipeline: str = ""
     unusable: str = ""
     in_characters: bool = False
+    in_lines: bool = False
     held: bytes = b""
     seen_ns: int = 0
 

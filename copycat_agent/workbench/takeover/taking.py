@@ -18,6 +18,7 @@ from copycat_agent.sources.files.paths.matching import excluded_by, mismatch
 from copycat_agent.sources.log_file.beginning.placing import LineRules, place
 from copycat_agent.sources.log_file.rotation import log_of, rotation_family
 from copycat_agent.sources.log_file.succession.last_look import as_if_looked
+from copycat_agent.workbench.takeover.counted_lines import in_bytes
 from copycat_agent.workbench.takeover.finding import Finder, PeerFile
 from copycat_agent.workbench.takeover.peer_state import HeadProof, PeerPosition, PeerState
 from copycat_agent.workbench.takeover.proving import Evidence, prove
@@ -137,21 +138,24 @@ class _Side:
     def judge(self, position: PeerPosition, saved_ns: int, *, trust_names: bool) -> bool:
         """Judge a position. False when this definition has nothing to do with it."""
         found = [] if position.path in self.passed_over else self.finder.candidates(position)
-        proofs = [
-            (
-                one,
-                prove(self.heir.name, one.path, position, self.heir.rules, saved_ns, self.finder.archives_of(one), trust_names=trust_names),
-            )
-            for one in found
-        ]
+        proofs = [(one, self._prove(one, position, saved_ns, trust_names=trust_names)) for one in found]
         if position.inode is None and position.head is not None and len(proofs) > 1:
             proofs = _only_one(proofs, position.head)
+        if position.is_by_name and len(proofs) > 1:
+            alike = Evidence(f"{len(proofs)} files have this name, and the peer keeps nothing else")
+            proofs = [(one, alike) for one, _ in proofs]
         for one, proof in proofs:
             self._note(one, position, proof)
         if not proofs and position.path and self._is_ours(position.path):
             self._note_missing(position, saved_ns)
             return True
         return bool(proofs)
+
+    def _prove(self, one: PeerFile, position: PeerPosition, saved_ns: int, *, trust_names: bool) -> Evidence:
+        name, definition, archives = self.heir.name, self.heir.definition, self.finder.archives_of(one)
+        if position.in_lines:
+            position = in_bytes(position, one.path, definition, saved_ns)
+        return prove(name, one.path, position, self.heir.rules, saved_ns, archives, trust_names=trust_names)
 
     def _is_ours(self, path: str) -> bool:
         """Whether a file of this name would be read; SpoolDir's names have no directory."""
@@ -170,9 +174,15 @@ class _Side:
         if isinstance(before, SourceOffset) and before.position < offset.position:
             why = f"{why}; the peer also read it at {before.position:,}, which is taken: the lesser of the two"
             offset = before
-        self.rows[proof.partition] = offset
+        self.rows[proof.partition] = self._as_source_has_it(one.path, offset)
         told = Judgement(self.heir.name, name if renamed else one.path, offset.position, True, True, why)
         self._judged.append((proof.partition.key, told))
+
+    def _as_source_has_it(self, path: str, offset: SourceOffset) -> SourceOffset:
+        """With the time of change that a spooled file has to keep while it is read."""
+        if self.heir.definition.source.type != "spool_dir":
+            return offset
+        return replace(offset, mtime_ns=os.stat(path).st_mtime_ns)  # noqa: PTH116 - names may be odd bytes; texts stay texts
 
     def _begin_anew(self, path: str, live: str) -> str:
         """Have a rotated file read from its beginning, which no pattern has and whose position is not proven. Returns its key."""

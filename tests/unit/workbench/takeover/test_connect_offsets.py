@@ -8,8 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from copycat_agent.workbench.takeover import connect_offsets
+from copycat_agent.definitions import load_content
+from copycat_agent.model import SourcePartition
+from copycat_agent.options import AgentOptions
+from copycat_agent.sources.log_file.beginning.placing import LineRules
+from copycat_agent.workbench.takeover import Heir, Judgement, Takeover, connect_offsets
 from copycat_agent.workbench.takeover.peer_state import STATE_BYTES_MAX, PeerState
+from tests.unit.sources.spool.rig import Spool
 from tests.unit.workbench.takeover.peers import LINES, assert_never_crashes, heir, java_map, judged, offsets, read_on, refused, taken_over
 
 STREAM = "FileStreamSource"
@@ -93,15 +98,86 @@ def test_positions_of_other_connectors_are_for_them_alone(tmp_path: Path, log: P
     assert not told.taken
 
 
-def test_a_spooled_file_is_named_and_read_again(tmp_path: Path) -> None:
-    spool = tmp_path / "in"
-    spool.mkdir()
-    (spool / "a.csv").write_bytes(b"x\n1\n2\n")
-    state = written(tmp_path, ("app", {"fileName": "a.csv"}, {"offset": 1}))
-    taking = heir(spool / "*.csv", pipelines=frozenset({"app"}))
-    told = judged(taken_over(taking, state=state, trust_names=True))["a.csv"]
-    assert "counts records" in told.why
-    assert "read from the beginning" in told.then
+class Spooled:
+    """SpoolDir has stopped in `in/a.csv`, behind the line `3,4`; what is finished goes to `done`."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self.root, self.done = directory / "in", directory / "done"
+        self.root.mkdir()
+        self.done.mkdir()
+        self.file = self.root / "a.csv"
+        self.file.write_bytes(b"h,i\n1,2\n3,4\n5,6\n")
+        self.offset = 3
+
+    def taken(self, form: str = "{type: csv, header: true}", more: str = "", *, trust_names: bool = True) -> tuple[Judgement, Takeover]:
+        state = written(self._directory, ("app", {"fileName": "a.csv"}, {"offset": self.offset}))
+        cleanup = f"cleanup: {{policy: move, to: '{self.done}'}}"
+        source = f"source: {{type: spool_dir, dir: '{self.root}', format: {form}, {cleanup}{more}}}"
+        text = f"name: app\n{source}\nrecord: {{topic: t}}\nkafka: {{bootstrap_servers: [h:1]}}\n"
+        loaded = load_content(Path("app.yaml"), text.encode(), AgentOptions())
+        assert loaded.definition is not None, loaded.problems
+        taking = Heir(loaded.definition, LineRules(), frozenset({"app"}))
+        takeover = taken_over(taking, state=state, trust_names=trust_names)
+        return judged(takeover)["a.csv"], takeover
+
+
+@pytest.fixture
+def spooled(tmp_path: Path) -> Spooled:
+    return Spooled(tmp_path)
+
+
+@pytest.mark.parametrize("form", ["lines", {"type": "csv", "header": True}])
+def test_a_spooled_file_is_read_on_behind_the_lines_that_were_read(spooled: Spooled, form: object) -> None:
+    told, takeover = spooled.taken("lines" if form == "lines" else "{type: csv, header: true}")
+    assert (told.taken, told.position) == (True, 12)
+    spool = Spool(spooled.root, format=form, cleanup={"policy": "move", "to": str(spooled.done)})
+    spool.store = {SourcePartition("drops", partition.key): offset for partition, offset in offsets(takeover).items()}
+    spool.restart()
+    spool.drain()
+    assert spool.arrived == [b"5,6" if form == "lines" else b'{"h":"5","i":"6"}']
+    assert [path.name for path in spooled.done.iterdir()] == ["a.csv"]
+
+
+def test_a_spooled_file_that_was_read_to_its_end_is_only_moved(spooled: Spooled) -> None:
+    spooled.offset = 4
+    _, takeover = spooled.taken("lines")
+    spool = Spool(spooled.root, cleanup={"policy": "move", "to": str(spooled.done)})
+    spool.store = {SourcePartition("drops", partition.key): offset for partition, offset in offsets(takeover).items()}
+    spool.restart()
+    spool.drain()
+    assert spool.arrived == []
+    assert [path.name for path in spooled.done.iterdir()] == ["a.csv"]
+
+
+def test_the_name_of_a_spooled_file_is_trusted_only_when_a_person_says_so(spooled: Spooled) -> None:
+    assert "--trust-names takes it" in spooled.taken(trust_names=False)[0].why
+
+
+@pytest.mark.parametrize("directory", ["done", "done/2026-11-28"])
+def test_a_position_that_may_be_that_of_a_finished_file_is_not_taken(spooled: Spooled, tmp_path: Path, directory: str) -> None:
+    (tmp_path / directory).mkdir(exist_ok=True)
+    (tmp_path / directory / "a.csv").write_bytes(b"h,i\n1,2\n3,4\n")
+    told, takeover = spooled.taken()
+    assert "a finished file of this name" in told.why
+    assert offsets(takeover) == {}
+
+
+def test_a_spooled_file_that_was_changed_since_or_whose_lines_may_be_no_records_is_read_again(spooled: Spooled) -> None:
+    assert "only lines can be counted" in spooled.taken("json")[0].why
+    assert "only lines can be counted" in spooled.taken("{type: csv, header: true, skip_lines: 2}")[0].why
+    (spooled.root / "sub").mkdir()
+    (spooled.root / "sub" / "a.csv").write_bytes(b"h\n")
+    assert "2 files have this name" in spooled.taken("lines", ", recursive: true")[0].why
+    (spooled.root / "sub" / "a.csv").unlink()
+    spoilt = {b'h,i\n"1,2\n3",4\n5,6\n': "surely a record", b"h\r1\n2\n3\n4\n": "surely a record", b"h\n1\n2": "it holds 2 lines"}
+    for content, why in spoilt.items():
+        spooled.file.write_bytes(content)
+        told, takeover = spooled.taken()
+        assert why in told.why
+        assert offsets(takeover) == {}
+    os.utime(spooled.file, (2**32, 2**32))
+    assert "changed after" in spooled.taken()[0].why
 
 
 def test_hostile_files_are_refused_with_words(tmp_path: Path) -> None:
