@@ -7,6 +7,7 @@ from typing import Any, cast
 
 from copycat_agent.api.handlers import LIST_MAX, Request, connector, definition, files
 from copycat_agent.api.page.markup import Heading, Html, facts, joined, table, tag
+from copycat_agent.api.page.order_page import order_links
 from copycat_agent.api.page.overview import lost_tag, oldest_words, state_tag
 from copycat_agent.api.page.page_frame import Moment, View, line
 from copycat_agent.api.words import TROUBLED_FILES, Document, option_words, origin_words, position_words, reason_words
@@ -30,7 +31,8 @@ def connector_page(moment: Moment, name: str) -> View:
     """The page of a connector. Raises UnknownConnectorError."""
     one = cast("dict[str, Any]", connector(moment.control, Request("", None, name)))
     live = joined(_state(moment, one), _files(moment, name), _definition(moment, name))
-    return View(name, tag("h1", name), live)
+    links = tag("nav", order_links(name), aria_label="What can be done") if moment.operates else Html()
+    return View(name, joined(tag("h1", name), links), live)
 
 
 def _state(moment: Moment, one: Document) -> Html:

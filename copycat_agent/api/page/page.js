@@ -4,6 +4,7 @@
   const SECONDS = 5; // between two looks, and longer where an answer takes long: the agent has better things to do
   const SHARE = 10;
   const PATIENCE_SECONDS = 30;
+  if (!document.getElementById("live")) return;
   const status = document.getElementById("refresh");
   const words = document.createElement("span");
   const button = document.createElement("button");

@@ -7,6 +7,7 @@ and show none of it in a frame.
 from __future__ import annotations
 
 import re
+import threading
 import urllib.parse
 from collections.abc import Iterable
 from http import HTTPStatus
@@ -17,11 +18,12 @@ from copycat_agent.api import is_name
 from copycat_agent.api.guard import CHALLENGE, FAULT_HINT, Guard, StatusError, fault
 from copycat_agent.api.page.connector_page import connector_page
 from copycat_agent.api.page.losses_page import losses_page
+from copycat_agent.api.page.order_page import ORDERS, carry_out, order_page
 from copycat_agent.api.page.overview import overview
 from copycat_agent.api.page.page_frame import Moment, View, document, error_document, now
 from copycat_agent.api.rate_history import RateHistory
 from copycat_agent.control import Control
-from copycat_agent.errors import CopycatError, UnknownConnectorError
+from copycat_agent.errors import BusyError, CopycatError, UnknownConnectorError
 
 if TYPE_CHECKING:
     from wsgiref.types import StartResponse, WSGIEnvironment
@@ -44,12 +46,17 @@ _HTML = "text/html; charset=utf-8"
 _CONNECTORS = "/connectors/"
 _NUMBER = re.compile("[0-9]{1,6}", re.ASCII)
 _QUERY_FIELDS_MAX = 10
+CHANGES_MAX = 2
+"""Changes under way at a time: each holds a thread until it is done."""
+WAIT_SECONDS = 5.0
+"""How long another one waits for its turn."""
 
 
 class _Answer(NamedTuple):
     status: HTTPStatus
     kind: str
     content: bytes
+    location: str = ""
 
 
 class PageApp:
@@ -59,29 +66,70 @@ class PageApp:
         """Reads its files: later, what is on disk may be those of another version."""
         self._control, self._guard, self._history = control, guard, history
         self._files = {path: (Path(__file__).parent / path.removeprefix("/")).read_bytes() for path in FILES}
+        self._changes = threading.BoundedSemaphore(CHANGES_MAX)
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         """WSGI. Raises nothing."""
         method = environ["REQUEST_METHOD"]
         try:
-            self._guard.check(environ)
-            answer = self._answer(environ)
+            operates = self._guard.check(environ) == "operate"
+            answer = self._answer(environ, Moment(self._control, self._history, now(), operates))
         except Exception as error:  # noqa: BLE001 - told, logged, and never shown with its traceback
             answer = _refused(error, method)
         challenge = CHALLENGE if answer.status == HTTPStatus.UNAUTHORIZED else ()
-        headers = [("Content-Type", answer.kind), ("Content-Length", str(len(answer.content))), *HEADERS, *challenge]
+        location = [("Location", answer.location)] if answer.location else []
+        headers = [("Content-Type", answer.kind), ("Content-Length", str(len(answer.content))), *HEADERS, *location, *challenge]
         start_response(f"{answer.status.value} {answer.status.phrase}", headers)
         return () if method == "HEAD" else [answer.content]
 
-    def _answer(self, environ: WSGIEnvironment) -> _Answer:
-        if environ["REQUEST_METHOD"] not in {"GET", "HEAD"}:
+    def _answer(self, environ: WSGIEnvironment, moment: Moment) -> _Answer:
+        path, method = str(environ.get("PATH_INFO", "")), environ["REQUEST_METHOD"]
+        name, order = _ordered(path)
+        if method == "POST" and order:
+            return self._change(environ, moment, name, order)
+        if method not in {"GET", "HEAD"}:
             raise StatusError(HTTPStatus.METHOD_NOT_ALLOWED, "this address can only be read")
-        path = str(environ.get("PATH_INFO", ""))
         if path in FILES:
             return _Answer(HTTPStatus.OK, FILES[path], self._files[path])
-        moment = Moment(self._control, self._history, now())
-        view = _view(path, _query(str(environ.get("QUERY_STRING", ""))), moment)
-        return _Answer(HTTPStatus.OK, _HTML, document(view, moment).encode())
+        if order:
+            _must_operate(moment)
+            return _shown(order_page(moment, name, order), moment)
+        return _shown(_view(path, _query(str(environ.get("QUERY_STRING", ""))), moment), moment)
+
+    def _change(self, environ: WSGIEnvironment, moment: Moment, name: str, order: str) -> _Answer:
+        """Do what was confirmed, then show the connector."""
+        _must_operate(moment)
+        _must_be_own(environ)
+        if not self._changes.acquire(timeout=WAIT_SECONDS):
+            raise BusyError("other changes are under way", "try again when they are done")
+        try:
+            carry_out(moment.control, name, order)
+        finally:
+            self._changes.release()
+        return _Answer(HTTPStatus.SEE_OTHER, _HTML, b"", f"{_CONNECTORS}{name}")
+
+
+def _shown(view: View, moment: Moment) -> _Answer:
+    return _Answer(HTTPStatus.OK, _HTML, document(view, moment).encode())
+
+
+def _must_operate(moment: Moment) -> None:
+    """Raises for who may only look. Whoever reaches a port without logins may be any user of the host."""
+    if not moment.operates:
+        words = "this needs a user who may operate"
+        raise StatusError(HTTPStatus.FORBIDDEN, words, "set api.users, with a line made by: copycat passwd NAME --role operate")
+
+
+def _must_be_own(environ: WSGIEnvironment) -> None:
+    """Raises unless a browser says that one of our own pages sends this; that what it says is true, the guard has checked."""
+    if environ.get("HTTP_ORIGIN") is None and environ.get("HTTP_SEC_FETCH_SITE") != "same-origin":
+        raise StatusError(HTTPStatus.FORBIDDEN, "only the page itself may change something", "programs use the API: docs/api.md")
+
+
+def _ordered(path: str) -> tuple[str, str]:
+    """Connector and order of an address; ("", "") for one that orders nothing."""
+    name, _, order = path.removeprefix(_CONNECTORS).partition("/")
+    return (_name(name), order) if path.startswith(_CONNECTORS) and order in ORDERS else ("", "")
 
 
 def _view(path: str, query: dict[str, str], moment: Moment) -> View:
@@ -109,12 +157,14 @@ def _query(text: str) -> dict[str, str]:
         raise StatusError(HTTPStatus.BAD_REQUEST, f"the query has more than {_QUERY_FIELDS_MAX} fields") from None
 
 
+_STATUSES = ((UnknownConnectorError, HTTPStatus.NOT_FOUND), (BusyError, HTTPStatus.CONFLICT))
+
+
 def _refused(error: Exception, method: str) -> _Answer:
     if isinstance(error, StatusError):
         status, words, hint = error.status, error.message, error.hint
     elif isinstance(error, CopycatError):
-        is_unknown = isinstance(error, UnknownConnectorError)
-        status = HTTPStatus.NOT_FOUND if is_unknown else HTTPStatus.INTERNAL_SERVER_ERROR
+        status = next((one for kind, one in _STATUSES if isinstance(error, kind)), HTTPStatus.INTERNAL_SERVER_ERROR)
         words, hint = error.message, error.hint
     else:
         status, words, hint = HTTPStatus.INTERNAL_SERVER_ERROR, fault(error, method), FAULT_HINT

@@ -28,6 +28,8 @@ class Moment(NamedTuple):
     control: Control
     history: RateHistory
     now: float
+    operates: bool = False
+    """Whether who looks may change something, and see records."""
 
     def rate_words(self, name: str) -> str:
         """Records per second of a connector, "" before the history knows any."""
@@ -36,11 +38,11 @@ class Moment(NamedTuple):
 
 
 class View(NamedTuple):
-    """A page: its title, what stays when it is looked at again, and what is new each time."""
+    """A page: its title, what stays when it is looked at again, and what is new each time. Without the last it is not looked at again."""
 
     title: str
     fixed: Html
-    live: Html
+    live: Html = Html()
 
 
 def document(view: View, moment: Moment) -> str:
@@ -50,7 +52,7 @@ def document(view: View, moment: Moment) -> str:
     banner = [tag("p", words, class_="warning", role="alert") for words in warnings(about)]
     made = f"copycat {about['version']} on {socket.gethostname()}, up {age(moment.now - about['started'])}, Spark {about['spark']}. "
     foot = tag("p", made, f"As of {time_text(moment.now * 1000, 'seconds')}.")
-    live = tag("div", *banner, view.live, foot, id="live")
+    live = tag("div", *banner, view.live, foot, id="live" if view.live else None)
     return _around(view.title, joined(view.fixed, live))
 
 

@@ -5,16 +5,18 @@ from __future__ import annotations
 import contextlib
 import http.client
 import ssl
+import urllib.parse
 from collections.abc import Callable, Iterator, Mapping
 from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
 
+from copycat_agent.api.port_access import line_of
 from copycat_agent.api.server import ApiServer
 from copycat_agent.dev_broker import free_port
 from copycat_agent.options import ApiOptions
-from tests.unit.api.conftest import Answer
+from tests.unit.api.conftest import PASSWORD, Answer, basic
 from tests.unit.api.doubles import MemoryControl
 
 _EMPTY = frozenset({"meta", "link", "input", "polyline"})
@@ -62,7 +64,12 @@ class PagePort:
         self.server, self.number = server, number
 
     def ask(
-        self, path: str = "/", method: str = "GET", context: ssl.SSLContext | None = None, headers: Mapping[str, str] | None = None
+        self,
+        path: str = "/",
+        method: str = "GET",
+        context: ssl.SSLContext | None = None,
+        headers: Mapping[str, str] | None = None,
+        body: bytes | None = None,
     ) -> Answer:
         connection = (
             http.client.HTTPConnection("127.0.0.1", self.number, timeout=20)
@@ -70,15 +77,15 @@ class PagePort:
             else http.client.HTTPSConnection("localhost", self.number, timeout=20, context=context)
         )
         try:
-            connection.request(method, path, headers=dict(headers or {}))
+            connection.request(method, path, body, dict(headers or {}))
             answer = connection.getresponse()
             return Answer(answer.status, dict(answer.getheaders()), answer.read())
         finally:
             connection.close()
 
-    def read(self, path: str = "/") -> Read:
+    def read(self, path: str = "/", headers: Mapping[str, str] | None = None) -> Read:
         """What is answered with 200."""
-        answer = self.ask(path)
+        answer = self.ask(path, headers=headers)
         assert answer.status == 200, answer
         return Read(answer.body)
 
@@ -100,6 +107,44 @@ def open_page(control: MemoryControl, socket_path: Path) -> Iterator[OpenPage]:
             return PagePort(server, number)
 
         yield start
+
+
+class User:
+    """Somebody with a login, and his browser on the page: what he sends says that it comes from there."""
+
+    def __init__(self, page: PagePort, name: str) -> None:
+        self.page = page
+        self.headers = {"Authorization": basic(name, PASSWORD)}
+        self.own = {"Origin": f"http://127.0.0.1:{page.number}", "Sec-Fetch-Site": "same-origin"}
+
+    def read(self, path: str) -> Read:
+        return self.page.read(path, self.headers)
+
+    def ask(self, path: str) -> Answer:
+        return self.page.ask(path, headers=self.headers)
+
+    def post(self, path: str, headers: Mapping[str, str] | None = None, **fields: str) -> Answer:
+        """A form that was sent; from one of our own pages, or with these headers."""
+        sent = {**self.headers, "Content-Type": "application/x-www-form-urlencoded", **(self.own if headers is None else headers)}
+        return self.page.ask(path, "POST", headers=sent, body=urllib.parse.urlencode(fields).encode())
+
+
+@pytest.fixture
+def with_users(open_page: OpenPage, tmp_path: Path) -> PagePort:
+    """A page with two users: `reader`, and `writer`, who may operate."""
+    path = tmp_path / "both"
+    path.write_text("\n".join((line_of("reader", PASSWORD, 1000), line_of("writer", PASSWORD, 1000, "operate"))))
+    return open_page(users=str(path))
+
+
+@pytest.fixture
+def writer(with_users: PagePort) -> User:
+    return User(with_users, "writer")
+
+
+@pytest.fixture
+def reader(with_users: PagePort) -> User:
+    return User(with_users, "reader")
 
 
 @pytest.fixture
