@@ -29,7 +29,7 @@ def is_database(path: Path) -> bool:
 
 
 def rows_of(database: Path, table: str, columns: tuple[str, ...], *, bytes_max: int) -> list[tuple[object, ...]]:
-    """Returns these columns of a table, by row id; texts as bytes. None of it where the table is not there.
+    """Returns these columns of a table, by row id; texts as bytes, None for a column that is not there. Nothing where the table is not.
 
     Raises CopycatError for what is too large, damaged, or no database, and RetriableError while somebody writes to it.
     """
@@ -70,5 +70,6 @@ def _read(connection: sqlite3.Connection, table: str, columns: tuple[str, ...]) 
     connection.execute("PRAGMA cell_size_check = ON")
     if not connection.execute("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?", (table,)).fetchone():
         return []
-    wanted = ", ".join(f'"{column}"' for column in columns)
+    there = {bytes(row[1]).decode("utf-8", "replace") for row in connection.execute(f'PRAGMA table_info("{table}")')}
+    wanted = ", ".join(f'"{column}"' if column in there else "NULL" for column in columns)
     return connection.execute(f'SELECT {wanted} FROM "{table}" ORDER BY rowid').fetchall()  # noqa: S608 - names of ours

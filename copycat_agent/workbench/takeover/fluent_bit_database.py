@@ -2,19 +2,23 @@
 
 The device is not in it, so an inode counts where a definition finds it. Rows of files that are gone stay until Fluent Bit starts again: of
 several rows with one inode it takes the newest, and so do we. A file that is younger than its row has got the inode of one that is gone.
+From 5.0 on a row has a hash of the up to 32 bytes before the offset.
 """
 
 from __future__ import annotations
 
 import os
+from functools import partial
 from pathlib import Path
 
 from copycat_agent.errors import CopycatError
+from copycat_agent.formats import Reader
 from copycat_agent.offsets.other_database import is_database, rows_of
-from copycat_agent.workbench.takeover.peer_state import STATE_BYTES_MAX, PeerPosition, PeerState, StateFile, files_in, unreadable
+from copycat_agent.workbench.takeover import xxh3
+from copycat_agent.workbench.takeover.peer_state import STATE_BYTES_MAX, HeadProof, PeerPosition, PeerState, StateFile, files_in, unreadable
 
 _TABLE = "in_tail_files"
-_COLUMNS = ("name", "offset", "inode", "created")
+_COLUMNS = ("name", "offset", "inode", "created", "offset_marker", "offset_marker_size")
 _SECONDS_MAX = 2**33
 _HINT = "name the file of the option DB, or the directory that the files of several inputs are in"
 
@@ -60,10 +64,19 @@ def _changed_ns(database: Path) -> int:
     return max(times, default=0)
 
 
-def _position(file: StateFile, name: object, offset: object, inode: object, created: object) -> PeerPosition:
+def _position(file: StateFile, name: object, offset: object, inode: object, created: object, marker: object, size: object) -> PeerPosition:
     if not isinstance(name, bytes):
         raise file.broken(f"a name is {name!a:.60}, and no text", _HINT)
     path = file.text(os.fsdecode(name), "a name")
     number = file.number(offset, f"the offset of {path!a:.200}")
     begun = created + 1 if type(created) is int and 0 < created < _SECONDS_MAX else 0  # seconds, rounded up
-    return PeerPosition(number, path, inode=file.number(inode, f"the inode of {path!a:.200}"), seen_ns=begun * 1_000_000_000)
+    before = None
+    if type(marker) is int and type(size) is int and 0 < size <= min(xxh3.BYTES_MAX, number):
+        before = HeadProof(partial(_marker, number, size), marker % 2**64, f"{size} bytes")
+    told = file.number(inode, f"the inode of {path!a:.200}")
+    return PeerPosition(number, path, inode=told, seen_ns=begun * 1_000_000_000, before=before)
+
+
+def _marker(offset: int, size: int, read: Reader) -> int | None:
+    found = read(offset - size, size)
+    return xxh3.xxh3(found) if len(found) == size else None

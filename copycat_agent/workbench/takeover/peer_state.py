@@ -23,7 +23,7 @@ _INODE_MAX = 2**64 - 1
 
 
 class HeadProof(NamedTuple):
-    """What a peer remembers of a file's first bytes.
+    """What a peer remembers of bytes of a file, of its first ones if nothing else is said.
 
     `of` makes the same of a file that is there, None where it is too short; it raises OSError. `what` names it for people.
     """
@@ -41,7 +41,7 @@ class PeerPosition(NamedTuple):
     is no position for us, "" where it is one. `in_characters`: it counts UTF-16 units, not bytes; `in_lines`: lines. `held` is what the
     peer has read and not sent: where the line before the position is its beginning, that line is the next to read. `seen_ns` is when the
     peer said so at the latest (epoch nanoseconds), so that a file that was made after that is another one; 0 where only the state as a
-    whole has a time.
+    whole has a time. `before` is what the peer remembers of the bytes just before its position.
     """
 
     position: int
@@ -55,6 +55,7 @@ class PeerPosition(NamedTuple):
     in_lines: bool = False
     held: bytes = b""
     seen_ns: int = 0
+    before: HeadProof | None = None
 
     @property
     def is_by_name(self) -> bool:

@@ -120,6 +120,8 @@ def _against(read: Reader, size: int, position: PeerPosition) -> Iterator[str]:
         yield f"it holds {size:,} bytes and the peer had read {position.position:,}: it was cut, or written anew"
     if position.position and compressions.recognise(read(0, compressions.MAGIC_BYTES)):
         yield "it is packed, and the peer counted other bytes than we do"
+    if position.before is not None and size >= position.position and position.before.of(read) != position.before.value:
+        yield f"{position.before.what} before {position.position:,} are other ones than the peer read: it was cut, or written anew"
     if position.in_characters and not _is_ascii(read, position.position):
         yield "the peer counts characters, and not all before its position are of one byte"
 
@@ -160,6 +162,7 @@ def _speaks_for(position: PeerPosition, size: int) -> str:
     same = ["device"] * (position.device is not None) + ["inode"] * (position.inode is not None)
     words = [f"same {' and '.join(same)}"] if same else []
     words += [f"same {position.head.what}"] if position.head is not None else []
+    words += [f"same {position.before.what} before"] if position.before is not None else []
     words += ["same name"] if position.is_by_name else []
     words += [f"a line ends before byte {position.position:,}"] if position.position else ["nothing of it was read"]
     grown = size - position.position

@@ -11,6 +11,7 @@ import pytest
 from copycat_agent.errors import CopycatError
 from copycat_agent.offsets.other_database import rows_of
 from copycat_agent.workbench.takeover import fluent_bit_database
+from copycat_agent.workbench.takeover.xxh3 import xxh3
 from tests.unit.workbench.takeover.peers import LINES, assert_never_crashes, heir, judged, read_on, refused, taken_over
 
 CREATE = (
@@ -76,6 +77,36 @@ def test_a_file_that_was_cut_since_is_named(tmp_path: Path, log: Path) -> None:
     told = judged(taken_over(heir(log), state=fluent_bit_database.read(tmp_path / "tail.db")))["app.log"]
     assert "it was cut, or written anew" in told.why
     assert "from the beginning" in told.then
+
+
+@pytest.mark.parametrize(
+    ("size", "value"),
+    [
+        (1, 14144645293874801883), (3, 6864218090047839419), (4, 6979084321315492338), (8, 4187271766389786872),
+        (9, 16816763818684955100), (16, 9463720498221773019), (17, 11453570474087510824), (32, 3829001002278603781),
+    ],
+)  # fmt: skip
+def test_the_hash_is_that_of_the_reference_implementation(size: int, value: int) -> None:
+    assert xxh3(bytes(range(size))) == value
+
+
+@pytest.mark.parametrize("is_whole", [True, False])
+def test_the_bytes_before_an_offset_are_compared_where_version_5_has_kept_a_hash_of_them(tmp_path: Path, log: Path, is_whole: bool) -> None:
+    """One of a log that was cut and has grown again, which nothing else tells."""
+    marker = xxh3(LINES[:4])
+    with closing(connected(tmp_path / "tail.db")) as database:
+        for column in ("offset_marker", "offset_marker_size"):
+            database.execute(f"ALTER TABLE in_tail_files ADD COLUMN {column} INTEGER DEFAULT 0")
+        database.execute(INSERT, (str(log), 4, log.stat().st_ino))
+        signed = marker - 2**64 if marker >= 2**63 else marker
+        database.execute("UPDATE in_tail_files SET offset_marker = ?, offset_marker_size = 4", (signed,))
+    if not is_whole:
+        log.write_bytes(b"new\nnewer\n")
+    takeover = taken_over(heir(log), state=fluent_bit_database.read(tmp_path / "tail.db"))
+    told = judged(takeover)["app.log"]
+    assert told.taken == is_whole
+    assert ("same 4 bytes before" if is_whole else "4 bytes before 4 are other ones than the peer read") in told.why
+    assert read_on(log, takeover.rows["app"]) == ([b"two", b"three"] if is_whole else [b"new", b"newer"])
 
 
 def test_hostile_databases_are_refused_with_words(tmp_path: Path, log: Path) -> None:
