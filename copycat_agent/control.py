@@ -63,8 +63,8 @@ class AgentView:
     loop has not turned for longer than any of its steps may take: their file system may hang. `hangs`: what all connectors need has not
     answered for as long, and only a restart helps. `agent_file` is the agent.yaml that was
     read, "" without one; `overridden` names the dotted options that the command line set over it. `log_until` is when the level of
-    the log goes back to the one of the start, in epoch seconds, None when it does not. `page` is where a browser finds the page, "" when it
-    is not served.
+    the log goes back to the one of the start, in epoch seconds, None when it does not; `log_changed` when it changed last.
+    `page` is where a browser finds the page, "" when it is not served.
     """
 
     version: str
@@ -85,6 +85,7 @@ class AgentView:
     overridden: tuple[str, ...] = ()
     log_level: str = "info"
     log_until: float | None = None
+    log_changed: float | None = None
     page: str = ""
 
 

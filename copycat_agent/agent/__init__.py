@@ -227,6 +227,7 @@ class Agent(Control):
             overridden=tuple(reloader.files.overrides) if reloader else (),
             log_level=logs.level(),
             log_until=self._log_level.until,
+            log_changed=self._log_level.changed,
             page=self._api.page if self._api else "",
         )
 

@@ -126,13 +126,15 @@ class PassingLevel:
         self._is_set = False
         self.until: float | None = None
         """When the first one holds again, in epoch seconds; None when nothing will change by itself."""
+        self.changed: float | None = None
+        """When it was changed last, in epoch seconds, None for never."""
 
     def set(self, name: str, seconds: float | None) -> None:
         """From now on; None: until the process ends."""
         with self._lock:
             self._cancel()
             set_level(name)
-            self._is_set = True
+            self._is_set, self.changed = True, time.time()
             if seconds is not None:
                 self.until = time.time() + seconds
                 self._timer = threading.Timer(seconds, self._end)
@@ -151,6 +153,7 @@ class PassingLevel:
             if threading.current_thread() is self._timer:  # else it was set again in this very moment
                 self._cancel()
                 set_level(self._first)
+                self.changed = time.time()
 
     def _cancel(self) -> None:
         if self._timer is not None:

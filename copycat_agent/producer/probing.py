@@ -1,4 +1,4 @@
-"""Asks a cluster about itself, a few topics and transactions, and changes nothing: for `copycat doctor`."""
+"""Asks a cluster about itself, a few topics and transactions, and changes nothing: for `copycat doctor` and the API."""
 
 from __future__ import annotations
 
@@ -101,10 +101,7 @@ class ClusterProbe:
 
     def look(self, topics: Collection[str]) -> ClusterState:
         """The cluster and these topics. Raises as `brokers` does."""
-        try:
-            cluster = self._wait(self._client.describe_cluster(include_authorized_operations=True, request_timeout=self._left()))
-        except KafkaException as exception:
-            raise with_trouble(translate(exception.args[0], "asking for the cluster"), self._trouble) from None
+        cluster = self._described(with_operations=True)
         first = min((node.id for node in cluster.nodes), default=None)
         settings = {} if first is None else self._config(ResourceType.BROKER, str(first))
         creates = settings.get("auto.create.topics.enable")
@@ -112,6 +109,10 @@ class ClusterProbe:
             cluster.cluster_id or "", _operations(cluster), None if creates is None else creates == "true", self._topics(topics),
             len(cluster.nodes), settings,
         )  # fmt: skip
+
+    def cluster_id(self) -> str:
+        """The id of the cluster, "" for one without. Raises as `brokers` does."""
+        return str(self._described(with_operations=False).cluster_id or "")
 
     def cannot_create(self, topic: str, partitions: int, replicas: int, config: Mapping[str, str]) -> CopycatError | None:
         """Returns why the broker would not let this user make the topic so, None when it would. Nothing is made."""
@@ -127,6 +128,12 @@ class ClusterProbe:
     def close(self) -> None:
         """Free the client."""
         del self._client
+
+    def _described(self, *, with_operations: bool) -> Any:  # noqa: ANN401 - the library's
+        try:
+            return self._wait(self._client.describe_cluster(include_authorized_operations=with_operations, request_timeout=self._left()))
+        except KafkaException as exception:
+            raise with_trouble(translate(exception.args[0], "asking for the cluster"), self._trouble) from None
 
     def _topics(self, topics: Collection[str]) -> dict[str, TopicState]:
         """Described, never asked for by a metadata request of a producer: that one would create them where the broker allows it."""

@@ -155,6 +155,17 @@ def test_an_address_that_is_none_and_a_method_that_will_not_do_are_told_alike(bo
     assert (ours.status, ours.value) == (theirs.status, theirs.value)
 
 
+def test_both_name_the_same_kafka_cluster(both: Both) -> None:
+    login = {"Authorization": basic("writer", PASSWORD)}
+
+    def ids() -> list[str | None]:
+        return [ask(address, "GET", "/", headers=login).value["kafka_cluster_id"] for address in both]
+
+    wait_until(lambda: ids()[1], message=lambda: f"{ids()}")
+    theirs, ours = ids()
+    assert ours == theirs
+
+
 def test_plugins_have_the_same_form(both: Both) -> None:
     for query in ("", "?connectorsOnly=true", "?connectorsOnly=false"):
         theirs, ours = both.ask("GET", f"/connector-plugins{query}")

@@ -22,12 +22,16 @@ def written() -> Iterator[io.StringIO]:
 def test_a_level_holds_for_its_time_and_then_the_one_of_the_start_again(written: io.StringIO) -> None:
     passing, log = logs.PassingLevel(), logs.get("worker")
     log.info("before")
+    moments = [passing.changed]
     passing.set("debug", 0.2)
+    moments.append(passing.changed)
     assert (logs.level(), passing.until is not None) == ("debug", True)
     log.debug("within")
     wait_until(lambda: logs.level() == "warning")
     log.info("after")
     assert passing.until is None
+    wait_until(lambda: passing.changed not in moments)
+    assert moments[0] is None
     assert [word for word in ("before", "within", "after") if word in written.getvalue()] == ["within"]
 
 

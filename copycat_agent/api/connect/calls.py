@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from http import HTTPStatus
 from typing import NamedTuple
 
+from copycat_agent.api.connect.cluster_ids import ClusterIds
 from copycat_agent.api.guard import StatusError
 from copycat_agent.control import Control
 
@@ -37,11 +38,15 @@ class Reply(NamedTuple):
 
 
 class WorkerView(NamedTuple):
-    """The agent as a worker of Kafka Connect; `worker_id` is HOST:PORT, `origin` what comes before the path in an address here."""
+    """The agent as a worker of Kafka Connect; `worker_id` is HOST:PORT, `origin` what comes before the path in an address here.
+
+    `clusters` knows the ids of Kafka clusters; None: nobody asks for them.
+    """
 
     control: Control
     worker_id: str
     origin: str = ""
+    clusters: ClusterIds | None = None
 
 
 View = Callable[[WorkerView, Call], Reply]

@@ -13,6 +13,7 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING
 
 from copycat_agent.api.connect.calls import Call, Reply, WorkerView
+from copycat_agent.api.connect.cluster_ids import ClusterIds
 from copycat_agent.api.connect.defining import refuse_unless_writable
 from copycat_agent.api.connect.routes import ROUTES, Route, segments_of
 from copycat_agent.api.guard import CHALLENGE, FAULT_HINT, Guard, StatusError, fault
@@ -37,7 +38,7 @@ class ConnectRest:
     """The WSGI application of `api.connect.listen`."""
 
     def __init__(self, control: Control, guard: Guard, worker_id: str, origin: str) -> None:
-        self._view = WorkerView(control, worker_id, origin)
+        self._view = WorkerView(control, worker_id, origin, ClusterIds())
         self._guard = guard
         self._operations = threading.BoundedSemaphore(OPERATIONS_MAX)
 

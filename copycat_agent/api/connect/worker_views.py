@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 from http import HTTPStatus
 
 from copycat_agent import __version__
 from copycat_agent.api.connect.calls import Call, Reply, WorkerView, not_found
+from copycat_agent.errors import UnknownConnectorError
 
 SPOKEN_VERSION = "4.1.0"
 """The release of Kafka Connect whose REST API this is: clients decide by it what they may ask."""
@@ -16,10 +18,24 @@ _LEVELS = {"debug": "DEBUG", "info": "INFO", "warning": "WARN", "error": "ERROR"
 
 
 def worker(view: WorkerView, _call: Call) -> Reply:
-    """Which worker this is. The cluster's id is known where connectors with exactly_once have met it."""
-    clusters = {one.cluster for one in view.control.statuses() if one.cluster}
+    """Which worker this is, and to which Kafka cluster its connectors send: null where that is not one, or is not known yet."""
     commit = f"copycat-agent-{__version__}"
-    return Reply({"version": SPOKEN_VERSION, "commit": commit, "kafka_cluster_id": clusters.pop() if len(clusters) == 1 else None})
+    return Reply({"version": SPOKEN_VERSION, "commit": commit, "kafka_cluster_id": _cluster(view)})
+
+
+def _cluster(view: WorkerView) -> str | None:
+    statuses = view.control.statuses()
+    known = {one.cluster for one in statuses if one.cluster}
+    if known:  # connectors with exactly_once have met it
+        return known.pop() if len(known) == 1 else None
+    sections = []
+    for one in statuses:
+        with contextlib.suppress(UnknownConnectorError):  # it went a moment ago
+            sections.append(view.control.definition(one.name).kafka)
+    sections = sections or [view.control.options.kafka]
+    if view.clusters is None or len({one.bootstrap_servers for one in sections}) != 1 or not sections[0].bootstrap_servers:
+        return None
+    return view.clusters.of(sections[0])
 
 
 def health(view: WorkerView, _call: Call) -> Reply:
@@ -46,5 +62,7 @@ def logger(view: WorkerView, call: Call) -> Reply:
 
 
 def level_of(view: WorkerView) -> dict[str, object]:
-    """The level of the log. When it was changed is not remembered."""
-    return {"level": _LEVELS[view.control.view().log_level], "last_modified": None}
+    """The level of the log, and when it was changed last, in epoch milliseconds."""
+    now = view.control.view()
+    changed = None if now.log_changed is None else round(now.log_changed * 1000)
+    return {"level": _LEVELS[now.log_level], "last_modified": changed}

@@ -52,11 +52,13 @@ class MemoryControl(Control):
         self.agent_file = ""
         self.page = ""
         self.log: tuple[str, float | None] = ("info", None)
+        self.log_changed: float | None = None
 
     def view(self) -> AgentView:
         if self.fail:
             raise self.fail
-        return AgentView("0", 7, "u", NOW, "/state", str(self.directory), "up", 8, "", None, agent_file=self.agent_file, page=self.page)
+        seen = {"agent_file": self.agent_file, "page": self.page, "log_changed": self.log_changed}
+        return AgentView("0", 7, "u", NOW, "/state", str(self.directory), "up", 8, "", None, **seen)  # type: ignore[arg-type]
 
     def statuses(self) -> tuple[Status, ...]:
         return tuple(self.states[name] for name in sorted(self.states))
@@ -108,7 +110,7 @@ class MemoryControl(Control):
         self.states[name] = Status(name, state, since=NOW) if state else self.states[name]
 
     def set_log_level(self, level: str, seconds: float | None) -> AgentView:
-        self.log = level, seconds
+        self.log, self.log_changed = (level, seconds), NOW
         return dataclasses.replace(self.view(), log_level=level, log_until=None if seconds is None else NOW + seconds)
 
     def pause(self, name: str) -> Status:

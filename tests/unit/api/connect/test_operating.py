@@ -19,7 +19,7 @@ from copycat_agent.worker import State
 from tests.rig.waiting import wait_until
 from tests.unit.api.conftest import PASSWORD, Answer, basic
 from tests.unit.api.connect.conftest import ConnectPort, OpenConnect
-from tests.unit.api.doubles import MemoryControl
+from tests.unit.api.doubles import NOW, MemoryControl
 
 Operate = Callable[..., Answer]
 OFFSET = {"position": 5, "path": "/var/log/app.log"}
@@ -213,7 +213,9 @@ def test_offsets_that_make_no_sense_are_refused(operate: Operate, control: Memor
     [("TRACE", "debug"), ("debug", "debug"), ("INFO", "info"), ("Warn", "warning"), ("ERROR", "error"), ("FATAL", "error")],
 )
 def test_the_level_of_the_log_is_changed(operate: Operate, control: MemoryControl, level: str, ours: str) -> None:
+    assert operate("GET", "/admin/loggers/root").json["last_modified"] is None
     assert operate("PUT", "/admin/loggers/root", {"level": level}).json == ["root"]
+    assert operate("GET", "/admin/loggers/root").json["last_modified"] == round(NOW * 1000)
     assert control.log == (ours, None)
     answer = operate("PUT", "/admin/loggers/root?scope=cluster", {"level": level})
     assert (answer.status, answer.body) == (204, b"")
