@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
     from copycat_agent.delivery.base import MakeRun, TaskHalf
-    from copycat_agent.model import Batch, SplitResult, TaskId
+    from copycat_agent.model import Batch, Split, SplitResult, TaskId
 
     Results = Future[tuple[SplitResult, ...]]
     Run = Callable[[Batch, Producers, Callable[[], bool]], tuple[SplitResult, ...]]
@@ -63,6 +63,12 @@ class StayingExecutor(Protocol):
         Each result begins where the last one of its split ended. A batch that fails says so from there on.
         """
 
+    def join(self, task: TaskId, splits: tuple[Split, ...]) -> None:
+        """Have the task's batch, which has reported, take on further splits: results tell of them as of the others, and come behind them.
+
+        There are none of those that it has not taken on when it ends: then they are unread.
+        """
+
 
 @runtime_checkable
 class Examiner(Protocol):
@@ -84,7 +90,7 @@ class InlineExecutor:
         self._producers = producers or Producers()
         self._run = run
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="inline")
-        self._stopping: dict[TaskId, threading.Event] = {}
+        self._stopping: dict[TaskId, threading.Event | Reporting] = {}
 
     def submit(self, batch: Batch) -> Results:
         """Start `batch` on a thread of this process."""
@@ -93,8 +99,14 @@ class InlineExecutor:
 
     def follow(self, batch: Batch, report: Callable[[tuple[SplitResult, ...]], None]) -> Results:
         """Start `batch` on a thread of this process, which may stay as long as the batch does."""
-        stopping = self._stopping[batch.task] = threading.Event()
-        return self._threads.submit(self._run or run_batch, batch, self._producers, Reporting(stopping, report))
+        stopping = self._stopping[batch.task] = Reporting(report)
+        return self._threads.submit(self._run or run_batch, batch, self._producers, stopping)
+
+    def join(self, task: TaskId, splits: tuple[Split, ...]) -> None:
+        """Have the task's batch take them on."""
+        stopping = self._stopping.get(task)
+        if isinstance(stopping, Reporting):
+            stopping.join(splits)
 
     def settle(self, task: TaskId) -> None:
         """Ask the task's batch to settle and return early."""

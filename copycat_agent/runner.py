@@ -26,7 +26,7 @@ from copycat_agent.batch.following import Reporting
 from copycat_agent.delivery.batch_outcomes import without_answer
 from copycat_agent.errors import CopycatError, FatalError, RetriableError
 from copycat_agent.executor import run_batch
-from copycat_agent.model import Batch, SplitResult, TaskId
+from copycat_agent.model import Batch, Split, SplitResult, TaskId
 from copycat_agent.producer import Producers
 
 if TYPE_CHECKING:
@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     Results = tuple[SplitResult, ...]
     Run = Callable[[Batch, Producers, Callable[[], bool]], Results]
     """`executor.run_batch`, or what a test puts in its place; pickled by reference, so importable in a worker."""
+
+_Stopping = threading.Event | Reporting
 
 THREADS = 64
 """Batches of one runner at a time, beside those whose mount hangs. The driver sends no more: one that waited would use up its time."""
@@ -65,6 +67,13 @@ class Settle(NamedTuple):
     """Driver -> runner: the task's batch shall settle and return early."""
 
     task: TaskId
+
+
+class Join(NamedTuple):
+    """Driver -> runner: the batch with that number, which stays, shall take on these splits as well. Without effect once it has ended."""
+
+    number: int
+    splits: tuple[Split, ...]
 
 
 class Answer(NamedTuple):
@@ -110,7 +119,7 @@ def run_safely(batch: Batch, producers: Producers, stopping: Callable[[], bool],
         return failed(batch, error)
     except BaseException as error:  # noqa: BLE001  a thread's SystemExit would vanish, and its batch with it
         return failed(batch, _bug(error))
-    if len(results) != len(batch.splits):
+    if len(results) != len(batch.splits) and not (isinstance(stopping, Reporting) and len(results) > len(batch.splits)):
         return failed(batch, FatalError(f"the batch yielded {len(results)} results for {len(batch.splits)} splits"))
     return results
 
@@ -180,7 +189,7 @@ class _Runner:
         self._connection = connection
         self._run = run
         self._sending = threading.Lock()
-        self._stops: dict[int, tuple[TaskId, threading.Event]] = {}  # by the number of the batch, while it is here
+        self._stops: dict[int, tuple[TaskId, _Stopping]] = {}  # by the number of the batch, while it is here
         self._threads = _Threads(self._work)
         self._producers = Producers()
 
@@ -204,19 +213,24 @@ class _Runner:
         with self._sending:
             self._connection.send_bytes(data)
 
-    def _take(self, message: Work | Settle) -> None:
+    def _take(self, message: Work | Settle | Join) -> None:
         if isinstance(message, Settle):
-            for task, stopping in self._stops.copy().values():
+            for task, asked in self._stops.copy().values():
                 if task == message.task:
-                    stopping.set()
+                    asked.set()
             return
-        stopping = threading.Event()
+        if isinstance(message, Join):
+            _, joined = self._stops.get(message.number, (None, None))
+            if isinstance(joined, Reporting):
+                joined.join(message.splits)
+            return
+        stopping: _Stopping = Reporting(functools.partial(self._report, message)) if message.batch.follow_seconds else threading.Event()
         self._stops[message.number] = message.batch.task, stopping
         if not self._threads.run(message, stopping):
             self._answer(message, failed(message.batch, RetriableError(*_NO_THREAD), begun=False))
 
-    def _work(self, work: Work, stopping: threading.Event) -> None:
-        asked = Reporting(stopping, functools.partial(self._report, work)) if work.batch.follow_seconds else stopping.is_set
+    def _work(self, work: Work, stopping: _Stopping) -> None:
+        asked = stopping.is_set if isinstance(stopping, threading.Event) else stopping
         self._answer(work, run_safely(work.batch, self._producers, asked, self._run))
 
     def _report(self, work: Work, results: Results) -> None:
@@ -241,14 +255,14 @@ class _Runner:
 class _Threads:
     """Threads that stay, one more whenever all are busy. A `ThreadPoolExecutor` does so, too, for 0.1 ms more per batch."""
 
-    def __init__(self, work: Callable[[Work, threading.Event], None]) -> None:
+    def __init__(self, work: Callable[[Work, _Stopping], None]) -> None:
         self._work = work
-        self._todo: queue.SimpleQueue[tuple[Work, threading.Event] | None] = queue.SimpleQueue()
+        self._todo: queue.SimpleQueue[tuple[Work, _Stopping] | None] = queue.SimpleQueue()
         self._started = 0  # for the one caller
         self._changed = threading.Condition()  # guards what follows
         self._busy = 0
 
-    def run(self, work: Work, stopping: threading.Event) -> bool:
+    def run(self, work: Work, stopping: _Stopping) -> bool:
         """Start `work` on a thread of its own. For one caller at a time, which bounds how much is under way.
 
         False where no thread is to be had: then it is not begun, and will not be.

@@ -1,8 +1,9 @@
 """A batch that stays at the ends of its files: it sends what is added at once, and reports now and then how far it came.
 
 A batch for each few lines of a log that trickles costs a plan, two pickles, a wake-up at each end and a save. One that stays is told of
-writes by the kernel, looks at the size of each file once in a few milliseconds at most, and reports about twice a second. When nothing has
-come for a while the batch ends: then events wake the driver when there is something to read.
+writes by the kernel, looks at the sizes of the files written to once in a few milliseconds at most, and reports about twice a second. Files
+that get something to read meanwhile join it. When nothing has come for a while the batch ends: then events wake the driver when there is
+something to read.
 
 inotify(7) is called directly (`Growth`): watchdog has no way to wait in the thread that reads, and to wake one thread by another costs
 as much again.
@@ -13,28 +14,34 @@ from __future__ import annotations
 import ctypes
 import os
 import select
+import struct
 import threading
 import time
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 from copycat_agent.errors import FileError
 from copycat_agent.sources.files import clock
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
-
     from copycat_agent.batch.progress import Progress
     from copycat_agent.batch.run import BatchRun
-    from copycat_agent.model import SplitResult
+    from copycat_agent.model import Split, SplitResult
+
+T = TypeVar("T")
 
 LOOK_SECONDS = 0.008
-"""Time after a look that an event has led to, or that finds something, which costs a produce and a flush. Where no events can be had, after
-every look."""
+"""Time after a look that an event has led to, or that finds something, which costs a produce and a flush."""
+FILE_SECONDS = 1e-5
+"""Added to it for each file: where many are written to, a flush is for several of them."""
+UNTOLD_FILE_SECONDS = 1e-4
+"""Added instead where no events can be had: then each look is at all files."""
 ASKED_SECONDS = 0.05
-"""Time between two looks at whether the batch shall end, while nothing is written."""
+"""Time between two looks at all files, and at whether the batch shall end, while nothing is written."""
+LOOK_SHARE = 50.0
+"""Looks at all files are so many times as far apart as one takes, at least."""
 REPORT_SECONDS = 0.4
 """What is settled is reported so soon. A kill repeats what was not, with `at_least_once`."""
 STAY_SECONDS = 30.0
@@ -46,23 +53,44 @@ INSTANCES_MAX = 16
 """Queues of events of one process: the kernel gives a user 128 by default, and others want some, too."""
 _IN_MODIFY = 0x2
 _QUEUE_BYTES = 2**16
+_EVENT = struct.Struct("iIII")
+"""inotify_event: watch descriptor, mask, cookie, length of the name, which is 0 where a file itself is watched."""
+_OVERFLOW = -1
 
 _free = threading.BoundedSemaphore(INSTANCES_MAX)
 
 Results = tuple["SplitResult", ...]
+Grown = tuple["Progress", int, int]
+"""A file that has grown, its size, and a time at which it was so large, by its file system's clock."""
 
 
 class Reporting:
-    """A `stopping` of a batch whose reports are heard."""
+    """What the driver and a batch that may stay tell each other. `set` and `join` are for other threads than the batch's."""
 
-    def __init__(self, stop: threading.Event, report: Callable[[Results], None]) -> None:
+    def __init__(self, report: Callable[[Results], None]) -> None:
         """`report` is told what has been settled since the last time, or since the batch began. It raises nothing."""
-        self._stop = stop
         self.report = report
+        self._is_set = False
+        self._joining: deque[tuple[Split, ...]] = deque()
+
+    def set(self) -> None:
+        """The batch shall settle and end."""
+        self._is_set = True
+
+    def join(self, splits: tuple[Split, ...]) -> None:
+        """The batch shall take on these splits as well. What it has not taken on when it ends has no result."""
+        self._joining.append(splits)
+
+    def joined(self) -> tuple[Split, ...]:
+        """Returns what has come to be taken on since the last call."""
+        splits: tuple[Split, ...] = ()
+        while self._joining:
+            splits += self._joining.popleft()
+        return splits
 
     def __call__(self) -> bool:
         """Whether the batch shall settle and end."""
-        return self._stop.is_set()
+        return self._is_set
 
 
 class Following:
@@ -75,72 +103,90 @@ class Following:
         self._stopping = stopping
         self._results = results
         self._begun = time.monotonic()
+        self._added_at = self._look_all_at = 0.0
+        self._open_since: dict[Progress, float] = {}  # those that end within a record, and when they were added to last
+        self._unreported = dict.fromkeys(run.progresses)  # those of which there may be something to report
 
     def stay(self) -> None:
         """Returns when nothing comes any more, when a file is no longer what it was, cannot be read to its end, or when asked to.
 
         Raises what ends the whole batch. What was settled and not reported is for the batch's results to tell.
         """
-        if not all(one.at_end and not (one.changed or one.error or one.damage) for one in self._run.progresses):
+        if not all(map(_may_stay, self._run.progresses)):
             return
-        with Growth([one.stream.fd for one in self._run.progresses if one.stream is not None]) as growth:
+        growth: Growth[Progress] = Growth()
+        with growth:
             self._follow(growth)
 
-    def _follow(self, growth: Growth) -> None:
-        added_at = dict.fromkeys(self._run.progresses, time.monotonic())
-        quiet_at = self._quiet_at(added_at)
+    def _follow(self, growth: Growth[Progress]) -> None:
+        new = list(self._run.progresses)
+        self._added(new)
         self._report()  # what it was made for
         reported_at = time.monotonic()
         is_woken = False
         while not self._stopping():
-            growth.forget()
-            grown = self._look()
-            now = time.monotonic()
-            if grown:
-                if not self._run.go_on(grown) or self._unreported() > self._run.max_bytes // BYTES_SHARE:
+            if splits := self._stopping.joined():
+                new = self._run.join(splits)
+                self._added(new)
+                if not all(map(_may_stay, new)):
                     return
-                added_at.update((one, now) for one, _, _ in grown)
-                quiet_at = self._quiet_at(added_at)
-            if grown is None or now >= quiet_at:
+            for one in new:
+                assert one.stream is not None
+                growth.add(one.stream.fd, one)
+            grown = self._look(growth.take(), new)
+            if grown is None or not self._go_on(grown) or time.monotonic() >= self._quiet_at():
                 return
-            if now - reported_at >= REPORT_SECONDS and self._report():
-                reported_at = now
+            new = []
+            if time.monotonic() - reported_at >= REPORT_SECONDS and self._report():
+                reported_at = time.monotonic()
             if grown or is_woken or not growth.is_told:  # also after a write that made no file larger
-                time.sleep(LOOK_SECONDS)
+                time.sleep(LOOK_SECONDS + (FILE_SECONDS if growth.is_told else UNTOLD_FILE_SECONDS) * len(self._run.progresses))
                 is_woken = False
             else:
                 is_woken = growth.wait(ASKED_SECONDS)
 
-    def _quiet_at(self, added_at: dict[Progress, float]) -> float:
+    def _go_on(self, grown: list[Grown]) -> bool:
+        """Send and settle what was added. Returns whether the batch may stay."""
+        if not grown:
+            return True
+        if not self._run.go_on(grown):
+            return False
+        self._added([one for one, _, _ in grown])
+        unreported = sum(one.settled_position - one.split.offset.position for one in self._unreported)
+        return unreported <= self._run.max_bytes // BYTES_SHARE
+
+    def _added(self, some: Iterable[Progress]) -> None:
+        """Something was added to these files, and is settled."""
+        self._added_at = now = time.monotonic()
+        for one in some:
+            self._unreported[one] = None
+            if one.settled_position < one.limit.end:
+                self._open_since[one] = now
+            else:
+                self._open_since.pop(one, None)
+
+    def _quiet_at(self) -> float:
         """Returns when it ends if nothing more is added to any file.
 
         It waits no longer for a file that ends within a record: the driver ends that one when its time is over.
         """
-        whole = [at for one, at in added_at.items() if one.settled_position == one.limit.end]
-        open_at = (at for one, at in added_at.items() if one.settled_position < one.limit.end)
-        return min(min(open_at, default=max(whole, default=0.0)) + self._seconds, self._begun + STAY_SECONDS)
+        since = min(self._open_since.values(), default=self._added_at)
+        return min(since + self._seconds, self._begun + STAY_SECONDS)
 
-    def _look(self) -> list[tuple[Progress, int, int]] | None:
-        """Files that have grown, with their sizes and when that was; None when one is not what it was: the driver finds out why."""
-        grown = []
-        for one in self._run.progresses:
-            assert one.stream is not None
-            try:
-                size, seen_ns = one.stream.size_now(one.limit.end)
-                if size > one.limit.end and one.holds():
-                    grown.append((one, size, seen_ns))
-                elif size != one.limit.end:
-                    return None
-            except FileError:
-                return None
+    def _look(self, written: list[Progress] | None, new: list[Progress]) -> list[Grown] | None:
+        """Those that have grown; None when one is not what it was: the driver finds out why. `written`: see `Growth.take`."""
+        begun = time.monotonic()
+        if written is not None and begun < self._look_all_at:
+            return _grown(dict.fromkeys([*written, *new]))
+        grown = _grown(self._run.progresses)
+        end = time.monotonic()
+        self._look_all_at = end + max(ASKED_SECONDS, LOOK_SHARE * (end - begun))
         return grown
-
-    def _unreported(self) -> int:
-        return sum(one.settled_position - one.split.offset.position for one in self._run.progresses)
 
     def _report(self) -> bool:
         """Returns whether there was anything to report."""
-        moved = [one for one in self._run.progresses if one.has_moved]
+        moved = [one for one in self._unreported if one.has_moved]
+        self._unreported.clear()
         if moved:
             self._stopping.report(self._results(moved))
             for one in moved:
@@ -148,33 +194,69 @@ class Following:
         return bool(moved)
 
 
-class Growth:
-    """The files of one batch, by their descriptors. For one thread."""
+def _grown(some: Iterable[Progress]) -> list[Grown] | None:
+    """Those that have grown. None when one is not what it was."""
+    grown = []
+    for one in some:
+        assert one.stream is not None
+        try:
+            size, seen_ns = one.stream.size_now(one.limit.end)
+            if size > one.limit.end and one.holds():
+                grown.append((one, size, seen_ns))
+            elif size != one.limit.end:
+                return None
+        except FileError:
+            return None
+    return grown
 
-    def __init__(self, fds: Collection[int]) -> None:
-        """Where events cannot be had of all of them, `wait` lets the time pass."""
+
+def _may_stay(one: Progress) -> bool:
+    """Whether all of it is read, and the file is still what it was."""
+    return one.stream is not None and one.at_end and not (one.changed or one.error or one.damage)
+
+
+class Growth(Generic[T]):
+    """Which of some open files are written to. For one thread."""
+
+    def __init__(self) -> None:
+        """Where events cannot be had of all files, `wait` lets the time pass."""
+        self._files: dict[int, T] = {}  # by watch descriptor
         self._queue = -1
-        if all(clock.is_local(os.fstat(fd).st_dev) for fd in fds) and _free.acquire(blocking=False):
-            self._queue = queue_of(fds)
+        self._poll = select.poll()
+        if _free.acquire(blocking=False):
+            self._queue = new_queue()
             if self._queue < 0:
                 _free.release()
-        self._poll = select.poll()
-        if self.is_told:
-            self._poll.register(self._queue, select.POLLIN)
+            else:
+                self._poll.register(self._queue, select.POLLIN)
 
     @property
     def is_told(self) -> bool:
         """Whether `wait` returns as soon as something is written."""
         return self._queue >= 0
 
-    def forget(self) -> None:
-        """What was written until now ends no `wait`."""
+    def add(self, fd: int, file: T) -> None:
+        """Hear of writes to `file`, open as `fd`, from now on: what was written before is to be looked for."""
         if self.is_told:
-            with suppress(BlockingIOError):
-                os.read(self._queue, _QUEUE_BYTES)
+            watch = watch_of(self._queue, fd)
+            if watch < 0:
+                self._close()
+            else:
+                self._files[watch] = file
+
+    def take(self) -> list[T] | None:
+        """Returns those written to since the last call; None when each may have been."""
+        if not self.is_told:
+            return None
+        try:
+            events = os.read(self._queue, _QUEUE_BYTES)
+        except BlockingIOError:
+            return []
+        watches = {watch for watch, *_ in _EVENT.iter_unpack(events)}
+        return None if _OVERFLOW in watches else [self._files[watch] for watch in watches]
 
     def wait(self, seconds: float) -> bool:
-        """Until something has been written since the last `forget`, at most so long. Returns whether it is known to have been."""
+        """Until something has been written since the last `take`, at most so long. Returns whether it is known to have been."""
         if self.is_told:
             return bool(self._poll.poll(seconds * 1000))
         time.sleep(seconds)
@@ -184,19 +266,27 @@ class Growth:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._close()
+
+    def _close(self) -> None:
         if self.is_told:
             os.close(self._queue)
             self._queue = -1
             _free.release()
 
 
-def queue_of(fds: Collection[int]) -> int:
-    """Returns a queue that is told of writes to these files, -1 where there is none to be had."""
+def new_queue() -> int:
+    """Returns a queue for events, -1 where there is none to be had."""
     queue: int = _libc().inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
-    if queue >= 0 and any(_libc().inotify_add_watch(queue, f"/proc/self/fd/{fd}".encode(), _IN_MODIFY) < 0 for fd in fds):
-        os.close(queue)
-        return -1
     return queue
+
+
+def watch_of(queue: int, fd: int) -> int:
+    """Have `queue` told of writes to an open file. Returns the watch's number, -1 where there is none to be had."""
+    if not clock.is_local(os.fstat(fd).st_dev):
+        return -1  # others may write to it from elsewhere
+    watch: int = _libc().inotify_add_watch(queue, f"/proc/self/fd/{fd}".encode(), _IN_MODIFY)
+    return watch
 
 
 @cache

@@ -21,7 +21,7 @@ from copycat_agent.encoding.encoder import Encoder, SplitEncoder
 from copycat_agent.errors import BlockedError, DamageError, DataError, FileError, SentInPartError
 from copycat_agent.formats import Chunk, Frame, How, LongLine, Parsed, Part
 from copycat_agent.formats.lines import BLOCK_BYTES
-from copycat_agent.model import Batch
+from copycat_agent.model import Batch, Split
 from copycat_agent.producer import TaskProducer
 
 RUN_BYTES = 16 * 2**20
@@ -144,6 +144,19 @@ class BatchRun:
                 break
         self._settle()
         return all(progress.at_end and not progress.changed for progress, _, _ in grown)
+
+    def join(self, splits: Sequence[Split]) -> list[Progress]:
+        """Read, send and settle further splits of a batch that stays. Returns them. Raises what ends the whole batch."""
+        self._budget = Budget(self._batch)
+        joined = [Progress(split) for split in splits]
+        self.progresses += joined
+        self._by_partition.update((one.split.partition, one) for one in joined)
+        for progress in joined:
+            if self._spent():
+                break
+            self._one(progress)
+        self._settle()
+        return joined
 
     def anew(self, batch: Batch, producer: TaskProducer, stopping: Callable[[], bool]) -> BatchRun:
         """Another run, of what is left of the same batch: nothing of this one counts."""

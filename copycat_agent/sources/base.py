@@ -238,6 +238,9 @@ class FollowsFiles(Protocol):
     def advance(self, results: Sequence[SplitResult], changes: Changes) -> None:
         """As `finish`, for results of batches that go on: their splits stay out of plans."""
 
+    def joining(self, followed: int) -> tuple[Split, ...]:
+        """Returns splits for a batch that stays at the ends of `followed` files: of others that may stay, too, and have little to read."""
+
     def is_held_up(self) -> bool:
         """Whether there is something to read, or to find out, that has to wait for a batch that stays."""
 

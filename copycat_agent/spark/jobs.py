@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from pyspark import SparkContext
 
     from copycat_agent.executor import Hung
-    from copycat_agent.model import Batch, TaskId
+    from copycat_agent.model import Batch, Split, TaskId
     from copycat_agent.runner import Results, Run
     from copycat_agent.spark.current_session import Session
     from copycat_agent.spark.host import SparkHost
@@ -300,6 +300,9 @@ class ChoosingExecutor:
     def follow(self, batch: Batch, report: Callable[[Results], None]) -> Future[Results]:
         """No batch with a query comes here: a job cannot report."""
         return self._runners.follow(batch, report)
+
+    def join(self, task: TaskId, splits: tuple[Split, ...]) -> None:
+        self._runners.join(task, splits)
 
     def examine(self, definition: bytes) -> Future[FatalError | None]:
         return self._jobs.examine(definition)

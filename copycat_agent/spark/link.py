@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping
 
     from copycat_agent.errors import CopycatError
-    from copycat_agent.model import Batch, TaskId
+    from copycat_agent.model import Batch, SourceOffset, SourcePartition, TaskId
     from copycat_agent.runner import Answer, Hello, Report, Results, Said
 
 _UCRED = struct.Struct("3i")
@@ -42,7 +42,7 @@ _log = logs.get("spark")
 class Pending:
     """A batch that has no answer yet. `deadline` is monotonic: of its place in the queue first, of its answer once it is sent."""
 
-    __slots__ = ("batch", "data", "deadline", "future", "is_hung", "late", "makes_room", "number", "party", "report", "sent_at")
+    __slots__ = ("_reached", "batch", "data", "deadline", "future", "is_hung", "late", "makes_room", "number", "party", "report", "sent_at")
 
     def __init__(self, batch: Batch, number: int, deadline: float) -> None:
         """`data` is what goes to the runner, which may have it since `sent_at`, 0 before; `late`: the deadline has passed once.
@@ -57,20 +57,20 @@ class Pending:
         self.sent_at = 0.0
         self.late = self.is_hung = self.makes_room = False
         self.report: Callable[[Results], None] | None = None
+        self._reached: dict[SourcePartition, SourceOffset] = {}
         self.future: Future[Results] = Future()
         self.future.set_running_or_notify_cancel()  # a batch on its way cannot be taken back
 
     def reported(self, results: Results) -> None:
         """It has come so far: if it fails, it does so from there on."""
-        reached = {one.split.partition: one.offset for one in results}
-        splits = tuple(replace(one, offset=reached.get(one.partition, one.offset)) for one in self.batch.splits)
-        self.batch = replace(self.batch, splits=splits)
+        self._reached.update((one.split.partition, one.offset) for one in results)
         if self.report is not None:
             self.report(results)
 
     def fail(self, error: CopycatError) -> None:
-        """Resolve it as if nothing had been read."""
-        self.future.set_result(failed(self.batch, error, begun=self.sent_at > 0))
+        """Resolve it as if nothing had been read since it was last heard of."""
+        splits = tuple(replace(one, offset=self._reached.get(one.partition, one.offset)) for one in self.batch.splits)
+        self.future.set_result(failed(replace(self.batch, splits=splits), error, begun=self.sent_at > 0))
 
 
 class Link:

@@ -15,13 +15,14 @@ import logging
 import pickle
 import threading
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from copycat_agent import logs
 from copycat_agent.batch.following import STAY_SECONDS
 from copycat_agent.errors import FatalError, RetriableError
 from copycat_agent.executor import run_batch
-from copycat_agent.runner import PICKLE, THREADS, Answer, Hello, Report, Said, Settle, Work, resident, unpacked, unread
+from copycat_agent.runner import PICKLE, THREADS, Answer, Hello, Join, Report, Said, Settle, Work, resident, unpacked, unread
 from copycat_agent.spark.link import Assignments, Door, Link, Pending, late, leave_hung
 from copycat_agent.turns import FairQueue, went_well
 
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
 
     from copycat_agent.executor import Hung
-    from copycat_agent.model import Batch, TaskId
+    from copycat_agent.model import Batch, Split, TaskId
     from copycat_agent.runner import Results, Run
     from copycat_agent.spark.current_session import Session
     from copycat_agent.spark.host import SparkHost
@@ -106,6 +107,15 @@ class RunnerExecutor:
         else:
             self._hand_out()
         return pending.future
+
+    def join(self, task: TaskId, splits: tuple[Split, ...]) -> None:
+        """Sends them to the runner that has the batch; what comes too late for it is dropped there."""
+        with self._changed:
+            found = [(link, one) for link in self._links.values() for one in link.pending.values() if one.report and one.batch.task == task]
+            for _, one in found:
+                one.batch = replace(one.batch, splits=one.batch.splits + splits)
+        for link, one in found:
+            link.send(pickle.dumps(Join(one.number, splits), PICKLE))
 
     def settle(self, task: TaskId) -> None:
         """A batch that still waits for a runner comes back as it is."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from copycat_agent import failpoints
 from copycat_agent.errors import CopycatError, FatalError, bug_words
 from copycat_agent.executor import Examiner, StayingExecutor
-from copycat_agent.model import Account, Batch, SourcePartition, TaskId
+from copycat_agent.model import Account, Batch, SourcePartition, SplitResult, TaskId
 from copycat_agent.sources import SOURCES, KeepsFiles, KnowsUnchanged, create_source
 from copycat_agent.transforms.sql import sql_at
 from copycat_agent.worker import effects
@@ -65,6 +65,7 @@ class ConnectorIO:
             effects.SaveLast: self._save_last,
             effects.PublishIfDue: lambda _: self._delivery.publish_if_due(),
             effects.Submit: self._submit,
+            effects.Join: self._join,
             effects.AskToSettle: lambda effect: tools.executor.settle(effect.task),
             effects.Close: self._close,
         }
@@ -160,6 +161,14 @@ class ConnectorIO:
         else:
             self._await(batch, executor.submit(batch))
 
+    def _join(self, wanted: effects.Join) -> None:
+        batch, results = self._flying[wanted.task]
+        self._flying[wanted.task] = replace(batch, splits=batch.splits + wanted.splits), results
+        executor = self._tools.executor
+        assert isinstance(executor, StayingExecutor)
+        executor.join(wanted.task, wanted.splits)
+        self._heed_growth()
+
     def _heed_growth(self) -> None:
         """Hear of writes to all files but those at whose ends batches stay."""
         self._orders.wake.follow(frozenset(split.path for task in self._reports for split in self._flying[task][0].splits))
@@ -185,7 +194,7 @@ class ConnectorIO:
         batch, pending = self._flying.pop(task)
         if self._reports.pop(task, None) is not None:
             self._heed_growth()
-        results = self._delivery.take_in(batch, pending.result())
+        results = self._delivery.take_in(batch, _of_all(batch, pending.result()))
         if not isinstance(results, tuple):
             self._flying[task] = batch, results  # the delivery itself wakes the connector
             return None
@@ -222,6 +231,14 @@ class ConnectorIO:
             self.source.close()
         finally:
             self._delivery.close()
+
+
+def _of_all(batch: Batch, results: Results) -> Results:
+    """Results of all its splits: those that came too late to be taken on have none, and are unread."""
+    if len(results) == len(batch.splits):
+        return results
+    told = {result.split.partition for result in results}
+    return (*results, *(SplitResult(one, one.offset) for one in batch.splits if one.partition not in told))
 
 
 def _as_save_error(error: Exception) -> Exception:

@@ -127,6 +127,13 @@ class Submit(NamedTuple):
     follow_seconds: float = 0.0
 
 
+class Join(NamedTuple):
+    """Have the batch of `task`, which stays and has reported, take on further splits. Those that come too late for it are unread."""
+
+    task: TaskId
+    splits: tuple[Split, ...]
+
+
 class AskToSettle(NamedTuple):
     """Ask the batch of `task` to settle what it has in flight and come back early."""
 
@@ -148,6 +155,7 @@ Effect = (
     | SaveLast
     | PublishIfDue
     | Submit
+    | Join
     | AskToSettle
     | Close
     | Wait

@@ -25,7 +25,7 @@ from copycat_agent.worker import effects
 from copycat_agent.worker.effects import Effect, Effects, LookResult, News, Performed
 from copycat_agent.worker.poll_loop import Wait
 from copycat_agent.worker.retry_policy import RetryPolicy
-from copycat_agent.worker.schedule import Flight, Grant, RoundSchedule
+from copycat_agent.worker.schedule import FIRST_REPORT_SECONDS, Flight, Grant, RoundSchedule
 from copycat_agent.worker.status import State
 
 if TYPE_CHECKING:
@@ -186,7 +186,7 @@ class ConnectorMachine:
             results = yield from self._do(effects.TakeReport(task))
             self.has_results = True
             flight = self._flying[task]
-            self._flying[task] = flight._replace(since=self._now)
+            self._flying[task] = flight._replace(since=self._now, reported=True)
             self._keep_unsaved(task, flight, results, goes_on=True)
         for task in self._news.ended:
             flight = self._flying.pop(task)
@@ -254,8 +254,9 @@ class ConnectorMachine:
             schedule.plan_at = 0.0
         if self._unsaved or self._now < schedule.plan_at or self._now < self._retry_policy.backoff.retry_at:
             return
+        have_joined = isinstance(self._source, FollowsFiles) and (yield from self._let_join(self._source))
         yield from self._plan()
-        if isinstance(self._source, FollowsFiles) and any(flight.stays for flight in self._flying.values()) and self._source.is_held_up():
+        if isinstance(self._source, FollowsFiles) and not have_joined and self._has_to_make_room() and self._source.is_held_up():
             yield from self._end_staying()
         if self._news.grown and schedule.plan_at <= self._now:  # nothing to do yet for files that grow: not to be woken for every line
             schedule.plan_at = self._now + schedule.linger
@@ -280,8 +281,24 @@ class ConnectorMachine:
             may_stay = self._delivery.may_stay and self._schedule.may_stay and not (careful or self._until_idle)
             stay = plan.follow_seconds if may_stay else 0.0
             yield from self._do(effects.Submit(task, splits, min(most, grant.bytes or most), plan.max_seconds, grant.records, stay))
-            self._flying[task] = Flight(self._now, grant, self._now, stays=stay > 0)
+            self._flying[task] = Flight(self._now, grant, self._now, stays=stay > 0, files=len(splits))
             self._schedule.plan_at = self._now + self._schedule.linger
+
+    def _let_join(self, source: FollowsFiles) -> Generator[Effect, Performed, bool]:
+        """Give batches that stay what they can take on. Returns whether that was anything: there may be more."""
+        have_joined = False
+        for task, flight in self._flying.items():
+            if flight.stays and flight.reported and (splits := source.joining(flight.files)):
+                self._flying[task] = flight._replace(files=flight.files + len(splits))
+                yield from self._do(effects.Join(task, splits))
+                self._schedule.plan_at = self._now + self._schedule.linger
+                have_joined = True
+        return have_joined
+
+    def _has_to_make_room(self) -> bool:
+        """Whether batches stay, and nothing can join one of them soon."""
+        staying = [flight for flight in self._flying.values() if flight.stays]
+        return bool(staying) and not any(not one.reported and self._now < one.begun + FIRST_REPORT_SECONDS for one in staying)
 
     def _end_staying(self) -> Effects:
         """Batches that stay give their tasks and files back."""

@@ -23,6 +23,8 @@ BUSY_SECONDS = 1.0
 """Longest wait while there is something to do: a file that failed, an answer of Kafka, a query that is examined."""
 PAUSED_SECONDS = 0.5
 """Least time between two looks at files that grow while nothing of them is to be read."""
+FIRST_REPORT_SECONDS = 0.5
+"""So long a batch that may stay may take to its first report before it has to make room for others: after that they can join it."""
 STAY_LINGER_SECONDS = 0.05
 """With a longer pause between batches, none stays."""
 BURST_SECONDS = 1.0
@@ -98,13 +100,16 @@ class Grant(NamedTuple):
 class Flight(NamedTuple):
     """A batch under way: since when, or when it was last heard of, and what it may bring.
 
-    `begun`: when it was handed out. `stays`: it may stay at the ends of its files, and was not asked to end.
+    `begun`: when it was handed out. `stays`: it may stay at the ends of its files, and was not asked to end. `files`: how many these are.
+    `reported`: it has told how far it came.
     """
 
     since: float
     grant: Grant
     begun: float
     stays: bool = False
+    files: int = 0
+    reported: bool = False
 
 
 class Bucket:

@@ -108,6 +108,16 @@ def _report(batch: Batch, argument: str, stopping: Callable[[], bool]) -> Result
     return tuple(SplitResult(replace(one.split, offset=one.offset), one.offset, at_end=True) for one in results)
 
 
+def _report_and_join(batch: Batch, argument: str, stopping: Callable[[], bool]) -> Results:
+    """As `report`, until something joins it; that it reads to the end."""
+    assert isinstance(stopping, Reporting), "a batch that may stay"
+    told = _tell_ten_bytes(batch, stopping)
+    Path(argument).write_text(str(os.getpid()))
+    while not (joined := stopping.joined()):
+        time.sleep(0.005)
+    return (*told, *(SplitResult(one, SourceOffset(one.end), at_end=True) for one in joined))
+
+
 def _report_and_die(batch: Batch, argument: str, stopping: Callable[[], bool]) -> Results:
     _tell_ten_bytes(batch, stopping)
     return _die(batch, argument, stopping)
@@ -186,6 +196,7 @@ ACTS: dict[str, Callable[[Batch, str, Callable[[], bool]], Results]] = {
     "raise": _raise,
     "report": _report,
     "report-and-die": _report_and_die,
+    "report-and-join": _report_and_join,
     "stop-process": _stop_process,
     "told": _told,
     "too-few": _too_few,

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import pickle
+import signal
 from typing import TYPE_CHECKING, cast
 
 import pytest
@@ -12,6 +14,7 @@ from copycat_agent.errors import FatalError, RetriableError
 from copycat_agent.executor import Executor, InlineExecutor, StayingExecutor
 from copycat_agent.model import SplitResult, TaskId
 from copycat_agent.runner import THREADS, Work
+from copycat_agent.spark.jobs import ChoosingExecutor
 from copycat_agent.spark.link import Link
 from tests.rig.waiting import wait_until
 from tests.spark import batches
@@ -110,6 +113,37 @@ def test_a_batch_that_stays_reports_before_it_ends(follower: StayingExecutor, fl
     assert not future.done()
     cast("Executor", follower).settle(TaskId("app", 0))
     assert [one.split.offset for one in future.result(SECONDS)] == [one.offset for one in told]
+
+
+def test_a_batch_that_stays_takes_on_further_splits(follower: StayingExecutor, flag: Path) -> None:
+    work, more = batch("report-and-join", str(flag), follow_seconds=1.0), batch("answer", splits=3).splits[1:]
+    task = TaskId("app", 0)
+    future = follower.follow(work, lambda _: None)
+    wait_until(flag.exists, SECONDS, "the batch has reported")
+    follower.join(task, more)
+    follower.join(TaskId("nobody", 7), more)
+    assert [one.split.partition for one in future.result(SECONDS)] == [one.partition for one in (*work.splits, *more)]
+    follower.join(task, more)
+    assert cast("Executor", follower).submit(batch("answer")).result(SECONDS)[0].error is None
+
+
+def test_what_has_joined_a_batch_is_read_again_when_its_process_dies(runners: RunnerExecutor, flag: Path) -> None:
+    work, more = batch("report", str(flag), follow_seconds=1.0), batch("answer", splits=2).splits[1:]
+    told: list[SplitResult] = []
+    future = runners.follow(work, told.extend)
+    wait_until(lambda: bool(told), SECONDS, "its report is heard")
+    runners.join(TaskId("app", 0), more)
+    wait_until(flag.exists, SECONDS, "its process is known")
+    os.kill(int(flag.read_text()), signal.SIGKILL)
+    first, joined = future.result(SECONDS)
+    assert (first.split.partition, first.offset) == (work.splits[0].partition, told[0].offset)
+    assert (joined.split, joined.offset) == (more[0], more[0].offset)
+    assert isinstance(joined.error, RetriableError)
+
+
+def test_the_agents_executor_lets_batches_stay() -> None:
+    """A method that it lacked would be no error: batches just would not stay."""
+    assert issubclass(ChoosingExecutor, StayingExecutor)
 
 
 def test_an_order_to_settle_that_overtakes_its_batch_is_heard(runners: RunnerExecutor, monkeypatch: pytest.MonkeyPatch, flag: Path) -> None:

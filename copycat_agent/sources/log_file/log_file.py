@@ -261,6 +261,10 @@ class LogFiles:
             file.note_progress(changes.offsets.get(result.split.partition, result.offset))
             self._followed.note_readable(file)
 
+    def joining(self, followed: int) -> tuple[Split, ...]:
+        """Returns splits of quiet files that have got something to read."""
+        return self._planner.joining(followed)
+
     def is_held_up(self) -> bool:
         """Whether a file that no task reads has something to read, or a new one waits for what a task makes of another."""
         return self._planner.is_held_up()

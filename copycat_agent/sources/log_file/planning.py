@@ -16,7 +16,7 @@ from copycat_agent.sources.base import Plan
 from copycat_agent.sources.files import clock
 from copycat_agent.sources.files.paths.opening import why_not
 from copycat_agent.sources.log_file.rotation import is_newest
-from copycat_agent.sources.planner import PER_BATCH, Planner
+from copycat_agent.sources.planner import PER_BATCH, READY, Planner
 
 if TYPE_CHECKING:
     from copycat_agent.model import SourcePartition, Split
@@ -31,8 +31,10 @@ SHARED_SECONDS = 0.5
 """A batch ends after this time when other files are known to be active, so that a quiet file does not wait behind a backlog."""
 FOLLOW_SECONDS = 0.5
 """A batch stays at the ends of its files until nothing has been added to any of them for so long."""
-FOLLOWED_FILES = 64
-"""No batch stays where more files than these are active: another one soon has something to read, and waits for the batch to end."""
+FOLLOWED_FILES = 1024
+"""No batch stays where more files than these are active, or than may be open: soon another one has something to read that cannot join."""
+JOINING_BYTES = 2**18
+"""A file with more to read joins no batch that stays: the others would wait."""
 UNSEEN_SECONDS = 1.0
 """A file that was empty is first read when a scan was so recent that no rotation can have come between."""
 CLOCK_SECONDS = 60.0
@@ -104,27 +106,39 @@ class FilePlanner:
             if is_behind or not self._catalog.newcomers.archives.ask(file):
                 continue
             taken.append(file)
-            self._turn += 1
-            file.planned(self._turn)
-            self._followed.dirty.served(file)
-            self._planner.take(file)
-            self._served.add(file)
+            self._take(file)
         alone = len(self._followed.files) == 1
         seconds = self._delivery.max_batch_time if alone else min(self._delivery.max_batch_time, SHARED_SECONDS)
         splits = tuple(file.split(max(limit, self._least_bytes)) for file in taken)
         return Plan(splits, seconds, self._follow_seconds if self._may_stay(taken, splits) else 0.0)
 
+    def _take(self, file: TrackedFile) -> None:
+        self._turn += 1
+        file.planned(self._turn)
+        self._followed.dirty.served(file)
+        self._planner.take(file)
+        self._served.add(file)
+
+    def joining(self, followed: int) -> tuple[Split, ...]:
+        """Returns splits for a batch that stays at the ends of `followed` files: of quiet ones that have got a little to read."""
+        if len(self._served) > self._most_followed():
+            return ()
+        room = min(FOLLOWED_FILES - followed, self._most())
+        ready = [file for file in self._planner.ready(self._unserved(), 1) if file.backlog <= JOINING_BYTES and file.backoff == READY]
+        splits = []
+        for file in self._have_open(ready[:room]):
+            split = file.split(JOINING_BYTES)
+            if _stays(file, split):
+                self._take(file)
+                splits.append(split)
+        return tuple(splits)
+
     def _may_stay(self, files: list[TrackedFile], splits: tuple[Split, ...]) -> bool:
-        """Whether a batch may stay at the ends of these files: nothing else is to be read, and somebody may go on writing to them."""
-        if len(self._served) > FOLLOWED_FILES or self.is_held_up():
-            return False
-        return all(
-            is_newest(one.path)
-            and one.draining_since is None
-            and not (one.is_packed or split.final or split.flush)
-            and split.end == one.size
-            for one, split in zip(files, splits, strict=True)
-        )
+        """Whether a batch may stay at the ends of these files: nothing else is to be read that could not join it."""
+        return len(self._served) <= self._most_followed() and all(map(_stays, files, splits))
+
+    def _most_followed(self) -> int:
+        return min(FOLLOWED_FILES, self._followed.descriptors.limit)
 
     def is_held_up(self) -> bool:
         """Whether a file that no task reads has something to read."""
@@ -229,6 +243,12 @@ class FilePlanner:
         self._followed.dirty.discard(file)
         self._want_scan()  # a scan knows where it went
         return False
+
+
+def _stays(file: TrackedFile, split: Split) -> bool:
+    """Whether somebody may go on writing to the file, behind the end of this split."""
+    is_live = is_newest(file.path) and file.draining_since is None and not file.is_packed
+    return is_live and split.end == file.size and not (split.final or split.flush)
 
 
 class Timers:

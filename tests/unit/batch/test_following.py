@@ -12,7 +12,7 @@ import pytest
 
 from copycat_agent.batch import following
 from copycat_agent.batch.following import Reporting
-from copycat_agent.errors import FatalError
+from copycat_agent.errors import FatalError, FileError
 from copycat_agent.executor import run_batch
 from copycat_agent.model import Counts
 from tests.rig.kafka import values
@@ -34,8 +34,8 @@ class Staying:
     """A batch on a thread, and what it has told so far."""
 
     def __init__(self, batch: Batch, producers: Producers, quiet_seconds: float = 600.0) -> None:
-        self.stop = threading.Event()
         self.told: list[SplitResult] = []
+        self.reporting = Reporting(self.told.extend)
         self.results: tuple[SplitResult, ...] | None = None
         self._batch = replace(batch, follow_seconds=quiet_seconds)
         self._producers = producers
@@ -43,7 +43,7 @@ class Staying:
         self._thread.start()
 
     def _run(self) -> None:
-        self.results = run_batch(self._batch, self._producers, Reporting(self.stop, self.told.extend))
+        self.results = run_batch(self._batch, self._producers, self.reporting)
 
     def until_told(self, position: int) -> None:
         """Wait until a report says that a split is settled up to `position`."""
@@ -52,7 +52,7 @@ class Staying:
     def end(self, *, asked: bool = True) -> tuple[SplitResult, ...]:
         """Have it end, or wait until it does by itself. Returns its results."""
         if asked:
-            self.stop.set()
+            self.reporting.set()
         self._thread.join(SECONDS)
         assert self.results is not None, "the batch ends"
         return self.results
@@ -198,3 +198,38 @@ def test_a_batch_that_has_much_to_report_ends(
     append(path, b"x" * 100 + b"\n")
     (result,) = batch.end(asked=False)
     assert (result.split.offset.position, result.offset.position) == (4, 105)
+
+
+def test_a_file_that_joins_is_read_followed_and_reported_with_the_others(
+    producers: Producers, broker: DevBroker, topic: str, tmp_path: Path, staying: list[Staying]
+) -> None:
+    one, other = write(tmp_path / "f", b"one"), write(tmp_path / "g", b"other")
+    batch = Staying(batch_of(definition(broker.bootstrap, topic), split_of(one)), producers)
+    staying.append(batch)
+    batch.until_told(4)
+    batch.reporting.join((split_of(other),))
+    batch.until_told(6)
+    append(other, b"more\n")
+    batch.until_told(11)
+    append(one, b"two\n")
+    wait_until(lambda: len(values(broker.bootstrap, topic)) == 4, SECONDS, "the last line arrives")
+    results = batch.end()
+    assert [(result.split.path, result.offset.position) for result in results] == [(str(one), 8), (str(other), 11)]
+    told = [*batch.told, *results]
+    assert sum((result.counts for result in told), Counts()) == Counts(read=4, read_bytes=19, acknowledged=4)
+    assert set(values(broker.bootstrap, topic)) == {b"more", b"one", b"other", b"two"}
+
+
+def test_a_file_that_cannot_be_read_to_its_end_ends_the_batch_that_it_joins(
+    producers: Producers, broker: DevBroker, topic: str, tmp_path: Path
+) -> None:
+    one, other = write(tmp_path / "f", b"one"), write(tmp_path / "g", b"other")
+    split = split_of(other)
+    batch = Staying(batch_of(definition(broker.bootstrap, topic), split_of(one)), producers)
+    batch.until_told(4)
+    other.unlink()
+    batch.reporting.join((split,))
+    first, second = batch.end(asked=False)
+    assert (first.offset.position, first.error) == (4, None)
+    assert (second.split, second.offset) == (split, split.offset)
+    assert isinstance(second.error, FileError)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import struct
 import threading
 from typing import TYPE_CHECKING
 
@@ -32,7 +33,15 @@ def fds(tmp_path: Path) -> Iterator[list[int]]:
         os.close(fd)
 
 
-def waits(told: Growth, seconds: float) -> threading.Thread:
+def growth_of(fds: list[int]) -> Growth[int]:
+    """Tells which of these files are written to, by their descriptors."""
+    growth: Growth[int] = Growth()
+    for fd in fds:
+        growth.add(fd, fd)
+    return growth
+
+
+def waits(told: Growth[int], seconds: float) -> threading.Thread:
     """Starts a wait on a thread of its own."""
     thread = threading.Thread(target=told.wait, args=(seconds,))
     thread.start()
@@ -42,57 +51,76 @@ def waits(told: Growth, seconds: float) -> threading.Thread:
 @pytest.mark.parametrize("name", ["one", "other"])
 @pytest.mark.parametrize("content", [b"", b"begun\nmore\n"])
 def test_a_write_or_a_cut_ends_a_wait_also_when_it_came_before(tmp_path: Path, fds: list[int], name: str, content: bytes) -> None:
-    with Growth(fds) as told:
+    with growth_of(fds) as told:
         assert told.is_told
         thread = waits(told, LONG_SECONDS)
         (tmp_path / name).write_bytes(content)
         thread.join(LONG_SECONDS / 2)
         assert not thread.is_alive()
-        assert told.wait(0.0), "it has not been forgotten"
+        assert told.wait(0.0), "it has not been taken"
+        assert told.take() == [fds[name == "other"]]
 
 
-def test_what_is_forgotten_ends_no_wait(tmp_path: Path, fds: list[int]) -> None:
-    with Growth(fds) as told:
+def test_what_is_taken_ends_no_wait(tmp_path: Path, fds: list[int]) -> None:
+    with growth_of(fds) as told:
         (tmp_path / "one").write_bytes(b"x" * 100)
         assert told.wait(LONG_SECONDS)
-        for _ in range(2):
-            told.forget()
-            assert not told.wait(0.0)
-        (tmp_path / "other").write_bytes(b"")
+        assert told.take() == fds[:1]
+        assert told.take() == []
+        assert not told.wait(0.0)
+        for name in ("one", "other"):
+            (tmp_path / name).write_bytes(b"")
         assert told.wait(LONG_SECONDS)
+        assert sorted(told.take() or []) == sorted(fds)
+
+
+def test_a_file_that_is_added_later_is_heard_of(tmp_path: Path, fds: list[int]) -> None:
+    with growth_of(fds[:1]) as told:
+        (tmp_path / "other").write_bytes(b"")
+        assert told.take() == []
+        told.add(fds[1], fds[1])
+        (tmp_path / "other").write_bytes(b"more\n")
+        assert told.wait(LONG_SECONDS)
+        assert told.take() == fds[1:]
 
 
 def test_a_file_that_was_deleted_is_heard_of_as_before(tmp_path: Path, fds: list[int]) -> None:
-    with (tmp_path / "one").open("ab", buffering=0) as writer, Growth(fds) as told:
+    with (tmp_path / "one").open("ab", buffering=0) as writer, growth_of(fds) as told:
         (tmp_path / "one").unlink()
-        told.forget()
+        told.take()
         writer.write(b"late\n")
         assert told.wait(LONG_SECONDS)
 
 
+def test_where_more_is_written_than_the_queue_holds_each_may_have_been(fds: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    with growth_of(fds) as told, monkeypatch.context() as patched:
+        patched.setattr(os, "read", lambda *_: struct.pack("iIII", 1, 2, 0, 0) + struct.pack("iIII", -1, 0x4000, 0, 0))
+        assert told.take() is None
+
+
 def test_time_passes_where_a_server_may_write_to_a_file(fds: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(clock, "is_local", lambda _: False)
-    with Growth(fds) as told:
+    with growth_of(fds) as told:
         assert not told.is_told
-        told.forget()
+        assert told.take() is None
         assert not told.wait(0.0)
 
 
 def test_a_process_takes_so_many_queues_and_gives_them_back(fds: list[int]) -> None:
     for _ in range(2):
-        held = [Growth(fds) for _ in range(following.INSTANCES_MAX)]
+        held = [growth_of(fds) for _ in range(following.INSTANCES_MAX)]
         assert all(one.is_told for one in held)
-        with Growth(fds) as one_more:
+        with growth_of(fds) as one_more:
             assert not one_more.is_told
         for one in held:
             one.__exit__()
 
 
 def test_time_passes_where_the_kernel_gives_no_queue(fds: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(following, "queue_of", lambda _: -1)
+    monkeypatch.setattr(following, "new_queue", lambda: -1)
     for _ in range(2 * following.INSTANCES_MAX):
-        with Growth(fds) as told:
+        with growth_of(fds) as told:
             assert not told.is_told
     monkeypatch.undo()
-    with Growth(fds) as told:
+    with growth_of(fds) as told:
         assert told.is_told

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from copycat_agent.model import SplitResult
-from copycat_agent.sources.log_file.planning import FOLLOWED_FILES
+from copycat_agent.sources.log_file.planning import FOLLOWED_FILES, JOINING_BYTES
 from tests.unit.sources.rig import Agent, agent_for
 
 if TYPE_CHECKING:
@@ -42,17 +42,52 @@ def test_an_event_for_a_known_file_is_enough_to_read_it(tmp_path: Path) -> None:
     assert agent.lines == [b"1", b"2"]
 
 
-@pytest.mark.parametrize(("files", "stays"), [(1, True), (FOLLOWED_FILES, True), (FOLLOWED_FILES + 1, False)])
-def test_no_batch_stays_where_many_files_are_active(tmp_path: Path, files: int, stays: bool) -> None:
+@pytest.mark.parametrize(
+    ("files", "most_open", "stays"),
+    [(1, 1, True), (20, 20, True), (21, 20, False), (FOLLOWED_FILES, 2000, True), (FOLLOWED_FILES + 1, 2000, False)],
+)
+def test_no_batch_stays_where_more_files_are_active_than_it_can_follow(tmp_path: Path, files: int, most_open: int, stays: bool) -> None:
     """Each line of another file would wait for its end."""
     logs = [tmp_path / f"{number}.log" for number in range(files)]
     for log in logs:
         append(log, "1")
-    agent = agent_for(tmp_path, "*.log")
+    agent = agent_for(tmp_path, "*.log", max_open_files=most_open)
     agent.drain()
     append(logs[0], "2")
     assert agent.source.wake({str(logs[0])})
     assert (agent.source.plan(1).follow_seconds > 0) == stays
+
+
+def test_what_can_be_followed_and_has_little_to_read_joins_a_batch_that_stays(tmp_path: Path) -> None:
+    names = ["first.log", "little.log", "much.log", "rotated.log.1", "quiet.log"]
+    for name in names:
+        append(tmp_path / name, name)
+    agent = agent_for(tmp_path, "*.log*")
+    agent.drain()
+    append(tmp_path / "first.log", "2")
+    assert agent.source.wake({str(tmp_path / "first.log")})
+    assert agent.source.plan(1).follow_seconds > 0
+    append(tmp_path / "little.log", "2")
+    append(tmp_path / "much.log", "x" * JOINING_BYTES)
+    append(tmp_path / "rotated.log.1", "2")
+    assert agent.source.wake({str(tmp_path / name) for name in names})
+    assert [split.path for split in agent.source.joining(1)] == [str(tmp_path / "little.log")]
+    assert agent.source.joining(2) == ()
+    assert agent.source.is_held_up(), "by the others, which need a batch of their own"
+
+
+def test_as_many_join_as_a_batch_can_follow(tmp_path: Path) -> None:
+    logs = [tmp_path / f"{number}.log" for number in range(12)]
+    for log in logs:
+        append(log, "1")
+    agent = agent_for(tmp_path, "*.log", max_open_files=12)
+    agent.drain()
+    for log in logs:
+        append(log, "2")
+        agent.source.wake({str(log)})
+    assert len(agent.source.joining(FOLLOWED_FILES - 5)) == 5
+    assert agent.source.joining(FOLLOWED_FILES) == ()
+    assert len(agent.source.joining(0)) == 7
 
 
 @pytest.mark.parametrize("pattern", ["app.log", "app.log*"])

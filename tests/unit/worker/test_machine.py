@@ -23,6 +23,7 @@ from copycat_agent.worker.effects import (
     Close,
     Effect,
     Hear,
+    Join,
     Look,
     LookResult,
     News,
@@ -32,6 +33,7 @@ from copycat_agent.worker.effects import (
     SaveLast,
     Submit,
     TakeIn,
+    TakeReport,
     Tend,
     WaitForChange,
 )
@@ -39,6 +41,7 @@ from copycat_agent.worker.machine import FAILED_SETTLE_SECONDS, PROBE_BYTES, Con
 from copycat_agent.worker.orders import Orders, Taps
 from copycat_agent.worker.poll_loop import Wait
 from copycat_agent.worker.retry_policy import RetryPolicy
+from copycat_agent.worker.schedule import FIRST_REPORT_SECONDS
 from copycat_agent.worker.status import ConnectorMetrics, ConnectorState, State
 from tests.unit.worker.doubles import definition, settled
 
@@ -103,11 +106,33 @@ class OneFile:
         return Changes()
 
 
+class Growing(OneFile):
+    """A source whose batches may stay. `waiting`: splits of other files, which `may_join`, or have to wait."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.waiting: list[Split] = []
+        self.may_join = True
+
+    def plan(self, shares: int) -> Plan:
+        return super().plan(shares)._replace(follow_seconds=0.5)
+
+    def joining(self, followed: int) -> tuple[Split, ...]:
+        joining, self.waiting = (self.waiting, []) if self.may_join else ([], self.waiting)
+        return tuple(joining)
+
+    def advance(self, results: Sequence[SplitResult], changes: Changes) -> None:
+        self.finished.append(changes)
+
+    def is_held_up(self) -> bool:
+        return bool(self.waiting)
+
+
 class Stepped:
     """A machine whose effects are answered by a script, for each kind of effect; without one by what a quiet world says."""
 
-    def __init__(self, root: Path, *, until_idle: bool = False) -> None:
-        self.source = OneFile()
+    def __init__(self, root: Path, of: OneFile | None = None, *, until_idle: bool = False) -> None:
+        self.source = of or OneFile()
         log = logs.get("connector")
         self.context = ConnectorContext(Orders(), ConnectorState(log), ConnectorMetrics(), Taps(), log, RestartKeeper(None, lambda: False))
         self.delivery = AtLeastOnce("app", cast("OffsetStore", None), log)
@@ -361,3 +386,66 @@ def test_a_run_to_the_end_ends_when_everything_is_read(tmp_path: Path) -> None:
     while Close not in kinds(effects):
         effects += stepped.until_wait()
     assert kinds(effects).count(SaveLast) == 1
+
+
+OTHER = Split(SourcePartition("app", "other"), "/logs/other", "/logs/other", SourceOffset(0), 50)
+
+
+@pytest.fixture
+def growing() -> Growing:
+    return Growing()
+
+
+@pytest.fixture
+def staying(tmp_path: Path, growing: Growing) -> Iterator[Stepped]:
+    """One whose batch may stay, and is under way."""
+    stepped = Stepped(tmp_path, growing)
+    (submitted,) = [effect for effect in stepped.until_wait() if isinstance(effect, Submit)]
+    assert submitted.follow_seconds > 0
+    yield stepped
+    stepped.end()
+
+
+def reports(stepped: Stepped) -> None:
+    """The batch under way goes on, and has been read to the end of its file."""
+    stepped.hears(reported=(TASK,))
+    stepped.answers[TakeReport] = lambda _: tuple(settled(split) for split in stepped.flying)
+
+
+def test_what_is_to_be_read_joins_a_batch_that_stays_once_it_has_reported(staying: Stepped, growing: Growing) -> None:
+    growing.waiting = [OTHER]
+    staying.hears()
+    assert {Join, AskToSettle}.isdisjoint(kinds(staying.until_wait())), "it may stay, or not"
+    reports(staying)
+    effects = staying.until_wait()
+    assert Join(TASK, (OTHER,)) in effects
+    assert kinds(effects).index(Save) < kinds(effects).index(Join)
+    assert AskToSettle not in kinds(effects)
+
+
+def test_a_batch_that_stays_makes_room_for_what_cannot_join_it(staying: Stepped, growing: Growing) -> None:
+    growing.waiting, growing.may_join = [OTHER], False
+    reports(staying)
+    assert AskToSettle(TASK) in staying.until_wait()
+    staying.hears()
+    assert {Join, AskToSettle}.isdisjoint(kinds(staying.until_wait())), "it is asked once"
+    growing.may_join = True
+    assert {Join, AskToSettle}.isdisjoint(kinds(staying.until_wait())), "nothing joins what is asked to end"
+
+
+def test_a_batch_that_does_not_report_makes_room_in_time(staying: Stepped, growing: Growing) -> None:
+    growing.waiting = [OTHER]
+    staying.hears()
+    rounds = 0
+    while AskToSettle(TASK) not in staying.until_wait():
+        rounds += 1
+        assert rounds < 1_000
+    assert staying.now >= BEGIN + FIRST_REPORT_SECONDS
+
+
+def test_nothing_joins_while_something_is_unsaved(staying: Stepped, growing: Growing) -> None:
+    growing.waiting = [OTHER]
+    staying.answers[Save] = lambda _: RetriableError("no room")
+    reports(staying)
+    assert Join not in kinds(staying.until_wait())
+    assert growing.waiting == [OTHER]

@@ -1,0 +1,138 @@
+"""Batches that stay at the ends of their files, in a connector that runs: files join them, and what comes too late is read all the same."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any, cast
+
+import pytest
+
+from copycat_agent.executor import InlineExecutor
+from copycat_agent.worker import Worker
+from tests.rig.kafka import create_topic, unique_topic, values
+from tests.rig.waiting import wait_until
+from tests.unit.worker.doubles import definition, write
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from concurrent.futures import Future
+    from pathlib import Path
+
+    from copycat_agent.dev_broker import DevBroker
+    from copycat_agent.model import Batch, Split, SplitResult, TaskId
+    from copycat_agent.offsets import OffsetStore
+    from copycat_agent.watch import Watcher
+    from tests.unit.worker.doubles import MoodyStore
+
+SECONDS = 60.0
+FILES = 300
+
+
+class Noting(InlineExecutor):
+    """Notes what it is given. `loses`: those that shall join come too late."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.begun = 0
+        self.joined: list[str] = []
+        self.loses = False
+
+    def follow(self, batch: Batch, report: Callable[[tuple[SplitResult, ...]], None]) -> Future[tuple[SplitResult, ...]]:
+        self.begun += 1
+        return super().follow(batch, report)
+
+    def join(self, task: TaskId, splits: tuple[Split, ...]) -> None:
+        self.joined += [split.path for split in splits]
+        if not self.loses:
+            super().join(task, splits)
+
+
+@pytest.fixture
+def executor() -> Iterator[Noting]:
+    executor = Noting()
+    yield executor
+    executor.close()
+
+
+@pytest.fixture
+def topic(broker: DevBroker) -> str:
+    return create_topic(broker.bootstrap, unique_topic())
+
+
+@pytest.fixture
+def start(
+    tmp_path: Path, store: MoodyStore, watcher: Watcher, executor: Noting, broker: DevBroker, topic: str
+) -> Iterator[Callable[..., Worker]]:
+    """Starts a connector over `tmp_path / "logs"` that has one task."""
+    workers: list[Worker] = []
+
+    def begin(**source: Any) -> Worker:
+        worker = Worker(cast("OffsetStore", store), executor, watcher)
+        workers.append(worker)
+        kafka = {"bootstrap_servers": (broker.bootstrap,)}
+        wanted = definition(tmp_path, source=source, record={"topic": topic}, kafka=kafka, delivery={"tasks_max": 1})
+        worker.apply([wanted])
+        return worker
+
+    yield begin
+    for worker in workers:
+        worker.stop(5.0)
+
+
+def logs_of(tmp_path: Path, count: int) -> list[Path]:
+    """Files with a line each."""
+    (tmp_path / "logs").mkdir()
+    logs = [tmp_path / "logs" / f"{number}.log" for number in range(count)]
+    for log in logs:
+        write(log, "begun")
+    return logs
+
+
+def arrived(broker: DevBroker, topic: str, line: bytes, count: int) -> None:
+    wait_until(lambda: Counter(values(broker.bootstrap, topic))[line] >= count, SECONDS, f"{count} lines {line!r}")
+
+
+def test_files_that_are_written_to_join_the_batch_that_stays(
+    start: Callable[..., Worker], executor: Noting, broker: DevBroker, topic: str, tmp_path: Path
+) -> None:
+    logs = logs_of(tmp_path, FILES)
+    worker = start()
+    for number in range(3):
+        for log in logs:
+            write(log, str(number))
+        arrived(broker, topic, str(number).encode(), FILES)
+    worker.stop(5.0)
+    assert Counter(values(broker.bootstrap, topic)) == dict.fromkeys((b"begun", b"0", b"1", b"2"), FILES)
+    assert executor.joined, "no task but one, which has a batch that stays"
+
+
+def test_what_comes_too_late_to_join_is_read_by_the_next_batch(
+    start: Callable[..., Worker], executor: Noting, broker: DevBroker, topic: str, tmp_path: Path
+) -> None:
+    executor.loses = True
+    one, other = logs_of(tmp_path, 2)
+    worker = start()
+    arrived(broker, topic, b"begun", 2)
+    written = 0
+    while not executor.joined:
+        written += 1
+        for log in (one, other):  # the second one while a batch stays at the end of the first, unless the machine is very busy
+            write(log, f"{written} of {log.name}")
+            arrived(broker, topic, f"{written} of {log.name}".encode(), 1)
+    worker.stop(5.0)
+    lines = Counter(values(broker.bootstrap, topic))
+    assert lines.pop(b"begun") == 2
+    assert (len(lines), set(lines.values())) == (2 * written, {1}), "each line once"
+
+
+def test_more_files_than_may_be_open_take_turns(
+    start: Callable[..., Worker], executor: Noting, broker: DevBroker, topic: str, tmp_path: Path
+) -> None:
+    logs = logs_of(tmp_path, 40)
+    worker = start(max_open_files=8)
+    for number in range(3):
+        for log in logs:
+            write(log, str(number))
+        arrived(broker, topic, str(number).encode(), 40)
+    worker.stop(5.0)
+    assert Counter(values(broker.bootstrap, topic)) == dict.fromkeys((b"begun", b"0", b"1", b"2"), 40)
