@@ -137,6 +137,8 @@ def test_every_connector_is_replaced_in_one_reload_and_an_empty_directory_ends_n
     (tmp_path / "aside").rename(agent.connectors_dir)
     agent.signal(signal.SIGHUP)
     wait_until(lambda: {f"~ {name} (record.topic)" for name in names} <= set(diffs(agent)), 30, lambda: f"{diffs(agent)}")
+    # What is written before the old ones have ended may go where they send it.
+    wait_until(lambda: list(_said(agent, "connector state", "state")).count("running") == 2 * len(names), 30, lambda: agent.log[-2000:])
     for name in names:
         with (tmp_path / name / "x.log").open("a") as file:
             file.write(f"{name} 2\n")
