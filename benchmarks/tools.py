@@ -22,6 +22,9 @@ CONNECT_JVM = (
 """What Kafka's own connect-standalone.sh gives its JVM."""
 
 
+MOST_OPEN = 2000
+"""More than any case has files: with fewer (512 by default) they would take turns."""
+
 LOGGING = """status=error
 appender.console.type=Console
 appender.console.name=console
@@ -83,7 +86,7 @@ def _agent(job: Job, python: str) -> list[Process]:
     for path, topic in job.pairs:
         definition = {
             "name": topic,
-            "source": {"type": "log_file", "include": [str(path)]},
+            "source": {"type": "log_file", "include": [str(path)], "max_open_files": MOST_OPEN},
             "record": {"topic": topic},
             "kafka": {"bootstrap_servers": [job.bootstrap]},
             "delivery": {"guarantee": job.guarantee},
