@@ -69,7 +69,7 @@ class Settle(NamedTuple):
     task: TaskId
 
 
-class Join(NamedTuple):
+class TakeOn(NamedTuple):
     """Driver -> runner: the batch with that number, which stays, shall take on these splits as well. Without effect once it has ended."""
 
     number: int
@@ -213,13 +213,13 @@ class _Runner:
         with self._sending:
             self._connection.send_bytes(data)
 
-    def _take(self, message: Work | Settle | Join) -> None:
+    def _take(self, message: Work | Settle | TakeOn) -> None:
         if isinstance(message, Settle):
             for task, asked in self._stops.copy().values():
                 if task == message.task:
                     asked.set()
             return
-        if isinstance(message, Join):
+        if isinstance(message, TakeOn):
             _, joined = self._stops.get(message.number, (None, None))
             if isinstance(joined, Reporting):
                 joined.join(message.splits)

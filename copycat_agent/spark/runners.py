@@ -22,7 +22,7 @@ from copycat_agent import logs
 from copycat_agent.batch.following import STAY_SECONDS
 from copycat_agent.errors import FatalError, RetriableError
 from copycat_agent.executor import run_batch
-from copycat_agent.runner import PICKLE, THREADS, Answer, Hello, Join, Report, Said, Settle, Work, resident, unpacked, unread
+from copycat_agent.runner import PICKLE, THREADS, Answer, Hello, Report, Said, Settle, TakeOn, Work, resident, unpacked, unread
 from copycat_agent.spark.link import Assignments, Door, Link, Pending, late, leave_hung
 from copycat_agent.turns import FairQueue, went_well
 
@@ -115,7 +115,7 @@ class RunnerExecutor:
             for _, one in found:
                 one.batch = replace(one.batch, splits=one.batch.splits + splits)
         for link, one in found:
-            link.send(pickle.dumps(Join(one.number, splits), PICKLE))
+            link.send(pickle.dumps(TakeOn(one.number, splits), PICKLE))
 
     def settle(self, task: TaskId) -> None:
         """A batch that still waits for a runner comes back as it is."""
