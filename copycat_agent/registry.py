@@ -9,6 +9,7 @@ stands in for one of ours. One that cannot be had is not there, and `find` says 
 from __future__ import annotations
 
 import functools
+import importlib
 import re
 import threading
 import traceback
@@ -16,7 +17,7 @@ from collections.abc import Callable, Iterator, Mapping
 from importlib import metadata
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Generic, NamedTuple, TypeVar, get_args
+from typing import Any, Generic, NamedTuple, TypeVar, cast, get_args
 
 from copycat_agent.errors import CopycatError, FatalError
 
@@ -78,17 +79,43 @@ class MissingPartError(FatalError, KeyError):
     __str__ = FatalError.__str__
 
 
+class OwnParts(Mapping[str, K], Generic[K]):
+    """The agent's own parts of one kind, by name, each imported when it is first asked for: a process needs a few of them. Thread-safe."""
+
+    def __init__(self, parts: Mapping[str, K | str]) -> None:
+        """A text says where a part is, as an entry point does: `copycat_agent.formats.records.csv_format:CSV`."""
+        self._parts = dict(parts)
+
+    def __getitem__(self, name: str) -> K:
+        """Raise KeyError for a name that is none of them."""
+        part = self._parts[name]
+        if isinstance(part, str):
+            module, _, attribute = part.partition(":")
+            part = self._parts[name] = cast("K", getattr(importlib.import_module(module), attribute))
+        return part
+
+    def __contains__(self, name: object) -> bool:
+        """Imports nothing."""
+        return name in self._parts
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._parts)
+
+    def __len__(self) -> int:
+        return len(self._parts)
+
+
 class Registry(Mapping[str, K], Generic[K]):
     """The parts of one kind, by name. Thread-safe. Iteration has the agent's own first, then those of packages that can be had."""
 
-    def __init__(self, noun: str, built_in: Mapping[str, K], check: Check[K], fenced: Callable[[K, Fence], K]) -> None:
+    def __init__(self, noun: str, built_in: Mapping[str, K | str], check: Check[K], fenced: Callable[[K, Fence], K]) -> None:
         """`noun` is how messages call a part, and its plural the end of the group's name: `transform`, `copycat_agent.transforms`.
 
-        `fenced` gives the part of a package with its functions in fences.
+        `built_in` is as `OwnParts` takes it. `fenced` gives the part of a package with its functions in fences.
         """
         self.noun = noun
         self.group = f"copycat_agent.{noun}s"
-        self.built_in = dict(built_in)
+        self.built_in = OwnParts(built_in)
         self._check = check
         self._fenced = fenced
         self._found: dict[str, tuple[K, Provider]] = {}

@@ -171,7 +171,7 @@ def _transform(reader: Reader, loc: Loc) -> object:
     if not isinstance(node, MappingNode):
         name = reader.text(loc)
         hint = f"as in - drop_if: {{...}}; known are {_known(TRANSFORMS)}"
-        if name in TRANSFORMS.built_in and _needs_nothing(name, TRANSFORMS[name].options):
+        if name is not None and name in TRANSFORMS.built_in and _needs_nothing(name, TRANSFORMS[name].options):
             hint = f"write - {name}: {{}}"
         return reader.report(loc, "wrong-type", "needs one action", hint)
     keys = [key for key in node.items if key not in action_keys(StepOptions)]

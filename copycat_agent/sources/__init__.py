@@ -26,18 +26,19 @@ from copycat_agent.sources.base import (
     only_looking,
 )
 from copycat_agent.sources.contract import PolledOptions
-from copycat_agent.sources.datasource.source import DATASOURCE
 from copycat_agent.sources.files.identity import Identity
-from copycat_agent.sources.log_file.log_file import LOG_FILE
 from copycat_agent.sources.planner import Changes
-from copycat_agent.sources.spool_dir.spool_dir import SPOOL_DIR
 
 __all__ = [
     "SOURCES", "Changes", "FileState", "FileView", "FollowsFiles", "Identity", "Keeper", "KeepsFiles", "KnowsUnchanged", "Lag",
     "LooksLater", "Offsets", "Plan", "Source", "SourceKind", "create_source", "declared_columns", "only_looking",
 ]  # fmt: skip
 
-_BUILT_IN: dict[str, SourceKind] = {"log_file": LOG_FILE, "spool_dir": SPOOL_DIR, "datasource": DATASOURCE}
+_BUILT_IN: dict[str, SourceKind | str] = {
+    "log_file": "copycat_agent.sources.log_file.log_kind:LOG_FILE",
+    "spool_dir": "copycat_agent.sources.spool_dir.spool_kind:SPOOL_DIR",
+    "datasource": "copycat_agent.sources.datasource.source:DATASOURCE",
+}
 
 
 def _wrong(name: str, part: SourceKind) -> str:

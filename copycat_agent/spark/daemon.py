@@ -21,6 +21,7 @@ import pyspark.daemon
 import pyspark.worker
 
 import copycat_agent.runner
+import copycat_agent.sources.log_file.log_kind
 from copycat_agent.spark import workers_lock
 
 gc.enable()
@@ -28,7 +29,7 @@ gc.enable()
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-PRELOADED = (pyspark.worker, copycat_agent.runner)
+PRELOADED = (pyspark.worker, copycat_agent.runner, copycat_agent.sources.log_file.log_kind)
 """None of them starts a thread when imported (a test checks): threads do not survive a fork, the locks they hold do."""
 
 _PR_SET_PDEATHSIG = 1

@@ -25,20 +25,8 @@ from copycat_agent.transforms.base import (
     fenced_transform,
     wrong_transform,
 )
-from copycat_agent.transforms.containers import CRI, DOCKER, JSON
-from copycat_agent.transforms.convert import CONVERT
-from copycat_agent.transforms.csv_ import CSV
-from copycat_agent.transforms.dropping import DROP_IF, KEEP_IF, SAMPLE
-from copycat_agent.transforms.field_layout import DROP_FIELDS, FLATTEN, KEEP_FIELDS, NEST, RENAME
-from copycat_agent.transforms.grok import GROK
-from copycat_agent.transforms.hiding import HASH, MASK
-from copycat_agent.transforms.key_value import KEY_VALUE, LOGFMT
 from copycat_agent.transforms.match import Condition, compile_matcher
-from copycat_agent.transforms.regex_ import REGEX, REPLACE
-from copycat_agent.transforms.set_ import DEFAULT, SET
-from copycat_agent.transforms.sql import RAW_LINE, SQL, SqlOptions, SqlStep, declared_columns, plain_type, sql_at
-from copycat_agent.transforms.syslog import SYSLOG
-from copycat_agent.transforms.times import TIMESTAMP
+from copycat_agent.transforms.sql import RAW_LINE, SqlOptions, SqlStep, declared_columns, plain_type, sql_at
 
 __all__ = [
     "TRANSFORMS",
@@ -64,46 +52,45 @@ __all__ = [
     "sql_step",
 ]
 
-_BUILT_IN: dict[str, TransformKind] = {
-    "regex": REGEX,
-    "grok": GROK,
-    "syslog": SYSLOG,
-    "cri": CRI,
-    "docker": DOCKER,
-    "json": JSON,
-    "logfmt": LOGFMT,
-    "csv": CSV,
-    "key_value": KEY_VALUE,
-    "timestamp": TIMESTAMP,
-    "convert": CONVERT,
-    "rename": RENAME,
-    "set": SET,
-    "default": DEFAULT,
-    "drop_fields": DROP_FIELDS,
-    "keep_fields": KEEP_FIELDS,
-    "flatten": FLATTEN,
-    "nest": NEST,
-    "replace": REPLACE,
-    "hash": HASH,
-    "mask": MASK,
-    "keep_if": KEEP_IF,
-    "drop_if": DROP_IF,
-    "sql": SQL,
-    "sample": SAMPLE,
+_BUILT_IN: dict[str, TransformKind | str] = {
+    "regex": "copycat_agent.transforms.regex_:REGEX",
+    "grok": "copycat_agent.transforms.grok:GROK",
+    "syslog": "copycat_agent.transforms.syslog:SYSLOG",
+    "cri": "copycat_agent.transforms.containers:CRI",
+    "docker": "copycat_agent.transforms.containers:DOCKER",
+    "json": "copycat_agent.transforms.containers:JSON",
+    "logfmt": "copycat_agent.transforms.key_value:LOGFMT",
+    "csv": "copycat_agent.transforms.csv_:CSV",
+    "key_value": "copycat_agent.transforms.key_value:KEY_VALUE",
+    "timestamp": "copycat_agent.transforms.times:TIMESTAMP",
+    "convert": "copycat_agent.transforms.convert:CONVERT",
+    "rename": "copycat_agent.transforms.field_layout:RENAME",
+    "set": "copycat_agent.transforms.set_:SET",
+    "default": "copycat_agent.transforms.set_:DEFAULT",
+    "drop_fields": "copycat_agent.transforms.field_layout:DROP_FIELDS",
+    "keep_fields": "copycat_agent.transforms.field_layout:KEEP_FIELDS",
+    "flatten": "copycat_agent.transforms.field_layout:FLATTEN",
+    "nest": "copycat_agent.transforms.field_layout:NEST",
+    "replace": "copycat_agent.transforms.regex_:REPLACE",
+    "hash": "copycat_agent.transforms.hiding:HASH",
+    "mask": "copycat_agent.transforms.hiding:MASK",
+    "keep_if": "copycat_agent.transforms.dropping:KEEP_IF",
+    "drop_if": "copycat_agent.transforms.dropping:DROP_IF",
+    "sql": "copycat_agent.transforms.sql:SQL",
+    "sample": "copycat_agent.transforms.dropping:SAMPLE",
 }
 
 TRANSFORMS = Registry("transform", _BUILT_IN, wrong_transform, fenced_transform)
 """By the name of their action; those of installed packages too."""
-_ACTIONS = {kind.options: name for name, kind in _BUILT_IN.items()}
 
 
 def action_of(options: TransformOptions) -> str:
     """The name in `TRANSFORMS` of what these options describe. `MissingPartError` for those of a package that is not here any more."""
     model = type(options)
-    if model in _ACTIONS:
-        return _ACTIONS[model]
     assert issubclass(model, StepOptions)
-    return next(name for name in action_keys(model) if name not in action_keys(StepOptions) and TRANSFORMS[name].options is model)
+    names = [name for name in action_keys(model) if name not in action_keys(StepOptions)]
+    own = (name for name in names if name in TRANSFORMS.built_in and TRANSFORMS[name].options is model)
+    return next(own, None) or next(name for name in names if TRANSFORMS[name].options is model)
 
 
 def kind_of(options: TransformOptions) -> TransformKind:

@@ -24,7 +24,8 @@ from copycat_agent.model import LaneOutcome, Loss, SourceOffset, SourcePartition
 from copycat_agent.offsets import OffsetStore, agent_identity, schema
 from copycat_agent.offsets.store_file import OpenedStore, connect
 from copycat_agent.options import Definition, SourceOptions
-from copycat_agent.sources.log_file.log_file import LOG_FILE, LogFiles, open_stream
+from copycat_agent.sources.log_file.log_file import LogFiles
+from copycat_agent.sources.log_file.log_kind import LOG_FILE, open_stream
 from copycat_agent.sources.log_file.log_options import LogFileOptions
 from copycat_agent.turns import Turns
 from copycat_agent.worker.connector import Connector

@@ -23,7 +23,8 @@ from copycat_agent import failpoints
 from copycat_agent.model import Split
 from copycat_agent.sources.spool_dir import admission
 from copycat_agent.sources.spool_dir.cleanup.cleaner import Cleaner, FinishedFile, Outcome
-from copycat_agent.sources.spool_dir.spool_dir import SPOOL_DIR, SpoolDir
+from copycat_agent.sources.spool_dir.spool_dir import SpoolDir
+from copycat_agent.sources.spool_dir.spool_kind import SPOOL_DIR
 from copycat_agent.sources.spool_dir.spool_options import SpoolDirOptions
 from tests.simulation.agent import Agent, Clock, Crash, TaskProcess, Watched
 from tests.simulation.running import Tell, main, play

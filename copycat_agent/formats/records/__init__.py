@@ -11,11 +11,6 @@ from typing import Any, Literal
 
 from copycat_agent.errors import FatalError
 from copycat_agent.formats.model import FormatKind, FormatOptions, OptionProblem, RecordFormat
-from copycat_agent.formats.records.byte_records import BINARY, LINES
-from copycat_agent.formats.records.csv_format import CSV
-from copycat_agent.formats.records.fixed_width import FIXED_WIDTH
-from copycat_agent.formats.records.json_format import JSON, JSONL
-from copycat_agent.formats.records.xml_format import XML
 from copycat_agent.model import Column
 from copycat_agent.options import ByteSize, Field
 from copycat_agent.registry import Fence, Registry, wrong_kind, wrong_type_name
@@ -67,14 +62,14 @@ def build_format(options: FormatOptions) -> RecordFormat:
     return FORMATS[options.type].build(options)
 
 
-_BUILT_IN: dict[str, FormatKind] = {
-    "lines": LINES,
-    "csv": CSV,
-    "fixed_width": FIXED_WIDTH,
-    "jsonl": JSONL,
-    "json": JSON,
-    "xml": XML,
-    "binary": BINARY,
+_BUILT_IN: dict[str, FormatKind | str] = {
+    "lines": "copycat_agent.formats.records.byte_records:LINES",
+    "csv": "copycat_agent.formats.records.csv_format:CSV",
+    "fixed_width": "copycat_agent.formats.records.fixed_width:FIXED_WIDTH",
+    "jsonl": "copycat_agent.formats.records.json_format:JSONL",
+    "json": "copycat_agent.formats.records.json_format:JSON",
+    "xml": "copycat_agent.formats.records.xml_format:XML",
+    "binary": "copycat_agent.formats.records.byte_records:BINARY",
     "avro": AVRO,
     "parquet": PARQUET,
 }

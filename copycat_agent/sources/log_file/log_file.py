@@ -13,13 +13,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from copycat_agent.errors import BlockedError, FileError
-from copycat_agent.formats import Frames, LineFrames, MultilineFrames
 from copycat_agent.model import SourceState, Split, SplitResult
-from copycat_agent.sources.base import Closeup, FileView, Keeper, Lag, Offsets, Plan, SourceKind
+from copycat_agent.sources.base import Closeup, FileView, Keeper, Lag, Offsets, Plan
 from copycat_agent.sources.files.packing import packed
-from copycat_agent.sources.files.packing.packed import PackedStream
 from copycat_agent.sources.files.paths.partial_scan import ACTIVE_SECONDS, PartialScan
-from copycat_agent.sources.files.reading.stream import Stream
 from copycat_agent.sources.log_file.catalog import Catalog
 from copycat_agent.sources.log_file.descriptors import close_if_stale
 from copycat_agent.sources.log_file.endings import Endings, enter_damage, remember_sizes
@@ -338,26 +335,3 @@ class LogFiles:
         """Close all files."""
         for file in self._followed.files.values():
             file.close()
-
-
-def _framing(options: LogFileOptions, *, raw: bool) -> Frames:
-    if options.multiline is not None:
-        return MultilineFrames(options.line, options.multiline, encoding=options.encoding, raw=raw)
-    return LineFrames(options.line, encoding=options.encoding, raw=raw)
-
-
-class _LogStream(Stream):
-    """A file that somebody may be writing to."""
-
-    def bounds(self, limit: int) -> tuple[int, bool]:
-        """As of any file. What stands at its end is no record if something was added since the split was planned."""
-        return limit, self._file.info.st_size <= limit
-
-
-def open_stream(split: Split, framing: object = None) -> Stream:
-    """The split's file, packed or not, in a task; how it is framed is no matter. Raises FileError."""
-    del framing
-    return PackedStream(split) if split.offset.compression else _LogStream(split)
-
-
-LOG_FILE = SourceKind(LogFileOptions, LogFiles, open_stream, _framing, packed.saved)

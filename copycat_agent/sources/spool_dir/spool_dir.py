@@ -17,23 +17,22 @@ import time
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from copycat_agent.formats import Frames, RecordFormat
+from copycat_agent.formats import RecordFormat
 from copycat_agent.formats.records import build_format
 from copycat_agent.model import SplitResult
-from copycat_agent.sources.base import Closeup, FileView, Lag, Offsets, Plan, SourceKind
+from copycat_agent.sources.base import Closeup, FileView, Lag, Offsets, Plan
 from copycat_agent.sources.planner import Changes, CrowdSum, Planner, UnsavedChanges
 from copycat_agent.sources.spool_dir.admission import Admission
 from copycat_agent.sources.spool_dir.catalog import Catalog
 from copycat_agent.sources.spool_dir.cleanup.cleaner import Cleaner
 from copycat_agent.sources.spool_dir.cleanup.cleanup_queue import CleanupQueue
 from copycat_agent.sources.spool_dir.listing import DoneFiles, Listing
-from copycat_agent.sources.spool_dir.outcomes import Outcomes, saved
+from copycat_agent.sources.spool_dir.outcomes import Outcomes
 from copycat_agent.sources.spool_dir.preparation import Preparation
 from copycat_agent.sources.spool_dir.ready import Ready
 from copycat_agent.sources.spool_dir.rows import Rows
 from copycat_agent.sources.spool_dir.spool_file import FileOrRange, SpoolFile
 from copycat_agent.sources.spool_dir.spool_options import SpoolDirOptions
-from copycat_agent.sources.spool_dir.spool_stream import LimitedFormat, open_spooled
 from copycat_agent.sources.spool_dir.views import LagView, Views
 
 if TYPE_CHECKING:
@@ -202,11 +201,3 @@ class SpoolDir:
         self._cleanup.close()
         for file in self._catalog.files.values():
             file.close()
-
-
-def _framing(options: SpoolDirOptions, *, raw: bool) -> Frames | RecordFormat:
-    del raw  # a format knows what its values are
-    return LimitedFormat(build_format(options.format), options.unpack)
-
-
-SPOOL_DIR = SourceKind(SpoolDirOptions, SpoolDir, open_spooled, _framing, saved)

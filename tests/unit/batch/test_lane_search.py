@@ -15,7 +15,7 @@ from copycat_agent.errors import BlockedError, DataError, FatalError, TimestampE
 from copycat_agent.executor import run_batch
 from copycat_agent.formats import LineFrames, LineOptions
 from copycat_agent.model import SourceOffset
-from copycat_agent.sources.log_file.log_file import open_stream
+from copycat_agent.sources.log_file.log_kind import open_stream
 from tests.unit.batch.fake_lane import FakeBroker, FakeLane
 from tests.unit.batch.rig import batch_of, definition, never, split_of, write
 

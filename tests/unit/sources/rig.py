@@ -13,7 +13,8 @@ from copycat_agent.model import Loss, SavedRow, SourceOffset, SourcePartition, S
 from copycat_agent.options import DeliveryOptions
 from copycat_agent.sources.base import Source
 from copycat_agent.sources.files import clock
-from copycat_agent.sources.log_file.log_file import LOG_FILE, LogFiles, open_stream
+from copycat_agent.sources.log_file.log_file import LogFiles
+from copycat_agent.sources.log_file.log_kind import LOG_FILE, open_stream
 from copycat_agent.sources.log_file.log_options import LogFileOptions
 from copycat_agent.sources.log_file.succession.last_look import SLACK_NS
 from copycat_agent.sources.planner import Changes

@@ -17,7 +17,7 @@ from copycat_agent.sources.files import clock, fingerprint
 from copycat_agent.sources.files.packing import compressions, unpacking
 from copycat_agent.sources.files.packing.unpacking import Unpacker
 from copycat_agent.sources.log_file import endings
-from copycat_agent.sources.log_file.log_file import open_stream
+from copycat_agent.sources.log_file.log_kind import open_stream
 from tests.unit.sources.packing import PACK, SUFFIX, random_lines, source, write_packed
 from tests.unit.sources.rig import Agent, agent_for, tick
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from copycat_agent.formats import Chunk, LineOptions, MultilineOptions
 from copycat_agent.model import Split, SplitResult
 from copycat_agent.sources.files import clock
-from copycat_agent.sources.log_file.log_file import LOG_FILE
+from copycat_agent.sources.log_file.log_kind import LOG_FILE
 from tests.rig.waiting import wait_until
 from tests.unit.sources.rig import Agent
 

@@ -14,7 +14,8 @@ from copycat_agent.formats.records import FORMATS
 from copycat_agent.model import Batch, Loss, SourceOffset, SourcePartition, Split, SplitResult, TaskId
 from copycat_agent.options import Definition, DeliveryOptions
 from copycat_agent.producer import Message, Producers, TaskProducer
-from copycat_agent.sources.spool_dir.spool_dir import SPOOL_DIR, SpoolDir
+from copycat_agent.sources.spool_dir.spool_dir import SpoolDir
+from copycat_agent.sources.spool_dir.spool_kind import SPOOL_DIR
 from copycat_agent.sources.spool_dir.spool_options import SpoolDirOptions
 from tests.unit.sources.rig import made
 from tests.unit.sources.saved import told_alike

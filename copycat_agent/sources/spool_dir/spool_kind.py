@@ -1,0 +1,30 @@
+"""`spool_dir` as an entry of `SOURCES`: the task's half, and the way to the driver's, which no task imports."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from copycat_agent.formats import Frames, RecordFormat
+from copycat_agent.formats.records import build_format
+from copycat_agent.sources.base import Offsets, Source, SourceKind
+from copycat_agent.sources.spool_dir.outcomes import saved
+from copycat_agent.sources.spool_dir.spool_options import SpoolDirOptions
+from copycat_agent.sources.spool_dir.spool_stream import LimitedFormat, open_spooled
+
+if TYPE_CHECKING:
+    from copycat_agent.logs import Log
+    from copycat_agent.options import DeliveryOptions
+
+
+def _make(connector: str, options: SpoolDirOptions, delivery: DeliveryOptions, offsets: Offsets, log: Log) -> Source:
+    from copycat_agent.sources.spool_dir.spool_dir import SpoolDir  # noqa: PLC0415 - 20 modules that a task's process does without
+
+    return SpoolDir(connector, options, delivery, offsets, log)
+
+
+def _framing(options: SpoolDirOptions, *, raw: bool) -> Frames | RecordFormat:
+    del raw  # a format knows what its values are
+    return LimitedFormat(build_format(options.format), options.unpack)
+
+
+SPOOL_DIR = SourceKind(SpoolDirOptions, _make, open_spooled, _framing, saved)
