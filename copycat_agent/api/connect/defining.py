@@ -17,7 +17,7 @@ from copycat_agent.api.connect.client_limits import Values, complaints, with_kaf
 from copycat_agent.api.connect.connector_views import info_document, known
 from copycat_agent.api.connect.flat_config import CONNECTOR_CLASS, THEIRS, flat_config, flat_kafka
 from copycat_agent.api.connect.nested_config import nested
-from copycat_agent.api.connect.validation import invalid, keys_known, texts_of
+from copycat_agent.api.connect.validation import invalid, keys_known, refuse_too_much, texts_of
 from copycat_agent.api.guard import StatusError
 from copycat_agent.definitions import findings_of, load_content
 from copycat_agent.definitions.formatting.editing import UneditableError, edited, is_same, new_text
@@ -162,6 +162,7 @@ def _checked(worker: WorkerView, shown: Values, config: Mapping[str, str]) -> di
     if covered:
         raise invalid([f"{key}: it is hidden as a whole; leave what is in it, or say all of it" for key in covered])
     wanted = nested(config, keys_known(config))
+    refuse_too_much(wanted)
     connect = worker.control.options.api.connect
     if found := [_told(option, why) for option, why in complaints(shown, wanted, connect.roots if connect else ())]:
         raise invalid(found)

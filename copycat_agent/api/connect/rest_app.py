@@ -120,6 +120,8 @@ _STATUSES: tuple[tuple[type[CopycatError], HTTPStatus], ...] = (
 def _refused(error: Exception, method: str) -> Reply:
     if isinstance(error, StatusError):
         return _error(error.status, str(error))
+    if isinstance(error, RecursionError):
+        return _error(HTTPStatus.BAD_REQUEST, "the body is too deep")
     if isinstance(error, CopycatError):
         return _error(next(status for kind, status in _STATUSES if isinstance(error, kind)), str(error))
     return _error(HTTPStatus.INTERNAL_SERVER_ERROR, f"{fault(error, method)}; {FAULT_HINT}")

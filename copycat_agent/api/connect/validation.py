@@ -20,6 +20,7 @@ from copycat_agent.api.connect.nested_config import keys_below, nested
 from copycat_agent.api.connect.plugin_views import keys_of
 from copycat_agent.api.guard import StatusError
 from copycat_agent.definitions import Finding, findings_of
+from copycat_agent.definitions.formatting.editing import leaves
 from copycat_agent.errors import DefinitionError, UnknownConnectorError
 from copycat_agent.options import HIDDEN
 from copycat_agent.sources import SOURCES
@@ -27,6 +28,10 @@ from copycat_agent.sources import SOURCES
 KEYS_MAX = 1_000
 """Of one configuration. What nobody knows is compared with all that is known."""
 KEY_CHARACTERS_MAX = 300
+VALUES_MAX = 5_000
+"""Of one configuration, those in JSON included."""
+STEPS_MAX = 100
+"""Each that nobody knows is looked for in all packages, which takes 10 ms."""
 ERRORS_TOLD = 100
 
 
@@ -61,6 +66,15 @@ def texts_of(body: object, *, has_nulls: bool = True) -> dict[str, str]:
     return {key: as_text(value) for key, value in body.items() if value is not None}
 
 
+def refuse_too_much(wanted: Mapping[str, object]) -> None:
+    """Raise 400 for what would take long to look at: JSON in a value may hold far more than there are keys."""
+    steps = wanted.get("transforms")
+    if isinstance(steps, list) and len(steps) > STEPS_MAX:
+        raise invalid([f"transforms: more than {STEPS_MAX} steps"])
+    if any(number >= VALUES_MAX for number, _ in enumerate(leaves(wanted))):
+        raise invalid([f"it has more than {VALUES_MAX} values"])
+
+
 def keys_known(config: Mapping[str, str], status: HTTPStatus = HTTPStatus.BAD_REQUEST) -> dict[str, ConfigKey]:
     """The keys of a configuration that says its class, by their names; `status` for a class that nobody knows."""
     chosen = config[CONNECTOR_CLASS]
@@ -82,6 +96,7 @@ def _errors(worker: WorkerView, config: Mapping[str, str], known: Mapping[str, C
     """What is wrong, by key. What a client may not say is not looked at further: no file is opened for it."""
     options = worker.control.options
     wanted = nested(config, known)
+    refuse_too_much(wanted)
     found: dict[str, list[str]] = {}
     for option, why in _limits(worker, config, wanted):
         found.setdefault(THEIRS.get(option, option), []).append(why)

@@ -7,8 +7,9 @@ touched: so a hidden value means what stands there, and is never written.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
-from difflib import SequenceMatcher
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping
+from itertools import takewhile
 
 from copycat_agent.definitions.formatting.emit import emit, flow, sort_keys
 from copycat_agent.definitions.formatting.tree import Node, YamlBlock, YamlEntry, YamlScalar, read_tree
@@ -63,8 +64,7 @@ def has_words(content: bytes) -> bool:
 
 def _edit_map(block: YamlBlock, shown: Mapping[str, object], wanted: Mapping[str, object], at: tuple[str, ...]) -> None:
     there = {entry.key.text: entry for entry in block.entries if entry.key is not None}
-    for key in [key for key in shown if key not in wanted and key in there]:
-        _take_out(block, there.pop(key))
+    _take_out(block, {key for key in shown if key not in wanted})
     for key, value in wanted.items():
         place = (*at, key)
         if key in shown and is_same(shown[key], value):
@@ -103,43 +103,45 @@ def _is_list_of(node: YamlBlock, length: int) -> bool:
 
 
 def _edit_list(block: YamlBlock, shown: list[object], wanted: list[object], at: tuple[str, ...]) -> None:
-    """Items that are the same stay, others are changed one for one as far as there are both."""
+    """Items at the beginning and at the end that are the same stay. Those between are changed one for one where they are as many."""
     old, new = [_key(item) for item in shown], [_key(item) for item in wanted]
-    entries: list[YamlEntry] = []
-    for action, start, end, first, last in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
-        if action == "equal":
-            _refuse_twins(old, new, new[first:last], at)
-            entries += block.entries[start:end]
-            continue
-        pairs = end - start == last - first
-        for number in range(first, last):
-            place = (*at, str(number))
-            entry = block.entries[start + number - first] if pairs else YamlEntry(None, _made(wanted[number], place), 0, 0)
-            if pairs:
-                entry.value = _edited(entry, shown[start + number - first], wanted[number], place)
-            entries.append(entry)
-        if not pairs:
-            block.foot += [line for entry in block.entries[start:end] for line in _words_of(entry)]
-    block.entries = entries
-    block.flow = block.flow and not any(map(_has_words, entries)) and not block.foot
+    first = _common(old, new)
+    last = _common(old[first:][::-1], new[first:][::-1])
+    between, middle = block.entries[first : len(old) - last], range(first, len(new) - last)
+    pairs = len(between) == len(middle)
+    if not pairs:
+        _refuse_twins(old, at)
+        block.foot += [line for entry in between for line in _words_of(entry)]
+        between = [YamlEntry(None, _made(wanted[number], (*at, str(number))), 0, 0) for number in middle]
+    for number in middle if pairs else ():
+        entry = between[number - first]
+        entry.value = _edited(entry, shown[number], wanted[number], (*at, str(number)))
+    block.entries = [*block.entries[:first], *between, *block.entries[len(old) - last :]]
+    block.flow = block.flow and not any(map(_has_words, block.entries)) and not block.foot
 
 
-def _refuse_twins(old: list[str], new: list[str], kept: list[str], at: tuple[str, ...]) -> None:
+def _common(one: list[str], other: list[str]) -> int:
+    """How many items both begin with."""
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
+
+
+def _refuse_twins(old: list[str], at: tuple[str, ...]) -> None:
     """Of items that look the same with their secrets hidden, nobody can tell which one is meant where some are gone, or moved."""
-    for one in kept:
-        if HIDDEN in one and old.count(one) > 1 and old != new:
-            raise UneditableError(".".join(at), "several items differ only in what is hidden")
+    if any(HIDDEN in one and count > 1 for one, count in Counter(old).items()):
+        raise UneditableError(".".join(at), "several items differ only in what is hidden")
 
 
-def _take_out(block: YamlBlock, entry: YamlEntry) -> None:
-    """Remove an entry. The words about it stay where it stood."""
-    number = block.entries.index(entry)
-    words = _words_of(entry)
-    del block.entries[number]
-    if number < len(block.entries):
-        block.entries[number].before[:0] = words
-    else:
-        block.foot[:0] = words
+def _take_out(block: YamlBlock, gone: Collection[str]) -> None:
+    """Remove the entries of these keys. The words about them stay where they stood."""
+    left, words = [], list[str]()
+    for entry in block.entries:
+        if entry.key is not None and entry.key.text in gone:
+            words += _words_of(entry)
+            continue
+        entry.before[:0], words = words, []
+        left.append(entry)
+    block.entries = left
+    block.foot[:0] = words
 
 
 def _words_of(entry: YamlEntry) -> list[str]:

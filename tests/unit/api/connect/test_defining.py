@@ -332,6 +332,35 @@ def test_a_hidden_value_moves_nowhere(ask: Ask, control: MemoryControl) -> None:
 
 
 @pytest.mark.parametrize(
+    ("key", "text", "words"),
+    [
+        ("transforms", "[" * 100_000, ""),
+        ("transforms", "[" * 900 + "]" * 900, ""),
+        ("source.exclude", "[" * 40 + "]" * 40, ""),
+        ("record.headers.a", '{"a":' * 400 + "1" + "}" * 400, ""),
+        ("x" + ".x" * 149, "1", ""),
+        ("transforms", "[" + ",".join(f'{{"step{number}": 1}}' for number in range(2000)) + "]", "more than 100 steps"),
+        ("source.exclude", "[" + ",".join('"a"' for _ in range(100_000)) + "]", "more than 5000 values"),
+        ("record.key", "\ud800\x00\u202e\x1b[31m", ""),
+        ("transforms.0.regex", "(a+)+$" * 1000, ""),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("method", ["POST", "PATCH", "validate"])
+def test_no_configuration_takes_the_agent_long_or_makes_it_fail(
+    ask: Ask, good: dict[str, str], method: str, key: str, text: str, words: str
+) -> None:
+    config = {**good, "name": "new", key: text}
+    answer = {
+        "POST": lambda: ask("POST", "/connectors", {"name": "new", "config": config}),
+        "PATCH": lambda: ask("PATCH", "/connectors/app/config", {key: text}),
+        "validate": lambda: ask("PUT", "/connector-plugins/log_file/config/validate", config),
+    }[method]()
+    assert answer.status in {200, 201, 400}
+    assert answer.status == 400 or not words
+    assert answer.status != 400 or words in answer.json["message"]
+
+
+@pytest.mark.parametrize(
     ("connect", "words"),
     [
         ({"writable": "true", "roots": "[/var/log]"}, "needs api.users"),
