@@ -114,6 +114,7 @@ LATE: dict[tuple[str, str], str] = {
     ("api", "copycat_agent.api.port_access"): "imports ssl, only for a port with users or TLS",
     ("api", "copycat_agent.api.connect.rest_app"): "imports definitions, only for a port for clients of Kafka Connect",
     ("api", "copycat_agent.api.page.page_app"): "imports definitions, only for a port for browsers",
+    ("api", "copycat_agent.api.page.child_commands"): "as above",
 }
 """Imports inside functions that are meant: (module or package, what it imports) -> reason. A reason is a slow library, never a cycle."""
 

@@ -71,17 +71,24 @@ class Commands:
         """One line per value, sent at once. What goes wrong after the first bytes is a line like an error's body."""
         if not self._streams.acquire(blocking=False):
             raise BusyError(f"{STREAMS_MAX} taps are open already", "end one of them, or try again in a minute")
-        return _Lines(values, start_response, self._streams)
+        return JsonLines(values, start_response, self._streams)
 
 
-class _Lines:
+class JsonLines:
     """An NDJSON body. Gives its place back when the server closes it, which it does whatever happens."""
 
-    def __init__(self, values: Iterator[Any], start_response: StartResponse, places: threading.BoundedSemaphore) -> None:
+    def __init__(
+        self,
+        values: Iterator[Any],
+        start_response: StartResponse,
+        places: threading.BoundedSemaphore,
+        headers: Iterable[tuple[str, str]] = (("Cache-Control", "no-store"),),
+    ) -> None:
         self._values, self._places = values, places
-        start_response("200 OK", [("Content-Type", "application/x-ndjson"), ("Cache-Control", "no-store")])
+        start_response("200 OK", [("Content-Type", "application/x-ndjson"), *headers])
 
     def __iter__(self) -> Iterator[bytes]:
+        """Yields what is to be sent at once."""
         yield b"\n"  # the headers go out now, not with the first value
         try:
             for value in self._values:
@@ -90,6 +97,7 @@ class _Lines:
             yield json.dumps(_words(error)[1]).encode() + b"\n"
 
     def close(self) -> None:
+        """Nobody reads on. Called once, by the server."""
         self._places.release()
 
 
@@ -108,7 +116,7 @@ class Application:
             content = _send(start_response, status, words, CHALLENGE if status == HTTPStatus.UNAUTHORIZED else ())
         if environ["REQUEST_METHOD"] != "HEAD":
             return content
-        if isinstance(content, _Lines):
+        if isinstance(content, JsonLines):
             content.close()
         return ()
 

@@ -58,8 +58,8 @@ MOUNTS = ListenerLimits(connections=32, body_bytes=0, cuts_answers=True)
 """Bounds of the port, which strangers may reach: its requests have no body, and its answers are quick unless nobody reads them."""
 CONNECT = ListenerLimits(connections=32, body_bytes=2**20, cuts_answers=True, form=connect_refusal)
 """Bounds of the port for clients of Kafka Connect: a body is a configuration, or offsets of some files."""
-PAGE = ListenerLimits(connections=32, body_bytes=0, cuts_answers=True)
-"""Bounds of the port for browsers, which only look: no request has a body. One looks with several connections at a time."""
+PAGE = ListenerLimits(connections=32, body_bytes=512 * 1024, cuts_answers=True)
+"""Bounds of the port for browsers: a body is a form, with a definition and lines to try. One looks with several connections at a time."""
 
 
 @dataclass(eq=False, slots=True)

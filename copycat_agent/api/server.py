@@ -171,7 +171,7 @@ class ApiServer:
             ports = open_ports(self._options, undo) if self._options else []
             history = RateHistory(self._control.statuses)
             undo.callback(history.close)
-            late = _Late(self._control, self._mounts, ports, history)
+            late = _Late(self._control, self._mounts, ports, history, self._path)
             undo.callback(late.close)
             servers = [Server(unix.socket, partial(late.answer, 0, COMMANDS.form), COMMANDS)]
             undo.callback(servers[0].close)
@@ -197,8 +197,8 @@ class ApiServer:
 class _Late:
     """The applications of all sockets, made when there is a first request, or after a grace."""
 
-    def __init__(self, control: Control, mounts: MakeMounts, ports: Sequence[Port], history: RateHistory) -> None:
-        self._control, self._mounts, self._ports, self._history = control, mounts, ports, history
+    def __init__(self, control: Control, mounts: MakeMounts, ports: Sequence[Port], history: RateHistory, path: Path) -> None:
+        self._control, self._mounts, self._ports, self._history, self._path = control, mounts, ports, history, path
         self._lock = threading.Lock()
         self._made: list[WSGIApplication] = []
         self._timer = threading.Timer(GRACE_SECONDS, self._prepare)
@@ -239,9 +239,11 @@ class _Late:
 
                 made.append(ConnectRest(self._control, Guard(hosts, port.logins), port.worker_id, port.origin))
             elif port.limits is PAGE:
-                from copycat_agent.api.page.page_app import PageApp  # noqa: PLC0415 - for those who want it
+                from copycat_agent.api.page.child_commands import ChildCommands  # noqa: PLC0415 - for those who want it
+                from copycat_agent.api.page.page_app import PageApp  # noqa: PLC0415 - as above
 
-                made.append(PageApp(self._control, Guard(hosts, port.logins, port.scheme), self._history))
+                guard = Guard(hosts, port.logins, port.scheme)
+                made.append(PageApp(self._control, guard, self._history, ChildCommands(self._path)))
             else:
                 allowed = {path: mounted for path, mounted in mounts.items() if not port.is_open or path in OPEN_PATHS}
                 made.append(Application(None, allowed, Guard(hosts, port.logins)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import urllib.parse
 from collections.abc import Sequence
 from typing import Any, cast
 
@@ -9,7 +10,7 @@ from copycat_agent.api.handlers import LIST_MAX, Request, connector, definition,
 from copycat_agent.api.page.markup import Heading, Html, facts, joined, table, tag
 from copycat_agent.api.page.order_page import order_links
 from copycat_agent.api.page.overview import lost_tag, oldest_words, state_tag
-from copycat_agent.api.page.page_frame import Moment, View, line
+from copycat_agent.api.page.page_frame import Fields, Moment, View, line
 from copycat_agent.api.words import TROUBLED_FILES, Document, option_words, origin_words, position_words, reason_words
 from copycat_agent.display import age, count, size
 
@@ -27,12 +28,21 @@ _FILES = (
 _VALUES = (Heading("option"), Heading("value"), Heading("from"))
 
 
-def connector_page(moment: Moment, name: str) -> View:
+def connector_page(moment: Moment, name: str, _fields: Fields) -> View:
     """The page of a connector. Raises UnknownConnectorError."""
     one = cast("dict[str, Any]", connector(moment.control, Request("", None, name)))
     live = joined(_state(moment, one), _files(moment, name), _definition(moment, name))
-    links = tag("nav", order_links(name), aria_label="What can be done") if moment.operates else Html()
+    links = tag("nav", order_links(name, one["state"]), _looking(name), aria_label="What can be done") if moment.operates else Html()
     return View(name, joined(tag("h1", name), links), live)
+
+
+def _looking(name: str) -> Html:
+    """Links to what only who may operate can look at."""
+    return joined(
+        tag("a", "Live records", href=f"/connectors/{name}/records"),
+        tag("a", "Dead letters", href=f"/connectors/{name}/letters"),
+        tag("a", "Try its definition", href=f"/try?connector={name}"),
+    )
 
 
 def _state(moment: Moment, one: Document) -> Html:
@@ -70,13 +80,13 @@ def _files(moment: Moment, name: str) -> Html:
         return joined(title, tag("p", "It follows no file now."))
     total = followed["total"]
     some = f"{count(len(found))} of {count(total)} files, those in trouble first; copycat describe {name} has more"
-    caption = f"{count(total)} files" if total == len(found) else some
-    return joined(title, table(_FILES, [_file(moment, one) for one in found], caption))
+    caption = f"{count(total)} {'file' if total == 1 else 'files'}" if total == len(found) else some
+    return joined(title, table(_FILES, [_file(moment, name, one) for one in found], caption))
 
 
-def _file(moment: Moment, one: Document) -> Sequence[str]:
+def _file(moment: Moment, name: str, one: Document) -> Sequence[str]:
     return (
-        joined(one["path"], tag("span", one["why"], class_="why") if one["why"] else ""),
+        joined(_path(name, one), tag("span", one["why"], class_="why") if one["why"] else ""),
         tag("span", one["state"], class_="bad") if one["state"] in TROUBLED_FILES else one["state"],
         position_words(one),
         f"{one['size']:,}",
@@ -84,6 +94,12 @@ def _file(moment: Moment, one: Document) -> Sequence[str]:
         count(one["records"]),
         f"{age(moment.now - one['read_at'])} ago" if one["read_at"] else "never",
     )
+
+
+def _path(name: str, one: Document) -> Html:
+    """The file's name, leading to its history where the agent knows which file it is."""
+    address = urllib.parse.urlencode({"key": one["key"]})
+    return tag("a", one["path"], href=f"/connectors/{name}/file?{address}") if one["key"] else joined(one["path"])
 
 
 def _definition(moment: Moment, name: str) -> Html:

@@ -6,11 +6,13 @@ import urllib.parse
 from collections.abc import Sequence
 from typing import Any, cast
 
+from copycat_agent.api import is_name
 from copycat_agent.api.handlers import Request, losses
 from copycat_agent.api.page.markup import Heading, Html, joined, table, tag
-from copycat_agent.api.page.page_frame import Moment, View
+from copycat_agent.api.page.page_frame import Fields, Moment, View
 from copycat_agent.api.words import Document
 from copycat_agent.display import count
+from copycat_agent.errors import UnknownConnectorError
 from copycat_agent.templates import time_text
 
 ENTRIES = 200
@@ -34,8 +36,11 @@ _LOSSES = (
 )
 
 
-def losses_page(moment: Moment, name: str) -> View:
-    """The losses of the connector `name`, of all with ""."""
+def losses_page(moment: Moment, _name: str, fields: Fields) -> View:
+    """The losses of one connector, of all without. Raises UnknownConnectorError for what no connector can be called."""
+    name = fields.get("connector", "")
+    if name and not is_name(name):
+        raise UnknownConnectorError("no connector can have this name")
     query = urllib.parse.urlencode([("limit", str(ENTRIES)), *([("connector", name)] if name else [])])
     found = cast("dict[str, Any]", losses(moment.control, Request(query, None)))
     title = f"Losses of {name}" if name else "Losses"

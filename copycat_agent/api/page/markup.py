@@ -48,6 +48,17 @@ def _escaped(text: str) -> str:
     return html.escape(visible(text), quote=True)
 
 
+def lines(text: str) -> Html:
+    """A text of several lines, each as it stands. For an element that keeps them."""
+    return Html("\n".join(map(_escaped, text.split("\n"))))
+
+
+def text_area(name: str, text: str, rows: int) -> Html:
+    """A field of several lines that holds the text exactly: what is sent back is what was there. Its id is its name."""
+    content = Html("\n" + html.escape(text, quote=True))  # a browser leaves out the first line break
+    return tag("textarea", content, name=name, id=name, rows=str(rows), spellcheck="false", autocomplete="off")
+
+
 class Heading(NamedTuple):
     """Of a column. `is_number`: to the right."""
 

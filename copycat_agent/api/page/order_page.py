@@ -6,8 +6,7 @@ from operator import methodcaller
 from typing import NamedTuple
 
 from copycat_agent.api.page.markup import Html, joined, tag
-from copycat_agent.api.page.page_frame import Moment, View
-from copycat_agent.control import Control
+from copycat_agent.api.page.page_frame import Fields, Moment, View
 from copycat_agent.errors import BusyError
 
 
@@ -26,14 +25,17 @@ ORDERS = {
     "restart": Order("Restart", "It settles what is in flight, stops, and starts again from its saved offsets, also when it has failed."),
 }
 """By the last part of the address."""
+_RESUMED = frozenset({"paused", "stopped", "failed"})
+"""States that resuming ends."""
 
 
-def order_links(name: str) -> Html:
-    """Links to what can be done with a connector."""
-    return joined(*(tag("a", order.title, href=f"/connectors/{name}/{address}", class_="button") for address, order in ORDERS.items()))
+def order_links(name: str, state: str) -> Html:
+    """Links to what can be done with a connector in this state."""
+    fitting = ("resume" if state in _RESUMED else "pause", "restart")
+    return joined(*(tag("a", ORDERS[one].title, href=f"/connectors/{name}/{one}", class_="button") for one in fitting))
 
 
-def order_page(moment: Moment, name: str, address: str) -> View:
+def order_page(address: str, moment: Moment, name: str, _fields: Fields) -> View:
     """Asks whether it is meant. Raises UnknownConnectorError."""
     moment.control.status(name)
     order = ORDERS[address]
@@ -46,8 +48,9 @@ def confirmation(button: str, back: str) -> Html:
     return tag("form", tag("button", button, class_="does"), tag("a", "No, go back", href=back), method="post")
 
 
-def carry_out(control: Control, name: str, address: str) -> None:
-    """Do it, and return when it has happened. Raises BusyError for a connector that is off on purpose."""
-    if not control.status(name).enabled:
+def carry_out(address: str, moment: Moment, name: str, _fields: Fields) -> str:
+    """Do it, and return where to look when it has happened. Raises BusyError for a connector that is off on purpose."""
+    if not moment.control.status(name).enabled:
         raise BusyError(f"connector {name} is disabled by its definition", "set enabled: true there")
-    methodcaller(address, name)(control)
+    methodcaller(address, name)(moment.control)
+    return f"/connectors/{name}"

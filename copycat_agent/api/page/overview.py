@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import urllib.parse
 from collections import Counter
 from collections.abc import Sequence
@@ -9,13 +10,14 @@ from typing import Any
 
 from copycat_agent.api.handlers import connector_document, loss_totals
 from copycat_agent.api.page.markup import Heading, Html, joined, table, tag
-from copycat_agent.api.page.page_frame import Moment, View, line
+from copycat_agent.api.page.page_frame import Fields, Moment, View, line
 from copycat_agent.api.words import GOOD_STATES, Document, lost_bytes, reason_words, state_words
 from copycat_agent.display import age, count, rate, size
 from copycat_agent.worker import Status
 
 ROWS = 50
 """Connectors of one page: with their lines and reasons it stays below 100 KB."""
+_NUMBER = re.compile("[0-9]{1,6}", re.ASCII)
 _HEADINGS = (
     Heading("connector"),
     Heading("state"),
@@ -29,8 +31,10 @@ _HEADINGS = (
 )
 
 
-def overview(moment: Moment, wanted: str, number: int) -> View:
-    """The connectors whose names hold `wanted`, page `number` of them (from 1); a page beyond the last is the last."""
+def overview(moment: Moment, _name: str, fields: Fields) -> View:
+    """The connectors whose names hold `q`, page `page` of them (from 1); a page beyond the last is the last."""
+    wanted, written = fields.get("q", ""), fields.get("page", "")
+    number = int(written) if _NUMBER.fullmatch(written) else 1
     everyone = moment.control.statuses()
     found = sorted((one for one in everyone if wanted in one.name), key=lambda one: (not _is_troubled(one), one.name))
     pages = max(1, -(-len(found) // ROWS))

@@ -72,3 +72,79 @@
   status.append(words, " ", button);
   plan(SECONDS * 1000);
 })();
+
+// Records as they are sent, one JSON object of texts per line: the newest first, those alone that contain what is asked for.
+(() => {
+  const place = document.getElementById("records");
+  if (!place) return;
+  const ROWS = 200;
+  const AGAIN_MILLISECONDS = 1000; // between two requests: the agent has better things to do
+  const body = place.querySelector("tbody");
+  const filter = document.getElementById("filter");
+  const words = document.createElement("span");
+  const button = document.createElement("button");
+  let held = false;
+  let request = null;
+
+  const fits = (row) => row.textContent.toLowerCase().includes(filter.value.toLowerCase());
+
+  const add = (cells) => {
+    const row = document.createElement("tr");
+    for (const [title, text] of Object.entries(cells)) {
+      const cell = document.createElement("td");
+      cell.textContent = text;
+      cell.dataset.label = title;
+      row.append(cell);
+    }
+    row.hidden = !fits(row);
+    body.prepend(row);
+    while (body.rows.length > ROWS) body.deleteRow(-1);
+  };
+
+  const read = async () => {
+    const answer = await fetch(`${location.pathname.replace(/[^/]*$/, "")}tap`, { cache: "no-store", redirect: "error", signal: request.signal });
+    if (!answer.ok) throw new Error(`The agent answers ${answer.status}`);
+    const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
+    words.textContent = body.rows.length ? "" : "Waiting for records.";
+    for (let left = "", next = await reader.read(); !next.done; next = await reader.read()) {
+      const lines = (left + next.value).split("\n");
+      left = lines.pop();
+      for (const line of lines.filter(Boolean)) {
+        const cells = JSON.parse(line);
+        if (cells.error) throw new Error(cells.error);
+        words.textContent = "";
+        add(cells);
+      }
+    }
+  };
+
+  const run = async () => {
+    request = new AbortController();
+    const mine = request;
+    while (!mine.signal.aborted) {
+      try { await read(); } catch (error) { if (!mine.signal.aborted) words.textContent = `${error.message}; trying again.`; }
+      await new Promise((done) => setTimeout(done, AGAIN_MILLISECONDS));
+    }
+  };
+
+  const plan = () => {
+    request?.abort();
+    request = null;
+    if (!held && !document.hidden) run();
+  };
+
+  button.type = "button";
+  button.textContent = "Pause";
+  button.addEventListener("click", () => {
+    held = !held;
+    button.textContent = held ? "Go on" : "Pause";
+    words.textContent = "";
+    plan();
+  });
+  filter.addEventListener("input", () => { for (const row of body.rows) row.hidden = !fits(row); });
+  filter.form.addEventListener("submit", (event) => event.preventDefault());
+  document.addEventListener("visibilitychange", plan);
+  words.setAttribute("role", "status");
+  filter.form.append(button, words);
+  plan();
+})();

@@ -6,21 +6,27 @@ and show none of it in a frame.
 
 from __future__ import annotations
 
-import re
 import threading
 import urllib.parse
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from copycat_agent.api import is_name
+from copycat_agent.api.app import JsonLines
 from copycat_agent.api.guard import CHALLENGE, FAULT_HINT, Guard, StatusError, fault
+from copycat_agent.api.page.child_commands import ChildCommands
 from copycat_agent.api.page.connector_page import connector_page
+from copycat_agent.api.page.file_page import file_page
+from copycat_agent.api.page.letters_page import letters_page, replay_page, replayed
 from copycat_agent.api.page.losses_page import losses_page
 from copycat_agent.api.page.order_page import ORDERS, carry_out, order_page
 from copycat_agent.api.page.overview import overview
-from copycat_agent.api.page.page_frame import Moment, View, document, error_document, now
+from copycat_agent.api.page.page_frame import Fields, Moment, View, document, error_document, now
+from copycat_agent.api.page.records_page import records, records_page
+from copycat_agent.api.page.try_page import tried, try_page
 from copycat_agent.api.rate_history import RateHistory
 from copycat_agent.control import Control
 from copycat_agent.errors import BusyError, CopycatError, UnknownConnectorError
@@ -43,13 +49,42 @@ HEADERS = (
 FILES = {"/page.css": "text/css; charset=utf-8", "/page.js": "text/javascript; charset=utf-8"}
 """Files that stand beside this module, by the address that they have."""
 _HTML = "text/html; charset=utf-8"
+_FORM = "application/x-www-form-urlencoded"
 _CONNECTORS = "/connectors/"
-_NUMBER = re.compile("[0-9]{1,6}", re.ASCII)
-_QUERY_FIELDS_MAX = 10
+_FIELDS_MAX = 10
 CHANGES_MAX = 2
-"""Changes under way at a time: each holds a thread until it is done."""
+"""Forms that are acted upon at a time: each holds a thread until it is done."""
+STREAMS_MAX = 3
+"""Streams of records at a time, for the same reason."""
 WAIT_SECONDS = 5.0
-"""How long another one waits for its turn."""
+"""How long another form waits for its turn."""
+
+Look = Callable[[Moment, str, Fields], View]
+"""Makes a view for a connector, "" for a page of none, out of the fields of the query."""
+Act = Callable[[Moment, str, Fields], "View | str"]
+"""Does what a form asks for, and returns a view of what came of it, or where to look."""
+
+
+class PagePlace(NamedTuple):
+    """What is at an address. `act` takes its form, None where it has none. `operates`: only for who may operate."""
+
+    look: Look
+    act: Act | None = None
+    operates: bool = False
+
+
+PLACES = {"/": PagePlace(overview), "/losses": PagePlace(losses_page), "/try": PagePlace(try_page, tried, operates=True)}
+"""Pages that are not about one connector."""
+OF_CONNECTORS = {
+    "": PagePlace(connector_page),
+    "file": PagePlace(file_page),
+    "records": PagePlace(records_page, operates=True),
+    "letters": PagePlace(letters_page, operates=True),
+    "replay": PagePlace(replay_page, replayed, operates=True),
+    **{name: PagePlace(partial(order_page, name), partial(carry_out, name), operates=True) for name in ORDERS},
+}
+"""Pages of a connector, by what follows its name."""
+_TAP = "tap"
 
 
 class _Answer(NamedTuple):
@@ -62,51 +97,62 @@ class _Answer(NamedTuple):
 class PageApp:
     """The WSGI application of `api.page.listen`."""
 
-    def __init__(self, control: Control, guard: Guard, history: RateHistory) -> None:
+    def __init__(self, control: Control, guard: Guard, history: RateHistory, commands: ChildCommands) -> None:
         """Reads its files: later, what is on disk may be those of another version."""
-        self._control, self._guard, self._history = control, guard, history
+        self._control, self._guard, self._history, self._commands = control, guard, history, commands
         self._files = {path: (Path(__file__).parent / path.removeprefix("/")).read_bytes() for path in FILES}
-        self._changes = threading.BoundedSemaphore(CHANGES_MAX)
+        self._changes, self._streams = threading.BoundedSemaphore(CHANGES_MAX), threading.BoundedSemaphore(STREAMS_MAX)
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
-        """WSGI. Raises nothing."""
+        """WSGI. Raises nothing before the answer has begun."""
         method = environ["REQUEST_METHOD"]
         try:
             operates = self._guard.check(environ) == "operate"
-            answer = self._answer(environ, Moment(self._control, self._history, now(), operates))
+            answer = self._answer(environ, Moment(self._control, self._commands, self._history, now(), operates))
         except Exception as error:  # noqa: BLE001 - told, logged, and never shown with its traceback
             answer = _refused(error, method)
+        if not isinstance(answer, _Answer):
+            return JsonLines(answer, start_response, self._streams, HEADERS)
         challenge = CHALLENGE if answer.status == HTTPStatus.UNAUTHORIZED else ()
         location = [("Location", answer.location)] if answer.location else []
         headers = [("Content-Type", answer.kind), ("Content-Length", str(len(answer.content))), *HEADERS, *location, *challenge]
         start_response(f"{answer.status.value} {answer.status.phrase}", headers)
         return () if method == "HEAD" else [answer.content]
 
-    def _answer(self, environ: WSGIEnvironment, moment: Moment) -> _Answer:
+    def _answer(self, environ: WSGIEnvironment, moment: Moment) -> _Answer | Iterator[object]:
         path, method = str(environ.get("PATH_INFO", "")), environ["REQUEST_METHOD"]
-        name, order = _ordered(path)
-        if method == "POST" and order:
-            return self._change(environ, moment, name, order)
+        name, rest = _of_connector(path)
+        if name and rest == _TAP and method == "GET":
+            return self._stream(moment, name)
+        place = OF_CONNECTORS.get(rest) if name else PLACES.get(path)
+        if method == "POST" and place and place.act:
+            _must_operate(moment)
+            return self._act(partial(place.act, moment, name, _form(environ)), moment)
         if method not in {"GET", "HEAD"}:
             raise StatusError(HTTPStatus.METHOD_NOT_ALLOWED, "this address can only be read")
         if path in FILES:
             return _Answer(HTTPStatus.OK, FILES[path], self._files[path])
-        if order:
+        if place is None:
+            raise StatusError(HTTPStatus.NOT_FOUND, "there is nothing at this address")
+        if place.operates:
             _must_operate(moment)
-            return _shown(order_page(moment, name, order), moment)
-        return _shown(_view(path, _query(str(environ.get("QUERY_STRING", ""))), moment), moment)
+        return _shown(place.look(moment, name, _fields(str(environ.get("QUERY_STRING", "")))), moment)
 
-    def _change(self, environ: WSGIEnvironment, moment: Moment, name: str, order: str) -> _Answer:
-        """Do what was confirmed, then show the connector."""
-        _must_operate(moment)
-        _must_be_own(environ)
+    def _act(self, act: Callable[[], View | str], moment: Moment) -> _Answer:
         if not self._changes.acquire(timeout=WAIT_SECONDS):
             raise BusyError("other changes are under way", "try again when they are done")
         try:
-            carry_out(moment.control, name, order)
+            done = act()
         finally:
             self._changes.release()
-        return _Answer(HTTPStatus.SEE_OTHER, _HTML, b"", f"{_CONNECTORS}{name}")
+        return _shown(done, moment) if isinstance(done, View) else _Answer(HTTPStatus.SEE_OTHER, _HTML, b"", done)
+
+    def _stream(self, moment: Moment, name: str) -> Iterator[object]:
+        _must_operate(moment)
+        found = records(moment, name)
+        if not self._streams.acquire(blocking=False):
+            raise BusyError(f"{STREAMS_MAX} streams of records are open already", "end one of them, or try again in a minute")
+        return found
 
 
 def _shown(view: View, moment: Moment) -> _Answer:
@@ -120,41 +166,34 @@ def _must_operate(moment: Moment) -> None:
         raise StatusError(HTTPStatus.FORBIDDEN, words, "set api.users, with a line made by: copycat passwd NAME --role operate")
 
 
-def _must_be_own(environ: WSGIEnvironment) -> None:
-    """Raises unless a browser says that one of our own pages sends this; that what it says is true, the guard has checked."""
+def _of_connector(path: str) -> tuple[str, str]:
+    """The connector that an address names, and what follows; ("", "") for one that names none. UnknownConnectorError for an odd name."""
+    if not path.startswith(_CONNECTORS):
+        return "", ""
+    name, _, rest = path.removeprefix(_CONNECTORS).partition("/")
+    if not is_name(name) or path.endswith("/"):
+        raise UnknownConnectorError("no connector can have this name")
+    return name, rest
+
+
+def _fields(text: str) -> Fields:
+    try:
+        return dict(urllib.parse.parse_qsl(text, keep_blank_values=True, max_num_fields=_FIELDS_MAX))
+    except ValueError:
+        raise StatusError(HTTPStatus.BAD_REQUEST, f"there are more than {_FIELDS_MAX} fields") from None
+
+
+def _form(environ: WSGIEnvironment) -> Fields:
+    """The fields of a form, with plain line breaks. Raises unless a browser says that one of our own pages sends it.
+
+    That what the browser says is true, the guard has checked.
+    """
     if environ.get("HTTP_ORIGIN") is None and environ.get("HTTP_SEC_FETCH_SITE") != "same-origin":
         raise StatusError(HTTPStatus.FORBIDDEN, "only the page itself may change something", "programs use the API: docs/api.md")
-
-
-def _ordered(path: str) -> tuple[str, str]:
-    """Connector and order of an address; ("", "") for one that orders nothing."""
-    name, _, order = path.removeprefix(_CONNECTORS).partition("/")
-    return (_name(name), order) if path.startswith(_CONNECTORS) and order in ORDERS else ("", "")
-
-
-def _view(path: str, query: dict[str, str], moment: Moment) -> View:
-    if path == "/":
-        number = query.get("page", "")
-        return overview(moment, query.get("q", ""), int(number) if _NUMBER.fullmatch(number) else 1)
-    if path == "/losses":
-        return losses_page(moment, _name(query["connector"]) if query.get("connector") else "")
-    if path.startswith(_CONNECTORS):
-        return connector_page(moment, _name(path.removeprefix(_CONNECTORS)))
-    raise StatusError(HTTPStatus.NOT_FOUND, "there is nothing at this address")
-
-
-def _name(text: str) -> str:
-    """The text, if a connector can have it as its name. UnknownConnectorError otherwise."""
-    if not is_name(text):
-        raise UnknownConnectorError("no connector can have this name")
-    return text
-
-
-def _query(text: str) -> dict[str, str]:
-    try:
-        return dict(urllib.parse.parse_qsl(text, max_num_fields=_QUERY_FIELDS_MAX))
-    except ValueError:
-        raise StatusError(HTTPStatus.BAD_REQUEST, f"the query has more than {_QUERY_FIELDS_MAX} fields") from None
+    if str(environ.get("CONTENT_TYPE", "")).partition(";")[0].strip().lower() != _FORM:
+        raise StatusError(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "this is no form of the page")
+    sent = _fields(environ["wsgi.input"].read().decode("ascii", "replace"))
+    return {name: value.replace("\r\n", "\n") for name, value in sent.items()}
 
 
 _STATUSES = ((UnknownConnectorError, HTTPStatus.NOT_FOUND), (BusyError, HTTPStatus.CONFLICT))

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import socket
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from copycat_agent.api.handlers import Request, agent
-from copycat_agent.api.page.markup import Html, joined, tag
+from copycat_agent.api.page.child_commands import SECONDS, ChildCommands, Told
+from copycat_agent.api.page.markup import Html, joined, lines, tag
 from copycat_agent.api.rate_history import LOOKS, RateHistory
 from copycat_agent.api.words import warnings
 from copycat_agent.control import Control
@@ -22,10 +23,15 @@ _PER_POINT = 3
 """Rates of which a point of the line is the mean."""
 
 
+Fields = Mapping[str, str]
+"""Of a query, or of a form."""
+
+
 class Moment(NamedTuple):
     """What a view looks at, and when (epoch seconds)."""
 
     control: Control
+    commands: ChildCommands
     history: RateHistory
     now: float
     operates: bool = False
@@ -45,15 +51,26 @@ class View(NamedTuple):
     live: Html = Html()
 
 
+def back_to(name: str) -> Html:
+    """A link to the connector that a page is about."""
+    return tag("p", tag("a", f"Connector {name}", href=f"/connectors/{name}"))
+
+
+def ran(told: Told) -> Html:
+    """What a command put out, as it stands."""
+    late = tag("p", f"It took longer than {SECONDS:.0f} s, and was ended.", class_="warning") if told.code is None else Html()
+    return joined(late, tag("pre", lines(told.text), tabindex="0") if told.text else Html())
+
+
 def document(view: View, moment: Moment) -> str:
     """The whole page around a view."""
     about = agent(moment.control, Request("", None))
     assert isinstance(about, dict)
     banner = [tag("p", words, class_="warning", role="alert") for words in warnings(about)]
     made = f"copycat {about['version']} on {socket.gethostname()}, up {age(moment.now - about['started'])}, Spark {about['spark']}. "
-    foot = tag("p", made, f"As of {time_text(moment.now * 1000, 'seconds')}.")
+    foot = tag("footer", made, f"As of {time_text(moment.now * 1000, 'seconds')}.")
     live = tag("div", *banner, view.live, foot, id="live" if view.live else None)
-    return _around(view.title, joined(view.fixed, live))
+    return _around(view.title, joined(view.fixed, live), operates=moment.operates)
 
 
 def error_document(title: str, words: str, hint: str) -> str:
@@ -78,7 +95,7 @@ def _height(mean: float, most: float) -> int:
     return HEIGHT - round(mean / most * HEIGHT) if most > 0 else HEIGHT
 
 
-def _around(title: str, content: Html) -> str:
+def _around(title: str, content: Html, *, operates: bool = False) -> str:
     head = tag(
         "head",
         tag("meta", charset="utf-8"),
@@ -88,7 +105,8 @@ def _around(title: str, content: Html) -> str:
         tag("link", rel="stylesheet", href="/page.css"),
         tag("script", src="/page.js", defer=True),
     )
-    navigation = tag("nav", tag("a", "Connectors", href="/"), tag("a", "Losses", href="/losses"), aria_label="Pages")
+    more = tag("a", "Try", href="/try") if operates else Html()
+    navigation = tag("nav", tag("a", "Connectors", href="/"), tag("a", "Losses", href="/losses"), more, aria_label="Pages")
     top = tag("header", tag("a", "Skip to content", href="#content", class_="skip"), navigation, tag("p", id="refresh"))
     return DOCTYPE + tag("html", head, tag("body", top, tag("main", content, id="content", tabindex="-1")), lang="en")
 

@@ -72,9 +72,9 @@ class PagePort:
         body: bytes | None = None,
     ) -> Answer:
         connection = (
-            http.client.HTTPConnection("127.0.0.1", self.number, timeout=20)
+            http.client.HTTPConnection("127.0.0.1", self.number, timeout=150)
             if context is None
-            else http.client.HTTPSConnection("localhost", self.number, timeout=20, context=context)
+            else http.client.HTTPSConnection("localhost", self.number, timeout=150, context=context)
         )
         try:
             connection.request(method, path, body, dict(headers or {}))

@@ -109,12 +109,13 @@ def test_the_commands_and_records_are_not_there(page: PagePort, control: MemoryC
         "/v1/connectors",
         "/v1/connectors/app/tap",
         "/metrics",
-        "/connectors/app/tap",
         "/connectors",
         "/page.py",
         "/../page.css",
     ):
         assert page.ask(path).status == 404
+    for path in ("/connectors/app/tap", "/connectors/app/records", "/connectors/app/letters", "/connectors/app/replay", "/try"):
+        assert page.ask(path).status == 403
     assert control.tapped == 0
 
 

@@ -18,14 +18,19 @@ from tests.unit.api.page.conftest import Read, User
 PAUSE = "/connectors/app/pause"
 
 
-@pytest.mark.parametrize(("order", "state"), [("pause", State.PAUSED), ("resume", State.RUNNING), ("restart", State.RUNNING)])
-def test_an_order_is_asked_about_and_then_carried_out(writer: User, control: MemoryControl, order: str, state: State) -> None:
-    control.states["app"] = dataclasses.replace(control.states["app"], state=State.FAILED)
+@pytest.mark.parametrize(
+    ("order", "before", "state"),
+    [("pause", State.RETRYING, State.PAUSED), ("resume", State.FAILED, State.RUNNING), ("restart", State.FAILED, State.RUNNING)],
+)
+def test_an_order_is_asked_about_and_then_carried_out(
+    writer: User, control: MemoryControl, order: str, before: State, state: State
+) -> None:
+    control.states["app"] = dataclasses.replace(control.states["app"], state=before)
     assert f"/connectors/app/{order}" in writer.read("/connectors/app").links()
     asked = writer.read(f"/connectors/app/{order}")
     assert ("form", {"method": "post"}) in asked.tags
     assert "/connectors/app" in asked.links(), "there is a way back"
-    assert control.states["app"].state is State.FAILED, "a link changes nothing"
+    assert control.states["app"].state is before, "a link changes nothing"
     done = writer.post(f"/connectors/app/{order}")
     assert (done.status, done.headers["Location"]) == (303, "/connectors/app")
     assert control.states["app"].state is state
@@ -69,7 +74,7 @@ def test_an_order_to_a_connector_that_is_not_there_or_is_disabled_is_told(writer
 @pytest.mark.parametrize("path", ["/connectors/app/stop", "/connectors/app/forget_offsets", "/connectors/app/__init__", "/connectors/app/"])
 def test_there_are_no_other_orders(writer: User, control: MemoryControl, path: str) -> None:
     before = dict(control.states)
-    assert writer.post(path).status == 405
+    assert writer.post(path).status in {404, 405}
     assert control.states == before
 
 

@@ -1,0 +1,17 @@
+"""A file's history: what `copycat explain` says of it, identity, rotation, and why it is read from where it is."""
+
+from __future__ import annotations
+
+from copycat_agent.api.page.markup import joined, tag
+from copycat_agent.api.page.page_frame import Fields, Moment, View, back_to, ran
+from copycat_agent.errors import UnknownConnectorError
+
+
+def file_page(moment: Moment, name: str, fields: Fields) -> View:
+    """The file that the connector follows under `key`: whoever looks learns of no other file of the host. Raises UnknownConnectorError."""
+    key = fields.get("key", "")
+    found = next((one for one in moment.control.files(name) if key and one.key == key), None)
+    if found is None:
+        raise UnknownConnectorError(f"connector {name} follows no such file now", f"see its files: copycat describe {name}")
+    told = moment.commands.of_agent("explain", found.path, "-n", "0")
+    return View(found.path, joined(tag("h1", found.path), back_to(name), ran(told)))

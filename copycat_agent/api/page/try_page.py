@@ -1,0 +1,82 @@
+"""Trying a definition on pasted lines: what `copycat try --verbose` prints, each step with what it changed and where a pattern stopped.
+
+The definition is a stranger's text. It is tried by a child without the agent's environment, and `copycat try` opens no secret.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from pathlib import Path
+
+from copycat_agent.api.page.markup import Html, joined, tag, text_area
+from copycat_agent.api.page.page_frame import Fields, Moment, View, ran
+from copycat_agent.display import HIDDEN, Mask, is_secret_name
+from copycat_agent.errors import CopycatError
+from copycat_agent.small_files import read_small_file
+
+RECORDS = 100
+MEMORY_BYTES = 2**30
+"""Of the child's data: what asks for more fails alone."""
+_FILE_BYTES_MAX = 64 * 1024
+_DEFINITION, _LINES = "definition.yaml", "lines.log"
+_TRIED = frozenset({"name", "source", "record", "transforms", "converters", "errors"})
+"""Sections of a definition that a sample can meet."""
+_SECTION = re.compile(r"([a-z_]+):")
+_VALUE = re.compile(r"^(\s*(?:-\s+)?[\"']?([\w.-]+)[\"']?\s*:\s+)\S.*$", re.ASCII)
+_EXAMPLE = """\
+name: app
+source: {type: log_file, include: [/var/log/app.log]}
+transforms:
+  - regex: '^(?P<client>\\S+) (?P<status>\\d+) (?P<rest>.*)$'
+  - convert: {status: int}
+record: {topic: logs.app, key: "{client}"}
+converters: {value: json}
+"""
+_SAMPLE = "192.0.2.7 200 GET /\n192.0.2.8 - GET /\n"
+
+
+def try_page(moment: Moment, _name: str, fields: Fields) -> View:
+    """The form, with the definition of a connector where one is named. Raises UnknownConnectorError."""
+    name = fields.get("connector", "")
+    definition = _without_secrets(moment, name) if name else _EXAMPLE
+    return View("Try a definition", _form(definition, "" if name else _SAMPLE, Html()))
+
+
+def tried(moment: Moment, _name: str, fields: Fields) -> View:
+    """What came of it, and the form again."""
+    definition, lines = fields.get("definition", ""), fields.get("lines", "")
+    arguments = ("try", "-d", _DEFINITION, "-v", "-n", str(RECORDS), _LINES)
+    told = moment.commands.apart(*arguments, files={_DEFINITION: definition, _LINES: lines}, memory_bytes=MEMORY_BYTES)
+    return View("Try a definition", _form(definition, lines, joined(tag("h2", "What came of it"), ran(told))))
+
+
+def _form(definition: str, lines: str, result: Html) -> Html:
+    words = f"The first {RECORDS} records, step by step. Nothing is sent, no offset moves, and no secret or variable is opened."
+    fields = joined(
+        tag("label", "Definition", for_="definition"),
+        text_area("definition", definition, 16),
+        tag("label", "Lines", for_="lines"),
+        text_area("lines", lines, 6),
+        tag("p", tag("button", "Try", class_="does")),
+    )
+    return joined(tag("h1", "Try a definition"), tag("p", words), result, tag("form", fields, method="post", class_="fields"))
+
+
+def _without_secrets(moment: Moment, name: str) -> str:
+    """The definition's file as far as a sample can meet it: secrets that it holds, and values whose names look like one's, are hidden."""
+    mask, text = moment.control.definition(name).mask, ""
+    with contextlib.suppress(OSError, CopycatError):
+        text = read_small_file(Path(moment.control.path(name)), _FILE_BYTES_MAX).decode("utf-8", "replace")
+    kept, is_kept = [], True
+    for line in text.splitlines():
+        if section := _SECTION.match(line):
+            is_kept = section[1] in _TRIED
+        if is_kept:
+            kept.append(_hidden(line, mask))
+    return "\n".join(kept) + "\n"
+
+
+def _hidden(line: str, mask: Mask) -> str:
+    match = _VALUE.match(line)
+    return f"{match[1]}{HIDDEN!r}" if match and is_secret_name(match[2]) else mask.text(line)
