@@ -15,7 +15,7 @@ import jsonschema
 import pytest
 
 from tests.cli.conftest import PROJECT, Done
-from tests.rig.kafka import consume, values
+from tests.rig.kafka import consume, values, wait_for_markers
 from tests.rig.packages import SHOUT, install
 from tests.rig.waiting import wait_until
 
@@ -151,6 +151,7 @@ def test_a_source_on_the_contract_runs_with_exactly_once(
     for _ in range(2):  # the second run has nothing to send
         agent.start("--until-idle", env={"PYTHONPATH": f"{PROJECT}:{extras}"})
         assert agent.wait(110) == 0, agent.log
+    wait_for_markers(broker.bootstrap, topic)
     found = consume(broker.bootstrap, topic, "read_committed")
     for table in ("orders", "refunds"):
         rows = [json.loads(one.value or b"") for one in found if one.key == table.encode()]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -30,8 +31,13 @@ def seen(shipping: Shipping, count: int | None = None) -> list[Any]:
 
 
 def planners() -> list[psutil.Process]:
-    """Processes in which readers plan."""
-    return [one for one in psutil.Process().children() if "copycat_agent.sources.datasource.process" in " ".join(one.cmdline())]
+    """Processes in which readers plan; one that was killed, or ends just now, is none."""
+    found = []
+    for one in psutil.Process().children():
+        with contextlib.suppress(psutil.NoSuchProcess):
+            if "copycat_agent.sources.datasource.process" in " ".join(one.cmdline()):
+                found.append(one)
+    return found
 
 
 def position(shipping: Shipping) -> Any:

@@ -12,6 +12,7 @@ import pytest
 import yaml
 
 from tests.datasource.conftest import arrived, of
+from tests.rig.kafka import wait_for_markers
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -43,6 +44,7 @@ def backfill(tmp_path: Path, broker: DevBroker, here: dict[str, str]) -> Callabl
         assert done.returncode == 0, done.stderr
         account: dict[str, Any] = json.loads(done.stdout)
         assert account["complete"]
+        wait_for_markers(broker.bootstrap, topic)
         return account
 
     return run

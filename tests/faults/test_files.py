@@ -42,7 +42,7 @@ def test_rotation_without_pause_loses_and_repeats_nothing(scene: Scene, files: i
     writers = [scene.writer(f"app{number}.log") for number in range(files)]
     with Away(writers, per_second=5000, rotate_seconds=every_seconds) as load:
         wait_until(lambda: load.rotations >= rotations, rotations * every_seconds * 2 + 30, "the logs are rotated")
-    verdict = scene.verdict(20)
+    verdict = scene.verdict()
     assert verdict, verdict
     scene.settle()
     assert scene.status["lag"]["lost_bytes"] == 0

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tests.conftest import ProxiedBroker
+    from tests.rig.kafka import Consumed
 
 OLD = [f"old {number}".encode() for number in range(2000)]
 YOUNG = [f"young {number}".encode() for number in range(2000)]
@@ -62,8 +63,12 @@ class Service:
         self.log.unlink()
 
     def arrived(self, count: int) -> list[bytes | None]:
-        """What the topic holds, once it is so much. At least once may have said some of it twice, when its offset was not saved yet."""
-        found = [record.value for record in consume(self.bootstrap, self.topic, "read_committed", until=count, deadline=90)]
+        """The topic's lines, once there are so many. At least once may have said some of it twice, when its offset was not saved yet."""
+
+        def all_there(seen: list[Consumed]) -> bool:
+            return len({record.value for record in seen}) >= count
+
+        found = [record.value for record in consume(self.bootstrap, self.topic, "read_committed", until=all_there, deadline=90)]
         return list(dict.fromkeys(found)) if self._guarantee == "at_least_once" else found
 
     def end_outage(self) -> None:

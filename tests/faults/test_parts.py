@@ -44,6 +44,7 @@ def test_a_stack_trace_of_a_thousand_frames_arrives_with_default_settings_under_
             assert [header(record, "copycat.part") for record in records] == ["", "1", "2", "3", "", ""]
             assert [header(record, "copycat.parts") for record in records] == ["", "", "", "3", "", ""]
         assert [scene.ask(f"/v1/connectors/{name}")["state"] for name in ("app", "exact")] == ["running", "running"]
+        scene.settle()
         assert (scene.status["counts"]["read"], scene.status["counts"]["too_long"]) == (6, 1)
 
 

@@ -25,14 +25,15 @@ def test_files_and_directories_that_may_not_be_read_for_a_while_cost_nothing(sce
     scene.wait_arrived()
     for path in (held.path, scene.logs / "closed"):
         path.chmod(0)
+    mask = os.umask(0o777)  # it may be read at no moment
     secret = scene.writer("secret.log")
-    secret.path.chmod(0)
+    os.umask(mask)
     for writer in (held, other, inside):
         writer.write(10)
     with Topics(scene.bootstrap, scene.topic) as topic:
         wait_until(lambda: topic.size() >= 41, 30, lambda: f"the others go on: {topic.size()}")
     secret.write(10)
-    wait_until(lambda: told(scene, "secret.log"), 30, lambda: scene.agent.log)
+    wait_until(lambda: told(scene, "secret.log") and told(scene, "closed"), 30, lambda: scene.agent.log)
     assert scene.state == "running"
     for path, mode in ((held.path, 0o644), (scene.logs / "closed", 0o755), (secret.path, 0o644)):
         path.chmod(mode)

@@ -37,7 +37,7 @@ class _Sender:
         self.outcomes: dict[bytes, KafkaError | None] = {}
         self._producer = Producer({**config, "error_cb": lambda _: None, "log_level": "0"})
 
-    def send(self, topic: str, value: bytes, seconds: float = 10) -> bool:
+    def send(self, topic: str, value: bytes, seconds: float = 30) -> bool:
         """Whether it was acknowledged in time."""
 
         def delivered(error: KafkaError | None, message: Message) -> None:

@@ -58,15 +58,15 @@ def test_it_acts_the_nth_time_and_no_other(setting: str | None, code: int, print
 
 def test_a_hanging_thread_hangs_alone() -> None:
     code = """
-import threading, time
+import threading
 from copycat_agent import failpoints
 thread = threading.Thread(target=failpoints.hit, args=("saved",), daemon=True)
 thread.start()
-thread.join(0.2)
+thread.join({seconds})
 print(thread.is_alive())
 """
-    assert run(code, "saved:hang").stdout == "True\n"
-    assert run(code, "moved:hang").stdout == "False\n"
+    assert run(code.format(seconds=0.2), "saved:hang").stdout == "True\n"
+    assert run(code.format(seconds=30), "moved:hang").stdout == "False\n"
 
 
 def test_only_one_process_acts_where_a_file_says_so(tmp_path: Path) -> None:

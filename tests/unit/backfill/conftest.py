@@ -160,7 +160,7 @@ class Rig:
 
     def run(self, paths: Iterable[Path], home: Path | None = None, **how: Any) -> Summary:
         with self.start(paths, home, **how) as work:
-            wait_until(lambda: work.wait(0.01), 20, lambda: str(work.status))
+            wait_until(lambda: work.wait(0.01), 60, lambda: str(work.status))
             return work.stop(interrupted=False)
 
     def remount(self) -> None:

@@ -668,7 +668,7 @@ def test_a_twin_that_grows_with_the_log_is_a_file_of_its_own_after_the_wait_for_
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, restarted: bool
 ) -> None:
     """A logger that writes each line to both; never quiet."""
-    monkeypatch.setattr(rules, "QUIET_SECONDS", 0.3)
+    monkeypatch.setattr(rules, "QUIET_SECONDS", 1.0)
     log, twin = tmp_path / "app.log", tmp_path / "app.log.2026-11-22"
     agent, count = agent_for(tmp_path), 0
 
@@ -683,7 +683,7 @@ def test_a_twin_that_grows_with_the_log_is_a_file_of_its_own_after_the_wait_for_
     assert goes_on() == 1
     if restarted:
         agent.restart()
-    wait_until(lambda: goes_on() == 2, 10, message="the twin is read")
+    wait_until(lambda: goes_on() == 2, message="the twin is read")
     goes_on()
     assert Counter(agent.lines) == Counter(lines(0, count) * 2)
     agent.restart()
@@ -693,12 +693,12 @@ def test_a_twin_that_grows_with_the_log_is_a_file_of_its_own_after_the_wait_for_
 
 
 def test_a_copy_that_takes_longer_than_the_wait_is_no_twin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rules, "QUIET_SECONDS", 1.0)
+    monkeypatch.setattr(rules, "QUIET_SECONDS", 2.0)
     log, copy = tmp_path / "app.log", tmp_path / "app.log.1"
     append(log, *lines(0, 100))
     agent = agent_for(tmp_path)
     agent.drain()
-    content, until = log.read_bytes(), time.monotonic() + 1.5
+    content, until = log.read_bytes(), time.monotonic() + 2.5
     with copy.open("ab", buffering=0) as file:
         for begin in range(0, len(content), 40):
             file.write(content[begin : begin + 40])

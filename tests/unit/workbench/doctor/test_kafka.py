@@ -228,7 +228,7 @@ def test_a_broker_that_swallows_everything_is_given_up_in_time(
     with socket.create_server(("127.0.0.1", 0)) as listener:
         begun = time.monotonic()
         steps = look(make_options(f"127.0.0.1:{listener.getsockname()[1]}"), t=WANT)
-    assert time.monotonic() - begun < CLUSTER_SECONDS + 3
+    assert time.monotonic() - begun < 2 * CLUSTER_SECONDS
     assert bad(steps) == [("kafka", "fail")]
     assert the(steps, "kafka").unreachable
 
