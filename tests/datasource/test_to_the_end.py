@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from copycat_agent.dev_broker import DevBroker
     from tests.datasource.conftest import Shop
 
+pytestmark = pytest.mark.timeout(300)
+
 GUARANTEES = ("at_least_once", "exactly_once")
 QUERY = {
     "sql": {
@@ -40,7 +42,7 @@ def backfill(tmp_path: Path, broker: DevBroker, here: dict[str, str]) -> Callabl
         where = ["--bootstrap-servers", broker.bootstrap, "--state-dir", str(tmp_path / "state"), "--format", "json"]
         command = [sys.executable, "-m", "copycat_agent", "backfill", str(path), *where]
         environment = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), "NO_COLOR": "1", **here}
-        done = subprocess.run(command, capture_output=True, text=True, timeout=150, check=False, env=environment)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False, env=environment)
         assert done.returncode == 0, done.stderr
         account: dict[str, Any] = json.loads(done.stdout)
         assert account["complete"]
@@ -50,7 +52,6 @@ def backfill(tmp_path: Path, broker: DevBroker, here: dict[str, str]) -> Callabl
     return run
 
 
-@pytest.mark.timeout(200)
 @pytest.mark.parametrize("replayable", [False, True])
 @pytest.mark.parametrize("guarantee", GUARANTEES)
 def test_all_there_is_is_sent_once_and_accounted_for(
@@ -66,7 +67,6 @@ def test_all_there_is_is_sent_once_and_accounted_for(
         assert arrived(broker.bootstrap, topic) == list(range(1, last + 1))
 
 
-@pytest.mark.timeout(200)
 @pytest.mark.parametrize("replayable", [False, True])
 @pytest.mark.parametrize("guarantee", GUARANTEES)
 def test_a_query_behind_a_data_source_answers_for_each_range(
@@ -81,7 +81,6 @@ def test_a_query_behind_a_data_source_answers_for_each_range(
     assert set(arrived(broker.bootstrap, topic, "customer")) == {f"C{number}" for number in range(7)}
 
 
-@pytest.mark.timeout(200)
 def test_a_run_over_data_that_grows_all_the_time_ends(
     backfill: Callable[..., dict[str, Any]], broker: DevBroker, topic: str, shop: Shop
 ) -> None:

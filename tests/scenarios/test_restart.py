@@ -108,16 +108,14 @@ def test_a_killed_agent_goes_on_near_where_it_was(
     end = late.path.read_bytes()[-20:]
     os.truncate(late.path, late.path.stat().st_size - 20)  # the writer pauses within its second line
     agent = make_agent(bootstrap)
-    agent.define(
-        "app",
-        {
-            "name": "app",
-            "source": {"type": "log_file", "include": [str(tmp_path / "*.log")], "scan_interval": "200ms"},
-            "record": {"topic": topic},
-            "delivery": {"max_batch_bytes": "4MiB"},
-        },
-    )
-    proxy.delay(0.05)  # a megabyte takes this long: it cannot be through before it is killed
+    definition = {
+        "name": "app",
+        "source": {"type": "log_file", "include": [str(tmp_path / "*.log")], "scan_interval": "200ms"},
+        "record": {"topic": topic},
+        "delivery": {"max_batch_bytes": "1MiB"},
+    }
+    agent.define("app", definition | {"limits": {"bytes_per_second": "1MiB"}})  # it cannot be through before it is killed
+    proxy.delay(0.05)
     agent.start()
     consume(
         bootstrap, topic, until=lambda seen: len(seen) > 30_000 and any(b"|late.log|" in (one.value or b"") for one in seen), deadline=60
@@ -126,6 +124,7 @@ def test_a_killed_agent_goes_on_near_where_it_was(
     proxy.forward()
     seen = len(consume(bootstrap, topic))
     assert seen < 100_000
+    agent.define("app", definition)
     with late.path.open("ab") as file:
         file.write(end[:10])
     agent.start()

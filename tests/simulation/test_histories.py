@@ -10,6 +10,9 @@ import pytest
 from tests.simulation.histories import run
 from tests.simulation.running import GUARANTEES, run_part
 
+pytestmark = pytest.mark.timeout(300)
+"""Nothing waits here: it is the processor's time, of which a busy machine gives little."""
+
 HISTORIES = 1_000
 """Of each guarantee, in every run of the tests."""
 PARTS = 4

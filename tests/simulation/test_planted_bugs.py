@@ -23,6 +23,9 @@ from copycat_agent.worker.orders import Orders
 from tests.simulation.histories import run
 from tests.simulation.running import Plant, always, changed, commits_nothing, is_noticed
 
+pytestmark = pytest.mark.timeout(300)
+"""Nothing waits here: it is the processor's time, of which a busy machine gives little."""
+
 HISTORIES = 400
 """Most histories until the bug has to show."""
 

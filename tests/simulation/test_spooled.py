@@ -18,6 +18,9 @@ from copycat_agent.sources.spool_dir.file_progress import FileProgress
 from tests.simulation.running import GUARANTEES, Plant, always, changed, commits_nothing, is_noticed, run_part
 from tests.simulation.spooled import run
 
+pytestmark = pytest.mark.timeout(300)
+"""Nothing waits here: it is the processor's time, of which a busy machine gives little."""
+
 HISTORIES = 200
 """Of each guarantee, in every run of the tests."""
 PARTS = 2

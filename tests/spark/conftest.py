@@ -98,5 +98,8 @@ def workers() -> list[psutil.Process]:
 
 
 def environment_of(pid: int) -> bytes:
-    """As the kernel shows it to other processes of this user."""
-    return Path(f"/proc/{pid}/environ").read_bytes()
+    """As the kernel shows it to other processes of this user; nothing of one that has just ended."""
+    try:
+        return Path(f"/proc/{pid}/environ").read_bytes()
+    except (FileNotFoundError, ProcessLookupError):
+        return b""

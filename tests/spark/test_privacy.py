@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
 import struct
@@ -20,6 +21,8 @@ from tests.spark.batches import batch
 from tests.spark.conftest import CANARY, CANARY_VARIABLE, environment_of
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from copycat_agent.spark.host import SparkHost
     from copycat_agent.spark.jobs import JobExecutor
     from copycat_agent.spark.runners import RunnerExecutor
@@ -31,8 +34,24 @@ MEBIBYTE = 2**20
 
 def _family() -> list[psutil.Process]:
     family = psutil.Process().children(recursive=True)
-    assert any("GatewayServer" in " ".join(process.cmdline()) for process in family)
+    assert any(b"GatewayServer" in _command_of(process.pid) for process in family)
     return family
+
+
+def _command_of(pid: int) -> bytes:
+    """Nothing of one that has just ended."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except (FileNotFoundError, ProcessLookupError):
+        return b""
+
+
+def _targets(pid: int) -> Iterator[str]:
+    """What its descriptors are; those that are closed meanwhile are left out, and so is all of one that has just ended."""
+    with contextlib.suppress(OSError):
+        for link in Path(f"/proc/{pid}/fd").iterdir():
+            with contextlib.suppress(OSError):
+                yield str(link.readlink())
 
 
 def _files(directory: Path) -> list[Path]:
@@ -51,7 +70,7 @@ def test_a_secret_in_a_definition_is_nowhere_but_in_memory(
     wait_until(flag.exists, SECONDS, "the batch runs")
     secret = SECRET.encode()
     for process in _family():
-        assert secret not in Path(f"/proc/{process.pid}/cmdline").read_bytes()
+        assert secret not in _command_of(process.pid)
         assert secret not in environment_of(process.pid)
     for path in _files(host.run_dir):
         assert secret not in path.read_bytes(), path
@@ -88,7 +107,7 @@ def test_nothing_listens_beyond_loopback(runners: RunnerExecutor, jobs: JobExecu
     inodes = {
         target.removeprefix("socket:[").removesuffix("]")
         for process in [psutil.Process(), *_family()]
-        for target in (str(link.readlink()) for link in Path(f"/proc/{process.pid}/fd").iterdir() if link.is_symlink())
+        for target in _targets(process.pid)
         if target.startswith("socket:")
     }
     listening = [address for address, inode in _listeners() if inode in inodes]

@@ -21,6 +21,9 @@ from tests.unit.transactions.agents import Agent
 from tests.unit.transactions.history import BrokenPromiseError, History
 from tests.unit.transactions.test_simulation import HISTORIES
 
+pytestmark = pytest.mark.timeout(300)
+"""Nothing waits here: it is the processor's time, of which a busy machine gives little."""
+
 Patch = pytest.MonkeyPatch
 
 
