@@ -102,7 +102,7 @@ def _assertion(options: AssertionOptions) -> Iterator[TokenProblem]:
         yield TokenProblem("assertion", "bad-value", f"file holds a whole assertion: {others} would have no effect", "delete them, or file")
 
 
-_RENEW_PART = 0.75
+RENEW_PART = 0.75
 """Part of a token's life after which it is renewed. librdkafka asks for the next one at 0.8 of the life it was told."""
 LEAST_SECONDS = 1.0
 """A token that is good for less is not given to a client: it would have expired when the broker looks at it."""
@@ -201,7 +201,7 @@ class Tokens:
             raise
         now = time.monotonic()
         self._failure = None
-        self._kept = _Kept(answer.token, now, now + _RENEW_PART * answer.seconds, now + answer.seconds)
+        self._kept = _Kept(answer.token, now, now + RENEW_PART * answer.seconds, now + answer.seconds)
         return self._kept
 
     def _failed_just_now(self) -> CopycatError | None:

@@ -20,6 +20,8 @@ GROWTH_MIB = 64
 """What all processes together may take more during a fault than before it."""
 WORDS_PER_MINUTE = 15
 """Lines at WARNING and above that one fault may cost in a minute."""
+pytestmark = pytest.mark.timeout(300)
+"""More than PATIENCE_SECONDS, which may be needed."""
 STAND_STILL = ["cut", "blackhole", "freeze"]
 PATIENCE_SECONDS = 120.0
 """librdkafka may take so long to notice that something which swallowed its requests answers again."""

@@ -98,7 +98,7 @@ class Topic:
 
     def size(self) -> int:
         """Records in it."""
-        return sum(wait_until(self._ends, 30, "the broker does not tell the ends"))
+        return sum(wait_until(self._ends, 90, "the broker does not tell the ends"))
 
     def _ends(self) -> list[int]:
         """Empty while a partition of a new topic has no leader."""

@@ -41,6 +41,7 @@ def _send(broker: DevBroker, topic: str, *sent: bytes) -> None:
     assert producer.flush(30) == 0
 
 
+@pytest.mark.timeout(300)  # four starts of a JVM
 def test_what_was_acknowledged_survives_stop_kill_and_pause_on_the_same_port(own_broker: DevBroker) -> None:
     address = own_broker.bootstrap
     topic = create_topic(address, unique_topic())

@@ -76,7 +76,7 @@ def test_a_client_is_given_the_token_with_its_end_and_the_extensions(server: Tok
 
 def test_the_next_token_is_fetched_before_this_one_ends(server: TokenServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(token_cache, "LEAST_SECONDS", 0.1)
-    monkeypatch.setattr(token_cache, "_RENEW_PART", 0.05)
+    monkeypatch.setattr(token_cache, "RENEW_PART", 0.05)
     server.lifetime_seconds = 10.0
     asker = tokens(server)
     first = asker.token()
@@ -88,7 +88,7 @@ def test_the_next_token_is_fetched_before_this_one_ends(server: TokenServer, mon
 
 def test_a_good_token_is_used_while_no_new_one_comes(server: TokenServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(token_cache, "LEAST_SECONDS", 0.1)
-    monkeypatch.setattr(token_cache, "_RENEW_PART", 0.1)
+    monkeypatch.setattr(token_cache, "RENEW_PART", 0.1)
     server.lifetime_seconds = 5.0
     asker = tokens(server)
     first = asker.token()
