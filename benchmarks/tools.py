@@ -94,7 +94,13 @@ def _agent(job: Job, python: str) -> list[Process]:
         (definitions / f"{topic}.yaml").write_text(json.dumps(definition))
     command = [python, "-m", "copycat_agent", "run", str(definitions), "--state-dir", str(job.work / "state")]
     cwd = None if python == sys.executable else Path(python).parents[2]
-    return [start(job.work, command, cwd)]
+    return [start(job.work, command, cwd, _with_bytecode(os.environ))]
+
+
+def _with_bytecode(environ: Mapping[str, str]) -> dict[str, str]:
+    """Returns the environment in which the agent finds its modules compiled, as where it is installed; the first round writes them."""
+    kept = {name: value for name, value in environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    return {"PYTHONPYCACHEPREFIX": str(Path.home() / ".cache" / "copycat" / "bytecode"), **kept}
 
 
 def kcat(job: Job) -> list[Process]:
@@ -181,11 +187,11 @@ def describe_machine() -> str:
     return f"{os.cpu_count()} cores, {memory / 2**30:.0f} GiB, Python {sys.version.split()[0]}"
 
 
-def start(work: Path, command: Sequence[str], directory: Path | None = None) -> Process:
-    """A process that runs in `directory`, this one's by default; its output goes to `output.log` in `work`."""
+def start(work: Path, command: Sequence[str], directory: Path | None = None, environ: Mapping[str, str] | None = None) -> Process:
+    """A process that runs in `directory` and with `environ`, this one's by default; its output goes to `output.log` in `work`."""
     work.mkdir(parents=True, exist_ok=True)
     with (work / "output.log").open("ab") as log:
-        return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=directory)
+        return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=directory, env=environ)
 
 
 def write_properties(path: Path, values: Mapping[str, str]) -> str:
