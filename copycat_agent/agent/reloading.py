@@ -19,7 +19,7 @@ from copycat_agent.api import is_name
 from copycat_agent.control import Reload
 from copycat_agent.definitions.formatting.editing import has_words
 from copycat_agent.definitions.writing import create, put_aside, remove, rewrite
-from copycat_agent.errors import BusyError, CopycatError, DataError, DefinitionError, UnknownConnectorError
+from copycat_agent.errors import BusyError, CopycatError, DataError, DefinitionError
 from copycat_agent.options import Options
 
 if TYPE_CHECKING:
@@ -150,13 +150,15 @@ class Reloader:
         if before is None:
             if not is_name(name):
                 raise DataError("the name of a connector has letters a-z, digits and hyphens, at most 63, and begins with no hyphen")
+            if name in self._worker.definitions():
+                raise BusyError(f"Connector {name} already exists")
             new = self.files.directory / f"{name}.yaml"
             if os.path.lexists(new):
                 raise _taken(new)
             return new
         path = self.paths.get(name)
         if path is None:
-            raise UnknownConnectorError(f"no file defines a connector {name}")
+            raise BusyError(f"no file defines a connector {name} any more")
         if path.is_symlink():
             raise DataError(f"{path.name} is a link to a file elsewhere, which is not changed from here", "change it where it lies")
         return path

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from copycat_agent.definitions.writing import create
-from copycat_agent.errors import BusyError, CopycatError, DataError, DefinitionError, UnknownConnectorError
+from copycat_agent.errors import BusyError, CopycatError, DataError, DefinitionError
 from copycat_agent.worker import State
 from tests.rig.waiting import wait_until
 from tests.unit.agent.conftest import Host
@@ -101,8 +101,17 @@ def test_a_file_that_is_there_is_not_taken_for_a_connector_that_is_not(running: 
     for name in ("../b", "a/b", "", "B", ".b", "x" * 64):
         with pytest.raises(DataError, match="the name of a connector has letters"):
             change(running, name, None, text(running, "b"), "running")
-    with pytest.raises(UnknownConnectorError):
-        change(running, "b", b"name: [", None)
+
+
+def test_who_comes_second_is_told_to_look_again(running: Host) -> None:
+    content = there(running)["a.yaml"]
+    with pytest.raises(BusyError, match="Connector a already exists"):
+        change(running, "a", None, content, "running")
+    change(running, "a", content, None)
+    for new in (None, content):
+        with pytest.raises(BusyError, match="no file defines a connector a any more"):
+            change(running, "a", content, new)
+    assert there(running) == {}
 
 
 def test_a_link_is_not_followed_out_of_the_directory(host: Host) -> None:
