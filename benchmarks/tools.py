@@ -140,14 +140,16 @@ def rsyslog(job: Job) -> list[Process]:
     return [start(job.work, ["rsyslogd", "-n", "-f", str(configuration), "-i", str(job.work / "rsyslogd.pid")])]
 
 
-def connect(work: Path, bootstrap: str, connectors: Mapping[str, Mapping[str, str]], plugin: str = "") -> list[Process]:
-    """Kafka Connect standalone, as Kafka's own script starts it. `plugin`: its `plugin.path`."""
+def connect(
+    work: Path, bootstrap: str, connectors: Mapping[str, Mapping[str, str]], plugin: str = "", more: Mapping[str, str] | None = None
+) -> list[Process]:
+    """Kafka Connect standalone, as Kafka's own script starts it. `plugin`: its `plugin.path`; `more`: settings of the worker."""
     work.mkdir(parents=True, exist_ok=True)
     string = "org.apache.kafka.connect.storage.StringConverter"
     worker = write_properties(work / "worker.properties", {
         "bootstrap.servers": bootstrap, "key.converter": string, "value.converter": string,
         "offset.storage.file.filename": str(work / "connect.offsets"), "listeners": f"http://127.0.0.1:{free_port()}",
-        "producer.acks": "all", "producer.compression.type": "lz4", **({"plugin.path": plugin} if plugin else {}),
+        "producer.acks": "all", "producer.compression.type": "lz4", **({"plugin.path": plugin} if plugin else {}), **(more or {}),
     })  # fmt: skip
     files = [
         write_properties(work / f"{name}.properties", {"name": name, "tasks.max": "1", **settings}) for name, settings in connectors.items()

@@ -14,12 +14,23 @@ from benchmarks.tools import connect
 from copycat_agent.cli.main import app
 from copycat_agent.dev_broker import DevBroker
 from copycat_agent.errors import CopycatError
+from copycat_agent.workbench.takeover import connect_offsets
+from copycat_agent.workbench.takeover.peer_state import PeerPosition
 from tests.rig.agent import AgentProcess
 from tests.rig.kafka import consume
+from tests.rig.waiting import wait_until
 from tests.unit.workbench.takeover.test_filebeat_registry import Registry, of_log
 
 CLASS = "org.apache.kafka.connect.file.FileStreamSourceConnector"
 CONFIGURATION = "name=shop\nconnector.class=FileStreamSource\nfile={log}\ntopic={topic}\nbootstrap.servers={bootstrap}\n"
+
+
+def positions_of(offsets: Path) -> tuple[PeerPosition, ...]:
+    """What a worker has saved; it may be writing just now."""
+    try:
+        return connect_offsets.read(offsets).positions
+    except CopycatError:
+        return ()
 
 
 def lines(begin: int, end: int) -> bytes:
@@ -52,6 +63,73 @@ def test_connects_worker_stops_in_a_growing_log_and_the_agent_goes_on_there(
     expected = [*lines(0, 5000).splitlines(), b"begun and ended", *lines(5000, 6000).splitlines()]
     found = [one.value for one in consume(broker.bootstrap, topic, until=len(expected), deadline=90)]
     assert found == expected
+
+
+@pytest.mark.timeout(900)
+def test_connects_worker_is_killed_and_no_line_is_lost_and_only_those_come_twice_that_it_had_sent_and_not_saved(
+    agent: AgentProcess, broker: DevBroker, make_topic: Callable[..., str], tmp_path: Path
+) -> None:
+    class_path()
+    log, work, topic = tmp_path / "app.log", tmp_path / "connect", make_topic()
+    log.write_bytes(lines(0, 1000))
+    offsets = work / "connect.offsets"
+    flush = {"offset.flush.interval.ms": "1000"}
+    (worker,) = connect(work, broker.bootstrap, {"shop": {"connector.class": CLASS, "file": str(log), "topic": topic}}, more=flush)
+    try:
+        consume(broker.bootstrap, topic, until=1000, deadline=240)
+        wait_until(lambda: any(one.position for one in positions_of(offsets)), 120.0, "the worker has saved a position")
+        with log.open("ab") as file:
+            file.write(lines(1000, 3000))
+        consume(broker.bootstrap, topic, until=1500, deadline=90)
+    finally:
+        worker.kill()
+        worker.wait(60)
+    (saved,) = [one.position for one in positions_of(offsets)]
+    with log.open("ab") as file:
+        file.write(lines(3000, 4000))
+    configuration = tmp_path / "shop.properties"
+    configuration.write_text(CONFIGURATION.format(log=log, topic=topic, bootstrap=broker.bootstrap))
+    options = ["--positions", offsets, "--trust-names", "--write", "-o", agent.connectors_dir, "--state-dir", agent.state_dir]
+    done = CliRunner().invoke(app, [*map(str, ("import", "connect", configuration, *options))])
+    assert done.exit_code == 0, done.output
+    sent = len(consume(broker.bootstrap, topic))
+    agent.start()
+    behind = lines(0, 4000)[saved:].splitlines()
+    found = [one.value for one in consume(broker.bootstrap, topic, until=sent + len(behind), deadline=90)]
+    assert set(found) == set(lines(0, 4000).splitlines())
+    assert {line for line in set(found) if found.count(line) > 1} <= set(behind)
+
+
+@pytest.mark.parametrize("runs", [False, True])
+def test_a_connector_that_sends_exactly_once_goes_on_where_the_other_product_was(
+    agent: AgentProcess, broker: DevBroker, make_topic: Callable[..., str], tmp_path: Path, runs: bool
+) -> None:
+    """Whether its positions are saved by the command, or by an agent that runs, and again after a restart."""
+    log, registry, topic = tmp_path / "app.log", Registry(tmp_path / "registry"), make_topic()
+    log.write_bytes(lines(0, 100))
+    registry.set(*of_log(log, len(lines(0, 60))))
+    log.rename(log.with_name("app.log.1"))
+    log.write_bytes(lines(100, 110))
+    configuration = tmp_path / "filebeat.yml"
+    inputs = f"filebeat.inputs: [{{type: log, id: shop, paths: ['{log}']}}]\n"
+    configuration.write_text(f"{inputs}output.kafka: {{hosts: ['{broker.bootstrap}'], topic: {topic}}}\n")
+    if runs:
+        agent.start()
+    made = tmp_path / "made"
+    call = ["import", "filebeat", configuration, "--positions", registry.directory, "--state-dir", agent.state_dir, "--write", "-o", made]
+    done = CliRunner().invoke(app, [*map(str, call)])
+    assert done.exit_code == 0, done.output
+    agent.define("shop", (made / "shop.yaml").read_text() + "delivery: {guarantee: exactly_once}\n")
+    if not runs:
+        agent.start()
+    expected = lines(60, 110).splitlines()
+    assert [one.value for one in consume(broker.bootstrap, topic, "read_committed", until=50, deadline=120)] == expected
+    agent.stop()
+    with log.open("ab") as file:
+        file.write(lines(110, 120))
+    agent.start()
+    found = [one.value for one in consume(broker.bootstrap, topic, "read_committed", until=60, deadline=120)]
+    assert found == [*expected, *lines(110, 120).splitlines()]
 
 
 def test_positions_go_through_an_agent_that_runs_and_it_goes_on_there_with_the_next_definition(

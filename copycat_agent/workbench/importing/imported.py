@@ -17,6 +17,7 @@ from copycat_agent.errors import CopycatError
 _YES, _NO = {"true", "yes", "on", "1"}, {"false", "no", "off", "0"}
 
 _WIDTH = 100
+_CONTAINERS, _PODS = "/var/log/containers/", "/var/log/pods"
 
 
 @dataclass(slots=True)
@@ -210,8 +211,17 @@ class Imported(NamedTuple):
 
 def text_of(made: ImportedDefinition, origin: str) -> str:
     """The definition's text, as `fmt` leaves it. `origin` is what it was imported from, for the comment above it."""
+    _follow_container_links(made)
     head = [f"# Imported from {origin}: read what the import said, then try it on a log: copycat try FILE -d THIS", ""]
     return format_text("\n".join([*head, *_map(made.document, 0)]).encode() + b"\n")
+
+
+def _follow_container_links(made: ImportedDefinition) -> None:
+    """The logs of Kubernetes' containers are links to files elsewhere, which the other products follow without being told."""
+    source = made.document.get("source", {})
+    if any(str(path).startswith(_CONTAINERS) for path in source.get("include", ())):
+        source["follow_symlinks"] = True
+        source.setdefault("symlink_roots", [_PODS])
 
 
 def _map(document: Mapping[str, Any], indent: int) -> Iterator[str]:

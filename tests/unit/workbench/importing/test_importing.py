@@ -315,3 +315,23 @@ def test_a_sample_of_vector_is_the_same_share_here(options: str, share: float | 
     (made,) = documents(found).values()
     assert made.get("transforms", []) == ([{"sample": share}] if share else [])
     assert bool(found.report.unmapped) == (share is None)
+
+
+@pytest.mark.parametrize(
+    ("product", "text"),
+    [
+        (
+            "fluent-bit",
+            "[INPUT]\n  Name tail\n  Path /var/log/containers/*.log\n[OUTPUT]\n  Name kafka\n  Match *\n  Brokers h:9092\n  Topics t\n",
+        ),
+        (
+            "filebeat",
+            "filebeat.inputs: [{type: container, paths: [/var/log/containers/*.log]}]\noutput.kafka: {hosts: ['h:9092'], topic: t}\n",
+        ),
+    ],
+)
+def test_links_to_the_logs_of_containers_are_followed_as_the_product_did(product: str, text: str) -> None:
+    found = PRODUCTS[product](text, [])
+    (document,) = documents(found).values()
+    assert document["source"]["follow_symlinks"] is True
+    assert document["source"]["symlink_roots"] == ["/var/log/pods"]

@@ -26,6 +26,18 @@ def test_the_agent_goes_on_where_taildir_was(tmp_path: Path, log: Path, by_direc
     assert read_on(log, takeover.rows["app"]) == [b"two", b"three"]
 
 
+def test_a_position_that_a_real_flume_has_written_is_taken(tmp_path: Path, log: Path) -> None:
+    """Flume 1.11.0 from Maven Central, with TAILDIR, of a log that ends in an unfinished line; only the file is another one here."""
+    log.write_bytes(b"one\ntwo\nthree\npart")
+    written_by_flume = '[{"inode":10200194,"pos":14,"file":"/var/log/app.log"}]'
+    path = tmp_path / "taildir_position.json"
+    path.write_text(written_by_flume.replace("10200194", str(log.stat().st_ino)).replace("/var/log/app.log", str(log)))
+    takeover = taken_over(heir(log), state=flume_positions.read(path))
+    with log.open("ab") as file:
+        file.write(b" and ended\n")
+    assert read_on(log, takeover.rows["app"]) == [b"part and ended"]
+
+
 def test_a_log_that_was_rotated_and_one_that_is_gone(tmp_path: Path, log: Path) -> None:
     gone = log.with_name("gone.log")
     state = flume_positions.read(written(tmp_path, (log.stat().st_ino, 8, str(log)), (999_999_999, 5, str(gone))))
