@@ -18,7 +18,7 @@ MISSING = "no Chromium: apt-get install --no-install-recommends chromium chromiu
 _ELEMENT = "element-6066-11e4-a52e-4f735466cecf"
 _SECONDS = 60.0
 _OPTIONS = ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars", "--no-first-run",
-            "--disable-background-networking", "--disable-component-update", "--no-proxy-server")  # fmt: skip
+            "--disable-background-networking", "--disable-lcd-text", "--disable-component-update", "--no-proxy-server")  # fmt: skip
 
 
 def is_there() -> bool:
@@ -57,12 +57,15 @@ class Browser:
         return self._tell("/execute/sync", {"script": script, "args": list(arguments)})
 
     def text(self, selector: str = "body") -> str:
-        """The text of the first element as it is shown, "" where there is none."""
-        return str(self.run("return document.querySelector(arguments[0])?.innerText ?? ''", selector))
+        """The text of the first element as it is shown, "" where there is none, or another page is about to come."""
+        try:
+            return str(self.run("return document.querySelector(arguments[0])?.innerText ?? ''", selector))
+        except AssertionError:
+            return ""
 
     def click(self, selector: str) -> None:
-        """As a mouse does it."""
-        self._tell(f"/element/{self._find(selector)}/click", {})
+        """Wait for the element, and click it, wherever it is scrolled to. What that leads to has to be waited for."""
+        wait_until(lambda: self._clicked(selector), _SECONDS)
 
     def type(self, selector: str, keys: str) -> None:
         """Keys into an element; `body` for none in particular."""
@@ -109,6 +112,13 @@ class Browser:
         try:
             return bool(self._ask("GET", "/status")["ready"])
         except OSError:
+            return False
+
+    def _clicked(self, selector: str) -> bool:
+        script = "const one = document.querySelector(arguments[0]); if (one) setTimeout(() => one.click()); return one !== null"
+        try:
+            return bool(self.run(script, selector))
+        except AssertionError:
             return False
 
     def _find(self, selector: str) -> str:
