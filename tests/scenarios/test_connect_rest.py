@@ -161,7 +161,7 @@ def test_both_name_the_same_kafka_cluster(both: Both) -> None:
     def ids() -> list[str | None]:
         return [ask(address, "GET", "/", headers=login).value["kafka_cluster_id"] for address in both]
 
-    wait_until(lambda: ids()[1], message=lambda: f"{ids()}")
+    wait_until(lambda: ids()[1], 60, lambda: f"{ids()}")
     theirs, ours = ids()
     assert ours == theirs
 
@@ -293,9 +293,15 @@ def test_a_connector_goes_through_the_same_states(both: Both) -> None:
     change("PUT", "resume", "RUNNING", "RUNNING")
 
 
-def _states(both: Both) -> list[list[str]]:
+def has_state(both: Both, name: str, state: str) -> None:
+    """Wait until this connector is so at both, and its task, which one that is stopped has not."""
+    wanted = [state] if state == "STOPPED" else [state, state]
+    wait_until(lambda: _states(both, name) == [wanted, wanted], 60, lambda: f"{name} is {_states(both, name)}, not {state}")
+
+
+def _states(both: Both, name: str = "app") -> list[list[str]]:
     """Of each the connector's state and its tasks'."""
-    answers = both.ask("GET", "/connectors/app/status")
+    answers = both.ask("GET", f"/connectors/{name}/status")
     return [[one.value["connector"]["state"], *(task["state"] for task in one.value["tasks"])] for one in answers]
 
 
@@ -320,26 +326,23 @@ def test_a_connector_is_made_changed_and_deleted_alike(both: Both) -> None:
         assert ours == theirs
         assert not status or ours.status == status
 
-    def has_state(state: str) -> None:
-        wait_until(lambda: all(one.value["connector"]["state"] == state for one in both.ask("GET", "/connectors/new/status")))
-
     same("POST", "/connectors", {"name": "new", "config": {"GOOD": 1}}, 201)
-    has_state("RUNNING")
+    has_state(both, "new", "RUNNING")
     same("POST", "/connectors", {"name": "new", "config": {"GOOD": 1}}, 409)
     same("GET", "/connectors")
     for body in ({"GOOD": 1, "tasks.max": 1}, {"GOOD": 1, "name": "new"}):
         same("PUT", "/connectors/new/config", body, 200)
     same("PATCH", "/connectors/new/config", {}, 200)
     same("PUT", "/connectors/new/stop", None, 204)
-    has_state("STOPPED")
+    has_state(both, "new", "STOPPED")
     same("PUT", "/connectors/new/config", {"GOOD": 1}, 200)
-    has_state("STOPPED")
+    has_state(both, "new", "STOPPED")
     same("DELETE", "/connectors/new", None, 204)
     for path in ("", "/config", "/status", "/offsets"):
         same("GET", f"/connectors/new{path}", None, 404)
     same("DELETE", "/connectors/new", None, 404)
     same("PUT", "/connectors/new/config", {"GOOD": 1}, 201)
-    has_state("RUNNING")
+    has_state(both, "new", "RUNNING")
     same("DELETE", "/connectors/new", None, 204)
 
 
@@ -354,7 +357,7 @@ def test_a_connector_begins_in_the_state_that_is_asked_for(both: Both, state: st
         seen.add(ours.value["connector"]["state"])
         return bool(ours.value["connector"] == theirs.value["connector"])
 
-    wait_until(is_so, message=lambda: f"{seen}")
+    wait_until(is_so, 60, lambda: f"{seen}")
     assert seen <= {"UNASSIGNED", state.upper()}
     assert [one.status for one in both.ask("DELETE", f"/connectors/{body['name']}")] == [204, 204]
 
@@ -435,11 +438,8 @@ def test_a_client_reads_both_alike(clients: Clients) -> None:
 
 
 def test_a_client_makes_changes_and_deletes_a_connector_at_both(clients: Clients, both: Both) -> None:
-    def has_state(state: str) -> None:
-        wait_until(lambda: all(one.value["connector"]["state"] == state for one in both.ask("GET", "/connectors/made/status")))
-
     assert clients.call("create_connector", {"name": "made", "config": {"GOOD": 1}})["name"] == "made"
-    has_state("RUNNING")
+    has_state(both, "made", "RUNNING")
     assert sorted(clients.call("list_connectors", None, "made|app", "running")) == ["app", "made"]
     assert clients.call("update_connector", "made", {"GOOD": 1, "tasks.max": "1"})["name"] == "made"
     for client, kind in ((clients.theirs, THEIR_CLASS), (clients.ours, OUR_CLASS)):
@@ -448,12 +448,12 @@ def test_a_client_makes_changes_and_deletes_a_connector_at_both(clients: Clients
         assert client.validate_connector_config(kind, shown)["error_count"] == 0
     for method, state in (("pause_connector", "PAUSED"), ("resume_connector", "RUNNING"), ("stop_connector", "STOPPED")):
         clients.call(method, "made")
-        has_state(state)
+        has_state(both, "made", state)
     clients.call("resume_connector", "made")
-    has_state("RUNNING")
+    has_state(both, "made", "RUNNING")
     clients.call("restart_connector", "made")
     clients.call("restart_connector", "made", True, True)
-    has_state("RUNNING")
+    has_state(both, "made", "RUNNING")
     clients.call("delete_connector", "made")
     assert clients.call("list_connectors") == ["app"]
 
