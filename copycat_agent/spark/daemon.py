@@ -24,6 +24,7 @@ import copycat_agent.runner
 import copycat_agent.sources.log_file.log_kind
 from copycat_agent.spark import workers_lock
 
+gc.freeze()  # not looked through later, either: that would touch, and so copy, every page shared with the workers
 gc.enable()
 
 if TYPE_CHECKING:
@@ -55,8 +56,6 @@ def main() -> None:
     """Serve forks until Spark closes stdin."""
     bind_forks_to_parent()
     workers_lock.hold()
-    gc.collect()
-    gc.freeze()  # the collector would touch, and so copy, every page shared with the workers
     pyspark.daemon.manager()
 
 
