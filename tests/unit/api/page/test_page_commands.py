@@ -174,6 +174,14 @@ def test_a_child_that_hangs_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert time.monotonic() - began < 60
 
 
+def _reads(process: psutil.Process, path: Path) -> bool:
+    """False of one that has just ended."""
+    try:
+        return str(path) in process.cmdline()
+    except psutil.NoSuchProcess:
+        return False
+
+
 def test_children_beyond_the_places_are_told_to_wait(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(child_commands, "WAIT_SECONDS", 0.05)
     monkeypatch.setattr(child_commands, "SECONDS", 20.0)
@@ -190,7 +198,7 @@ def test_children_beyond_the_places_are_told_to_wait(tmp_path: Path, monkeypatch
     waiting = [threading.Thread(target=run) for _ in range(CHILDREN_MAX)]
     for one in waiting:
         one.start()
-    wait_until(lambda: sum(str(pipe) in one.cmdline() for one in psutil.Process().children()) == CHILDREN_MAX, 20)
+    wait_until(lambda: sum(_reads(one, pipe) for one in psutil.Process().children()) == CHILDREN_MAX, 20)
     with pytest.raises(BusyError):
         commands.apart(*arguments, files=files, memory_bytes=2**30)
     for one in waiting:
