@@ -16,6 +16,7 @@ import pytest
 from copycat_agent.workbench.takeover import rsyslog_state
 from tests.rig.waiting import wait_until
 from tests.unit.workbench.takeover.peers import assert_never_crashes, heir, judged, read_on, refused, taken_over
+from tests.unit.workbench.takeover.rotating import RotatingLog, assert_nothing_lost
 
 needs_rsyslog = pytest.mark.skipif(shutil.which("rsyslogd") is None, reason="rsyslog is not installed")
 EVERY = 10
@@ -102,29 +103,14 @@ def test_a_record_of_several_lines_that_rsyslog_had_begun_is_read_whole(tmp_path
 
 @needs_rsyslog
 def test_rsyslog_is_killed_in_the_middle_of_a_rotating_log_and_nothing_is_lost(tmp_path: Path, log: Path) -> None:
-    written, files = b"", list[tuple[int, bytes]]()
+    rotating = RotatingLog(log)
     with following(tmp_path / "rsyslog", log) as peer:
-        for number in range(6):
-            part = numbered(number * 300, number * 300 + 300)
-            log.write_bytes(part)
-            written += part
-            files.append((log.stat().st_ino, part))
-            if number == 3:
-                peer.await_lines(3 * 300 + 50)
-                peer.end(signal.SIGKILL)
-            elif number < 3:
-                peer.await_lines(number * 300 + 300)
-            if number < 5:
-                for older in range(number, 0, -1):
-                    log.with_name(f"app.log.{older}").rename(log.with_name(f"app.log.{older + 1}"))
-                log.rename(log.with_name("app.log.1"))
+        rotating.kill_in_the_middle(peer.await_lines, lambda: peer.end(signal.SIGKILL))
         handed_on = peer.lines
     state = rsyslog_state.read(peer.state)
-    read = read_on(log, taken_over(heir(log), state=state).rows["app"])
-    assert sorted(set(handed_on) | set(read)) == written.splitlines()
-    assert len(set(read)) == len(read)
+    both = set(assert_nothing_lost(rotating, handed_on, read_on(log, taken_over(heir(log), state=state).rows["app"])))
     kept = {one.inode for one in state.positions if not one.unusable}  # it deletes the state of a file that is rotated twice
-    repeated = [set(part.splitlines()) & set(handed_on) & set(read) for inode, part in files if inode in kept]
+    repeated = [both & set(part) for inode, part in rotating.files if inode in kept]
     assert repeated
     assert all(len(one) <= EVERY for one in repeated)
 
