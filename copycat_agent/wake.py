@@ -30,6 +30,9 @@ LINGER_SECONDS = 0.05
 _STEP_SHARE = 0.8
 STEP_SECONDS = _STEP_SHARE * LINGER_SECONDS
 """Least time between two looks into the kernel's queue, a share of the shortest linger: who paces itself notices nothing."""
+FOLLOWED_SECONDS = 1.0
+FOLLOWED_FILE_SECONDS = 0.005
+"""Least time between two looks at files that are followed and were written to; the second one counts for each of them."""
 MAX_GROWN = 10_000
 """Paths kept for a connector that does not ask; with more it is told to look at everything."""
 CROWD = 1000
@@ -62,6 +65,7 @@ class Wake:
         self._grown: set[str] = set()
         self._followed: frozenset[str] = frozenset()
         self._behind: set[str] = set()
+        self._tell_at = 0.0
         self._unsure: frozenset[str] = frozenset()
         self._other = False
         self._nudged = self._was_nudged = False
@@ -91,9 +95,9 @@ class Wake:
     def follow(self, paths: frozenset[str]) -> None:
         """Batches stay at the ends of the files at `paths`, and of no others: writes to these wake nobody.
 
-        They are told with the next `take`, or once the batch has ended, since they may have come after its last look. When a name was made,
-        removed or moved meanwhile, writes wake as ever, until the batch has ended that was there before. Called by the connector, between
-        its waits.
+        They are told now and then, so that it is known what is unread while Kafka takes nothing, and once the batch has ended, since they
+        may have come after its last look. When a name was made, removed or moved meanwhile, writes wake as ever, until the batch has ended
+        that was there before. Called by the connector, between its waits.
         """
         with self._lock:
             self._unsure &= paths
@@ -139,13 +143,16 @@ class Wake:
     @property
     def has_news(self) -> bool:
         """Whether anything has happened, a nudge included, since the last `take`. Called by the connector, between its waits."""
-        return self._was_nudged or self._other or bool(self._grown or self._behind)
+        return self._was_nudged or self._other or bool(self._grown) or (bool(self._behind) and time.monotonic() >= self._tell_at)
 
     def take(self) -> tuple[set[str], bool]:
         """Paths of files that were written to, and whether anything else happened; both are forgotten here."""
         with self._lock:
             self._was_nudged = False
-            grown, self._grown, self._behind = self._grown | self._behind, set(), set()
+            grown, self._grown = self._grown, set()
+            if self._behind and (now := time.monotonic()) >= self._tell_at:
+                grown, self._behind = grown | self._behind, set()
+                self._tell_at = now + max(FOLLOWED_SECONDS, FOLLOWED_FILE_SECONDS * len(self._followed))
             other, self._other = self._other, False
         return grown, other
 

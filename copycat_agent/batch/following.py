@@ -12,13 +12,15 @@ as much again.
 from __future__ import annotations
 
 import ctypes
+import math
 import os
 import select
 import struct
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import cache
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
@@ -33,13 +35,15 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 LOOK_SECONDS = 0.008
-"""Time after a look that an event has led to, or that finds something, which costs a produce and a flush."""
+"""Least time between two looks that events lead to, or that find something, which costs a produce and a flush."""
 FILE_SECONDS = 1e-5
 """Added to it for each file: where many are written to, a flush is for several of them."""
 UNTOLD_FILE_SECONDS = 1e-4
 """Added instead where no events can be had: then each look is at all files."""
-ASKED_SECONDS = 0.05
-"""Time between two looks at all files, and at whether the batch shall end, while nothing is written."""
+CLOSE = 3.0
+"""Lines that come within so many of these times are close together: who knows that takes what comes meanwhile with one wake-up, not two."""
+UNTOLD_SECONDS = 0.2
+"""Time between two looks at all files: what is written through a mapping is told by no event."""
 LOOK_SHARE = 50.0
 """Looks at all files are so many times as far apart as one takes, at least."""
 REPORT_SECONDS = 0.4
@@ -65,21 +69,41 @@ Grown = tuple["Progress", int, int]
 
 
 class Reporting:
-    """What the driver and a batch that may stay tell each other. `set` and `join` are for other threads than the batch's."""
+    """What the driver and a batch that may stay tell each other. `set` and `join` are for other threads than the batch's, and wake it."""
 
     def __init__(self, report: Callable[[Results], None]) -> None:
         """`report` is told what has been settled since the last time, or since the batch began. It raises nothing."""
         self.report = report
         self._is_set = False
         self._joining: deque[tuple[Split, ...]] = deque()
+        self._lock = threading.Lock()
+        self._ring: Callable[[], None] | None = None
+
+    @contextmanager
+    def waking(self, ring: Callable[[], None]) -> Iterator[None]:
+        """Meanwhile `ring`, which any thread may call, ends the wait of the batch's thread."""
+        with self._lock:
+            self._ring = ring
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._ring = None
+
+    def _wake(self) -> None:
+        with self._lock:
+            if self._ring is not None:
+                self._ring()
 
     def set(self) -> None:
         """The batch shall settle and end."""
         self._is_set = True
+        self._wake()
 
     def join(self, splits: tuple[Split, ...]) -> None:
         """The batch shall take on these splits as well. What it has not taken on when it ends has no result."""
         self._joining.append(splits)
+        self._wake()
 
     def joined(self) -> tuple[Split, ...]:
         """Returns what has come to be taken on since the last call."""
@@ -103,7 +127,7 @@ class Following:
         self._stopping = stopping
         self._results = results
         self._begun = time.monotonic()
-        self._added_at = self._look_all_at = 0.0
+        self._added_at = self._look_all_at = self._found_at = self._woken_at = self._reported_at = 0.0
         self._open_since: dict[Progress, float] = {}  # those that end within a record, and when they were added to last
         self._unreported = dict.fromkeys(run.progresses)  # those of which there may be something to report
 
@@ -115,15 +139,13 @@ class Following:
         if not all(map(_may_stay, self._run.progresses)):
             return
         growth: Growth[Progress] = Growth()
-        with growth:
+        with growth, self._stopping.waking(growth.ring):
             self._follow(growth)
 
     def _follow(self, growth: Growth[Progress]) -> None:
         new = list(self._run.progresses)
         self._added(new)
         self._report()  # what it was made for
-        reported_at = time.monotonic()
-        is_woken = False
         while not self._stopping():
             if splits := self._stopping.joined():
                 new = self._run.join(splits)
@@ -137,13 +159,22 @@ class Following:
             if grown is None or not self._go_on(grown) or time.monotonic() >= self._quiet_at():
                 return
             new = []
-            if time.monotonic() - reported_at >= REPORT_SECONDS and self._report():
-                reported_at = time.monotonic()
-            if grown or is_woken or not growth.is_told:  # also after a write that made no file larger
-                time.sleep(LOOK_SECONDS + (FILE_SECONDS if growth.is_told else UNTOLD_FILE_SECONDS) * len(self._run.progresses))
-                is_woken = False
-            else:
-                is_woken = growth.wait(ASKED_SECONDS)
+            if time.monotonic() - self._reported_at >= REPORT_SECONDS:
+                self._report()
+            self._rest(growth, has_grown=bool(grown))
+
+    def _rest(self, growth: Growth[Progress], *, has_grown: bool) -> None:
+        """Until the next look."""
+        seconds = LOOK_SECONDS + (FILE_SECONDS if growth.is_told else UNTOLD_FILE_SECONDS) * len(self._run.progresses)
+        now = time.monotonic()
+        is_close = has_grown and now - self._found_at < CLOSE * seconds
+        if has_grown:
+            self._found_at = now
+        if is_close or not growth.is_told:
+            time.sleep(seconds)
+        elif growth.wait(max(0.0, min(now + UNTOLD_SECONDS, self._quiet_at(), self._report_at()) - now)):
+            time.sleep(max(0.0, self._woken_at + seconds - time.monotonic()))  # also after a write that made no file larger
+            self._woken_at = time.monotonic()
 
     def _go_on(self, grown: list[Grown]) -> bool:
         """Send and settle what was added. Returns whether the batch may stay."""
@@ -180,18 +211,20 @@ class Following:
             return _grown(dict.fromkeys([*written, *new]))
         grown = _grown(self._run.progresses)
         end = time.monotonic()
-        self._look_all_at = end + max(ASKED_SECONDS, LOOK_SHARE * (end - begun))
+        self._look_all_at = end + max(UNTOLD_SECONDS, LOOK_SHARE * (end - begun))
         return grown
 
-    def _report(self) -> bool:
-        """Returns whether there was anything to report."""
+    def _report_at(self) -> float:
+        return self._reported_at + REPORT_SECONDS if self._unreported else math.inf
+
+    def _report(self) -> None:
         moved = [one for one in self._unreported if one.has_moved]
         self._unreported.clear()
         if moved:
+            self._reported_at = time.monotonic()
             self._stopping.report(self._results(moved))
             for one in moved:
                 one.reported()
-        return bool(moved)
 
 
 def _grown(some: Iterable[Progress]) -> list[Grown] | None:
@@ -222,7 +255,9 @@ class Growth(Generic[T]):
         """Where events cannot be had of all files, `wait` lets the time pass."""
         self._files: dict[int, T] = {}  # by watch descriptor
         self._queue = -1
+        self._bell = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._poll = select.poll()
+        self._poll.register(self._bell, select.POLLIN)
         if _free.acquire(blocking=False):
             self._queue = new_queue()
             if self._queue < 0:
@@ -240,7 +275,7 @@ class Growth(Generic[T]):
         if self.is_told:
             watch = watch_of(self._queue, fd)
             if watch < 0:
-                self._close()
+                self._close_queue()
             else:
                 self._files[watch] = file
 
@@ -256,20 +291,26 @@ class Growth(Generic[T]):
         return None if _OVERFLOW in watches else [self._files[watch] for watch in watches]
 
     def wait(self, seconds: float) -> bool:
-        """Until something has been written since the last `take`, at most so long. Returns whether it is known to have been."""
-        if self.is_told:
-            return bool(self._poll.poll(seconds * 1000))
-        time.sleep(seconds)
-        return False
+        """Until something has been written since the last `take`, or somebody rings, at most so long. Returns whether it was a write."""
+        ready = {fd for fd, _ in self._poll.poll(seconds * 1000)}
+        if self._bell in ready:
+            os.eventfd_read(self._bell)
+        return self._queue in ready
+
+    def ring(self) -> None:
+        """Ends a wait, or the next one. For any thread."""
+        os.eventfd_write(self._bell, 1)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._close()
+        self._close_queue()
+        os.close(self._bell)
 
-    def _close(self) -> None:
+    def _close_queue(self) -> None:
         if self.is_told:
+            self._poll.unregister(self._queue)
             os.close(self._queue)
             self._queue = -1
             _free.release()

@@ -138,20 +138,24 @@ def test_a_queue_that_cannot_be_read_once_is_read_again(
     assert "file events cannot be read" in caplog.text
 
 
-def test_writes_to_a_file_that_is_followed_wake_nobody_and_are_told_with_the_next_look() -> None:
+def test_writes_to_a_file_that_is_followed_wake_nobody_and_are_told_now_and_then_and_once_its_batch_has_ended(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(waking, "FOLLOWED_SECONDS", 3600.0)
     wake, calls = Wake(), list[str]()
     wake.follow(frozenset({"/l/a", "/l/b"}))
     assert wake.arm(lambda: calls.append("woken"), deaf=False)
     wake.written("/l/a")
     assert "woken" not in calls
     wake.disarm()
-    assert wake.has_news
     assert wake.take() == ({"/l/a"}, False)
     wake.written("/l/a")
     wake.written("/l/b")
+    assert not wake.has_news, "they were told a moment ago"
+    assert wake.take() == (set(), False)
     wake.follow(frozenset({"/l/b"}))
     assert not wake.arm(lambda: None, deaf=False), "the batch of a has ended"
-    assert wake.take() == ({"/l/a", "/l/b"}, False)
+    assert wake.take() == ({"/l/a"}, False)
 
 
 def test_another_file_of_one_that_is_followed_wakes_as_ever() -> None:

@@ -124,3 +124,15 @@ def test_time_passes_where_the_kernel_gives_no_queue(fds: list[int], monkeypatch
     monkeypatch.undo()
     with growth_of(fds) as told:
         assert told.is_told
+
+
+def test_a_ring_ends_a_wait_and_is_no_write(fds: list[int]) -> None:
+    with growth_of(fds) as told:
+        thread = waits(told, LONG_SECONDS)
+        told.ring()
+        thread.join(LONG_SECONDS / 2)
+        assert not thread.is_alive()
+        told.ring()
+        told.ring()
+        assert not told.wait(LONG_SECONDS)
+        assert not told.wait(0.0), "it was heard"
