@@ -57,9 +57,10 @@ def read(where: Path) -> PeerState:
 def _registry(where: Path) -> Path:
     for place in _PLACES:
         directory = where / place
-        if (directory / "log.json").is_file() or (directory / "meta.json").is_file():
-            if not (directory / "log.json").is_file() and not any(_SNAPSHOT.fullmatch(one.name) for one in files_in(directory, "*.json")):
-                break
+        # a meta.json alone says nothing: path.data has one of its own
+        if (directory / "log.json").is_file() or (
+            directory.is_dir() and any(_SNAPSHOT.fullmatch(one.name) for one in files_in(directory, "*.json"))
+        ):
             return directory
     hint = (
         "name the directory with log.json: /var/lib/filebeat/registry/filebeat, or path.data of filebeat.yml; before 7.9 it was another one"

@@ -77,6 +77,7 @@ def registry(tmp_path: Path) -> Registry:
 @pytest.mark.parametrize("place", ["data/registry/filebeat", "data/registry", "data", "."])
 def test_the_agent_goes_on_where_an_input_was(tmp_path: Path, registry: Registry, log: Path, make: Any, place: str) -> None:
     registry.set(*make(log, 4))
+    (tmp_path / "data" / "meta.json").write_text('{"uuid":"6b1c","first_start":"2026-11-28T15:27:44Z"}')  # Filebeat's own, in path.data
     takeover = taken_over(heir(log), state=filebeat_registry.read(tmp_path / place))
     told = judged(takeover)["app.log"]
     assert told.taken
