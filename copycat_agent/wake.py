@@ -101,6 +101,8 @@ class Wake:
         """
         with self._lock:
             self._unsure &= paths
+            if self._other:
+                self._unsure |= paths - self._followed
             self._heed(paths - self._unsure)
 
     def _heed(self, followed: frozenset[str]) -> None:

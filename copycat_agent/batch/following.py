@@ -255,9 +255,10 @@ class Growth(Generic[T]):
         """Where events cannot be had of all files, `wait` lets the time pass."""
         self._files: dict[int, T] = {}  # by watch descriptor
         self._queue = -1
-        self._bell = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._poll = select.poll()
-        self._poll.register(self._bell, select.POLLIN)
+        self._bell = _new_bell()
+        if self._bell >= 0:
+            self._poll.register(self._bell, select.POLLIN)
         if _free.acquire(blocking=False):
             self._queue = new_queue()
             if self._queue < 0:
@@ -298,15 +299,17 @@ class Growth(Generic[T]):
         return self._queue in ready
 
     def ring(self) -> None:
-        """Ends a wait, or the next one. For any thread."""
-        os.eventfd_write(self._bell, 1)
+        """Ends a wait, or the next one. For any thread. Without effect where no descriptor was to be had."""
+        if self._bell >= 0:
+            os.eventfd_write(self._bell, 1)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         self._close_queue()
-        os.close(self._bell)
+        if self._bell >= 0:
+            os.close(self._bell)
 
     def _close_queue(self) -> None:
         if self.is_told:
@@ -314,6 +317,14 @@ class Growth(Generic[T]):
             os.close(self._queue)
             self._queue = -1
             _free.release()
+
+
+def _new_bell() -> int:
+    """Returns a descriptor that any thread can make readable, -1 where the process has no more of them."""
+    try:
+        return os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+    except OSError:
+        return -1
 
 
 def new_queue() -> int:
@@ -324,7 +335,11 @@ def new_queue() -> int:
 
 def watch_of(queue: int, fd: int) -> int:
     """Have `queue` told of writes to an open file. Returns the watch's number, -1 where there is none to be had."""
-    if not clock.is_local(os.fstat(fd).st_dev):
+    try:
+        is_local = clock.is_local(os.fstat(fd).st_dev)
+    except OSError:
+        is_local = False
+    if not is_local:
         return -1  # others may write to it from elsewhere
     watch: int = _libc().inotify_add_watch(queue, f"/proc/self/fd/{fd}".encode(), _IN_MODIFY)
     return watch

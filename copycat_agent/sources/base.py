@@ -241,8 +241,8 @@ class FollowsFiles(Protocol):
     def joining(self, followed: int) -> tuple[Split, ...]:
         """Returns splits for a batch that stays at the ends of `followed` files: of others that may stay, too, and have little to read."""
 
-    def is_held_up(self) -> bool:
-        """Whether there is something to read, or to find out, that has to wait for a batch that stays."""
+    def is_held_up(self, *, for_good: bool = False) -> bool:
+        """Whether there is something to read, or to find out, that waits for a batch that stays. `for_good`: and cannot join it."""
 
 
 @runtime_checkable

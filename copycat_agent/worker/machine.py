@@ -14,7 +14,7 @@ by lane, with its plan; in the source's planner by file, until `finish`.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, Any
 
 from copycat_agent.delivery.base import Unsaved, is_empty
@@ -256,8 +256,8 @@ class ConnectorMachine:
             return
         have_joined = isinstance(self._source, FollowsFiles) and (yield from self._let_join(self._source))
         yield from self._plan()
-        if isinstance(self._source, FollowsFiles) and not have_joined and self._has_to_make_room() and self._source.is_held_up():
-            yield from self._end_staying()
+        if isinstance(self._source, FollowsFiles) and self._has_to_make_room(self._source, have_joined=have_joined):
+            yield from self._end_staying(lambda flight: flight.reported or self._now >= flight.begun + FIRST_REPORT_SECONDS)
         if self._news.grown and schedule.plan_at <= self._now:  # nothing to do yet for files that grow: not to be woken for every line
             schedule.plan_at = self._now + schedule.linger
 
@@ -295,15 +295,16 @@ class ConnectorMachine:
                 have_joined = True
         return have_joined
 
-    def _has_to_make_room(self) -> bool:
-        """Whether batches stay, and nothing can join one of them soon."""
-        staying = [flight for flight in self._flying.values() if flight.stays]
-        return bool(staying) and not any(not one.reported and self._now < one.begun + FIRST_REPORT_SECONDS for one in staying)
+    def _has_to_make_room(self, source: FollowsFiles, *, have_joined: bool) -> bool:
+        """Whether something waits for a batch that stays, and cannot join it, or did not."""
+        if not any(flight.stays for flight in self._flying.values()):
+            return False
+        return source.is_held_up(for_good=True) or (not have_joined and source.is_held_up())
 
-    def _end_staying(self) -> Effects:
+    def _end_staying(self, is_meant: Callable[[Flight], bool] = lambda _: True) -> Effects:
         """Batches that stay give their tasks and files back."""
         for task, flight in list(self._flying.items()):
-            if flight.stays:
+            if flight.stays and is_meant(flight):
                 self._flying[task] = flight._replace(stays=False)
                 yield from self._do(effects.AskToSettle(task))
 

@@ -191,3 +191,16 @@ def test_a_name_that_is_moved_may_be_another_file_s_now_until_the_batch_that_was
     wake.follow(frozenset({"/l/a", "/l/c"}))  # a batch that was made since
     wake.written("/l/a")
     assert wake.arm(lambda: None, deaf=False), "it is followed"
+
+
+def test_a_name_that_was_moved_before_a_batch_was_made_for_it_may_be_another_file_s() -> None:
+    wake = Wake()
+    wake.changed()  # a was planned, and is a.1 now
+    wake.follow(frozenset({"/l/a"}))
+    wake.written("/l/a")
+    assert wake.has_news
+    assert wake.take() == ({"/l/a"}, True)
+    wake.follow(frozenset())
+    wake.follow(frozenset({"/l/a"}))
+    wake.written("/l/a")
+    assert wake.arm(lambda: None, deaf=False), "it is followed"

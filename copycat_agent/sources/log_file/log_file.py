@@ -260,11 +260,11 @@ class LogFiles:
 
     def joining(self, followed: int) -> tuple[Split, ...]:
         """Returns splits of quiet files that have got something to read."""
-        return self._planner.joining(followed)
+        return () if self._catalog.newcomers.is_due else self._planner.joining(followed)
 
-    def is_held_up(self) -> bool:
+    def is_held_up(self, *, for_good: bool = False) -> bool:
         """Whether a file that no task reads has something to read, or a new one waits for what a task makes of another."""
-        return self._planner.is_held_up()
+        return self._planner.is_held_up(for_good=for_good)
 
     def _note_outcome(self, file: TrackedFile, result: SplitResult) -> None:
         if isinstance(result.error, FileError):

@@ -124,7 +124,7 @@ class FilePlanner:
         if len(self._served) > self._most_followed():
             return ()
         room = min(FOLLOWED_FILES - followed, self._most())
-        ready = [file for file in self._planner.ready(self._unserved(), 1) if file.backlog <= JOINING_BYTES and file.backoff == READY]
+        ready = [file for file in self._planner.ready(self._unserved(), 1) if _may_join(file)]
         splits = []
         for file in self._have_open(ready[:room]):
             split = file.split(JOINING_BYTES)
@@ -140,10 +140,11 @@ class FilePlanner:
     def _most_followed(self) -> int:
         return min(FOLLOWED_FILES, self._followed.descriptors.limit)
 
-    def is_held_up(self) -> bool:
-        """Whether a file that no task reads has something to read."""
+    def is_held_up(self, *, for_good: bool) -> bool:
+        """Whether a file that no task reads has something to read. `for_good`: one that cannot join a batch that stays."""
         now = time.monotonic()
-        return any(not one.in_flight and one.unread and one.backoff.retry_at <= now for one in self._followed.dirty)
+        waiting = (one for one in self._followed.dirty if not one.in_flight and one.unread and one.backoff.retry_at <= now)
+        return not all(map(_may_join, waiting)) if for_good else any(waiting)
 
     def next_split(self, file: TrackedFile, most_bytes: int) -> Split | None:
         """Returns what a task would be given of `file`, whether it is its turn or not; None when nothing can be read."""
@@ -247,8 +248,17 @@ class FilePlanner:
 
 def _stays(file: TrackedFile, split: Split) -> bool:
     """Whether somebody may go on writing to the file, behind the end of this split."""
-    is_live = is_newest(file.path) and file.draining_since is None and not file.is_packed
-    return is_live and split.end == file.size and not (split.final or split.flush)
+    return _is_live(file) and split.end == file.size and not (split.final or split.flush)
+
+
+def _is_live(file: TrackedFile) -> bool:
+    return is_newest(file.path) and file.draining_since is None and not file.is_packed
+
+
+def _may_join(file: TrackedFile) -> bool:
+    """Whether a batch that stays may take it on: nothing has to come before it, nothing is wrong with it, and it is soon read."""
+    is_free = file.waits_for is None and file.may_be_planned and file.backoff == READY
+    return is_free and _is_live(file) and not (file.ending.final or file.ending.flush) and file.backlog <= JOINING_BYTES
 
 
 class Timers:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import struct
 import threading
@@ -136,3 +137,23 @@ def test_a_ring_ends_a_wait_and_is_no_write(fds: list[int]) -> None:
         told.ring()
         assert not told.wait(LONG_SECONDS)
         assert not told.wait(0.0), "it was heard"
+
+
+def test_a_process_without_a_free_descriptor_is_told_of_writes_and_hears_no_ring(
+    tmp_path: Path, fds: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def has_none(*_: int) -> int:
+        raise OSError(errno.EMFILE, "too many open files")
+
+    monkeypatch.setattr(os, "eventfd", has_none)
+    with growth_of(fds) as told:
+        told.ring()
+        assert not told.wait(0.0)
+        (tmp_path / "one").write_bytes(b"")
+        assert told.wait(LONG_SECONDS)
+
+
+def test_time_passes_where_a_file_cannot_be_asked_what_it_is(fds: list[int]) -> None:
+    with growth_of(fds) as told:
+        told.add(2**20, -1)
+        assert not told.is_told

@@ -73,7 +73,7 @@ def test_what_can_be_followed_and_has_little_to_read_joins_a_batch_that_stays(tm
     assert agent.source.wake({str(tmp_path / name) for name in names})
     assert [split.path for split in agent.source.joining(1)] == [str(tmp_path / "little.log")]
     assert agent.source.joining(2) == ()
-    assert agent.source.is_held_up(), "by the others, which need a batch of their own"
+    assert agent.source.is_held_up(for_good=True), "by the others, which need a batch of their own"
 
 
 def test_as_many_join_as_a_batch_can_follow(tmp_path: Path) -> None:

@@ -107,12 +107,13 @@ class OneFile:
 
 
 class Growing(OneFile):
-    """A source whose batches may stay. `waiting`: splits of other files, which `may_join`, or have to wait."""
+    """A source whose batches may stay. `waiting`: splits of other files, which `may_join`, or have to wait, as what `is_stuck` does."""
 
     def __init__(self) -> None:
         super().__init__()
         self.waiting: list[Split] = []
         self.may_join = True
+        self.is_stuck = False
 
     def plan(self, shares: int) -> Plan:
         return super().plan(shares)._replace(follow_seconds=0.5)
@@ -124,8 +125,8 @@ class Growing(OneFile):
     def advance(self, results: Sequence[SplitResult], changes: Changes) -> None:
         self.finished.append(changes)
 
-    def is_held_up(self) -> bool:
-        return bool(self.waiting)
+    def is_held_up(self, *, for_good: bool = False) -> bool:
+        return self.is_stuck or (bool(self.waiting) and not (for_good and self.may_join))
 
 
 class Stepped:
@@ -431,6 +432,14 @@ def test_a_batch_that_stays_makes_room_for_what_cannot_join_it(staying: Stepped,
     assert {Join, AskToSettle}.isdisjoint(kinds(staying.until_wait())), "it is asked once"
     growing.may_join = True
     assert {Join, AskToSettle}.isdisjoint(kinds(staying.until_wait())), "nothing joins what is asked to end"
+
+
+def test_a_batch_that_stays_makes_room_for_what_cannot_join_it_though_others_do(staying: Stepped, growing: Growing) -> None:
+    growing.waiting, growing.is_stuck = [OTHER], True
+    reports(staying)
+    effects = staying.until_wait()
+    assert Join(TASK, (OTHER,)) in effects
+    assert AskToSettle(TASK) in effects
 
 
 def test_a_batch_that_does_not_report_makes_room_in_time(staying: Stepped, growing: Growing) -> None:

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from copycat_agent.executor import InlineExecutor
+from copycat_agent.errors import RetriableError
+from copycat_agent.executor import InlineExecutor, run_batch
+from copycat_agent.model import SplitResult
 from copycat_agent.worker import Worker
 from tests.rig.kafka import create_topic, unique_topic, values
 from tests.rig.waiting import wait_until
@@ -19,8 +21,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from copycat_agent.dev_broker import DevBroker
-    from copycat_agent.model import Batch, Split, SplitResult, TaskId
+    from copycat_agent.model import Batch, Split, TaskId
     from copycat_agent.offsets import OffsetStore
+    from copycat_agent.producer import Producers
     from copycat_agent.watch import Watcher
     from tests.unit.worker.doubles import MoodyStore
 
@@ -29,13 +32,20 @@ FILES = 300
 
 
 class Noting(InlineExecutor):
-    """Notes what it is given. `loses`: those that shall join come too late."""
+    """Notes what it is given. `loses`: what shall join comes too late. `forgets`: the next batch that has reported answers as if not."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__(run=self._answer)
         self.begun = 0
         self.joined: list[str] = []
-        self.loses = False
+        self.loses = self.forgets = False
+
+    def _answer(self, batch: Batch, producers: Producers, stopping: Callable[[], bool]) -> tuple[SplitResult, ...]:
+        results = run_batch(batch, producers, stopping)
+        if self.forgets and any(one.split.offset.position for one in results):
+            self.forgets = False
+            return tuple(SplitResult(split, split.offset, error=RetriableError("broke off")) for split in batch.splits)
+        return results
 
     def follow(self, batch: Batch, report: Callable[[tuple[SplitResult, ...]], None]) -> Future[tuple[SplitResult, ...]]:
         self.begun += 1
@@ -136,3 +146,20 @@ def test_more_files_than_may_be_open_take_turns(
         arrived(broker, topic, str(number).encode(), 40)
     worker.stop(5.0)
     assert Counter(values(broker.bootstrap, topic)) == dict.fromkeys((b"begun", b"0", b"1", b"2"), 40)
+
+
+def test_what_was_reported_stands_when_the_answer_is_made_without_it(
+    start: Callable[..., Worker], executor: Noting, broker: DevBroker, topic: str, tmp_path: Path
+) -> None:
+    executor.forgets = True
+    (log,) = logs_of(tmp_path, 1)
+    worker = start()
+    written = 0
+    while executor.forgets:
+        written += 1
+        write(log, str(written))
+        arrived(broker, topic, str(written).encode(), 1)
+    write(log, "last")
+    arrived(broker, topic, b"last", 1)
+    worker.stop(5.0)
+    assert Counter(values(broker.bootstrap, topic))[b"begun"] == 1, "it was reported"
