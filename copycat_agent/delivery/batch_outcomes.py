@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
 from copycat_agent.errors import CopycatError
-from copycat_agent.model import Batch, LaneOutcome, LanePlan, LaneState, SplitResult
+from copycat_agent.model import Batch, LaneOutcome, LanePlan, LaneState, SourceOffset, SourcePartition, SplitResult
 
 if TYPE_CHECKING:
     from copycat_agent.delivery.base import Results
@@ -79,3 +79,24 @@ def completed(batch: Batch, results: Results, why: str, *, again: bool) -> Resul
 def is_always_asked(batch: Batch) -> bool:
     """Whether Kafka has to be asked about this batch even if no process is known to have begun it."""
     return OUTCOMES[batch.delivery.guarantee].is_always_asked
+
+
+class Reached:
+    """How far the splits of one batch that stays have come, as it has reported. Changed by one thread at a time."""
+
+    def __init__(self) -> None:
+        self._offsets: dict[SourcePartition, SourceOffset] = {}
+
+    def note(self, results: Results) -> None:
+        """It has reported these."""
+        self._offsets.update((one.split.partition, one.offset) for one in results)
+
+    def apply(self, results: Results) -> Results:
+        """The results; those made without what was reported are as of a batch that broke off there: nothing since then, and why."""
+        return tuple(map(self._applied, results))
+
+    def _applied(self, result: SplitResult) -> SplitResult:
+        offset = self._offsets.get(result.split.partition)
+        if offset is None or result.offset.position >= offset.position:
+            return result
+        return SplitResult(replace(result.split, offset=offset), offset, error=result.error)

@@ -231,7 +231,6 @@ class KnowsUnchanged(Protocol):
         """Whether `scan`, and a plan after it, would find nothing to do and nothing to save. False in doubt. Changes nothing."""
 
 
-@runtime_checkable
 class FollowsFiles(Protocol):
     """A `Source` whose batches may stay at the ends of their files (`Plan.follow_seconds`)."""
 

@@ -13,13 +13,13 @@ import struct
 import threading
 import time
 from concurrent.futures import Future
-from dataclasses import replace
 from multiprocessing import AuthenticationError
 from multiprocessing.connection import Connection, answer_challenge, deliver_challenge
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from copycat_agent import logs
+from copycat_agent.delivery.batch_outcomes import Reached
 from copycat_agent.runner import failed, key_path
 from copycat_agent.turns import party_of
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping
 
     from copycat_agent.errors import CopycatError
-    from copycat_agent.model import Batch, SourceOffset, SourcePartition, TaskId
+    from copycat_agent.model import Batch, TaskId
     from copycat_agent.runner import Answer, Hello, Report, Results, Said
 
 _UCRED = struct.Struct("3i")
@@ -57,20 +57,19 @@ class Pending:
         self.sent_at = 0.0
         self.late = self.is_hung = self.makes_room = False
         self.report: Callable[[Results], None] | None = None
-        self._reached: dict[SourcePartition, SourceOffset] = {}
+        self._reached = Reached()
         self.future: Future[Results] = Future()
         self.future.set_running_or_notify_cancel()  # a batch on its way cannot be taken back
 
     def reported(self, results: Results) -> None:
         """It has come so far: if it fails, it does so from there on."""
-        self._reached.update((one.split.partition, one.offset) for one in results)
+        self._reached.note(results)
         if self.report is not None:
             self.report(results)
 
     def fail(self, error: CopycatError) -> None:
         """Resolve it as if nothing had been read since it was last heard of."""
-        splits = tuple(replace(one, offset=self._reached.get(one.partition, one.offset)) for one in self.batch.splits)
-        self.future.set_result(failed(replace(self.batch, splits=splits), error, begun=self.sent_at > 0))
+        self.future.set_result(self._reached.apply(failed(self.batch, error, begun=self.sent_at > 0)))
 
 
 class Link:

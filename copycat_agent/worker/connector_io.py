@@ -9,9 +9,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from copycat_agent import failpoints
+from copycat_agent.delivery.batch_outcomes import Reached
 from copycat_agent.errors import CopycatError, FatalError, bug_words
 from copycat_agent.executor import Examiner, StayingExecutor
-from copycat_agent.model import Account, Batch, SourceOffset, SourcePartition, SplitResult, TaskId
+from copycat_agent.model import Account, Batch, SourcePartition, SplitResult, TaskId
 from copycat_agent.sources import SOURCES, KeepsFiles, KnowsUnchanged, create_source
 from copycat_agent.transforms.sql import sql_at
 from copycat_agent.worker import effects
@@ -19,7 +20,7 @@ from copycat_agent.worker.effects import LookResult, News, Performed, Save, Save
 from copycat_agent.worker.poll_loop import Wait
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterable, Mapping
+    from collections.abc import Callable, Generator, Iterable
 
     from copycat_agent.delivery.base import Delivery, Pending, Results, Unsaved
     from copycat_agent.options import Definition
@@ -41,7 +42,7 @@ class ConnectorIO:
         self._cluster = ",".join(definition.kafka.bootstrap_servers)
         self._flying: dict[TaskId, tuple[Batch, Pending]] = {}
         self._reports: dict[TaskId, deque[Results]] = {}  # of batches that stay
-        self._reached: dict[TaskId, dict[SourcePartition, SourceOffset]] = {}  # by them, as far as they have said
+        self._reached: dict[TaskId, Reached] = {}  # by them
         self._heed_growth()
         has_query = sql_at(definition.transforms) is not None
         executor = tools.executor
@@ -157,7 +158,7 @@ class ConnectorIO:
         if wanted.follow_seconds and not batch.samples and isinstance(executor, StayingExecutor):
             batch = replace(batch, follow_seconds=wanted.follow_seconds)
             reports = self._reports[batch.task] = deque()
-            self._reached[batch.task] = {}
+            self._reached[batch.task] = Reached()
             self._await(batch, executor.follow(batch, lambda results: self._has_reported(reports, results)))
             self._heed_growth()
         else:
@@ -185,9 +186,8 @@ class ConnectorIO:
         results: Results = ()
         while reports:
             results += reports.popleft()
-        reached = self._reached[effect.task]
-        results = tuple(_not_behind(result, reached) for result in results)
-        reached.update((result.split.partition, result.offset) for result in results)
+        results = self._reached[effect.task].apply(results)
+        self._reached[effect.task].note(results)
         return results
 
     def _await(self, batch: Batch, results: Pending) -> None:
@@ -199,8 +199,7 @@ class ConnectorIO:
         batch, pending = self._flying.pop(task)
         if self._reports.pop(task, None) is not None:
             self._heed_growth()
-        reached = self._reached.pop(task, {})
-        results = self._delivery.take_in(batch, tuple(_not_behind(result, reached) for result in _of_all(batch, pending.result())))
+        results = self._delivery.take_in(batch, self._reached.pop(task, Reached()).apply(_of_all(batch, pending.result())))
         if not isinstance(results, tuple):
             self._flying[task] = batch, results  # the delivery itself wakes the connector
             return None
@@ -245,14 +244,6 @@ def _of_all(batch: Batch, results: Results) -> Results:
         return results
     told = {result.split.partition for result in results}
     return (*results, *(SplitResult(one, one.offset) for one in batch.splits if one.partition not in told))
-
-
-def _not_behind(result: SplitResult, reached: Mapping[SourcePartition, SourceOffset]) -> SplitResult:
-    """The result, or where it is made without what the batch had reported, as of a batch that broke off: nothing since then, and why."""
-    offset = reached.get(result.split.partition)
-    if offset is None or result.offset.position >= offset.position:
-        return result
-    return SplitResult(replace(result.split, offset=offset), offset, error=result.error)
 
 
 def _as_save_error(error: Exception) -> Exception:

@@ -15,12 +15,11 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Generator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from copycat_agent.delivery.base import Unsaved, is_empty
 from copycat_agent.errors import CopycatError, RetriableError
 from copycat_agent.model import TaskId
-from copycat_agent.sources import FollowsFiles
 from copycat_agent.worker import effects
 from copycat_agent.worker.effects import Effect, Effects, LookResult, News, Performed
 from copycat_agent.worker.poll_loop import Wait
@@ -31,7 +30,7 @@ from copycat_agent.worker.status import State
 if TYPE_CHECKING:
     from copycat_agent.delivery.base import Delivery, DeliveryView, Results
     from copycat_agent.options import Definition
-    from copycat_agent.sources import Changes, Source
+    from copycat_agent.sources import Changes, FollowsFiles, Source
     from copycat_agent.worker.context import ConnectorContext
 
 PROBE_BYTES = 2**20
@@ -242,8 +241,7 @@ class ConnectorMachine:
 
     def _note_saved(self, results: Results, unsaved: Unsaved) -> None:
         if unsaved.goes_on:
-            assert isinstance(self._source, FollowsFiles)
-            self._source.advance(results, unsaved.changes)
+            self._following.advance(results, unsaved.changes)
         else:
             self._source.finish(results, unsaved.changes)
 
@@ -254,9 +252,9 @@ class ConnectorMachine:
             schedule.plan_at = 0.0
         if self._unsaved or self._now < schedule.plan_at or self._now < self._retry_policy.backoff.retry_at:
             return
-        have_joined = isinstance(self._source, FollowsFiles) and (yield from self._let_join(self._source))
+        have_joined = yield from self._let_join()
         yield from self._plan()
-        if isinstance(self._source, FollowsFiles) and self._has_to_make_room(self._source, have_joined=have_joined):
+        if self._has_to_make_room(have_joined=have_joined):
             yield from self._end_staying(lambda flight: flight.reported or self._now >= flight.begun + FIRST_REPORT_SECONDS)
         if self._news.grown and schedule.plan_at <= self._now:  # nothing to do yet for files that grow: not to be woken for every line
             schedule.plan_at = self._now + schedule.linger
@@ -284,22 +282,27 @@ class ConnectorMachine:
             self._flying[task] = Flight(self._now, grant, self._now, stays=stay > 0, files=len(splits))
             self._schedule.plan_at = self._now + self._schedule.linger
 
-    def _let_join(self, source: FollowsFiles) -> Generator[Effect, Performed, bool]:
+    @property
+    def _following(self) -> FollowsFiles:
+        """The source of a batch that stays: only one that follows files plans such. Not asked: a protocol is slow to tell."""
+        return cast("FollowsFiles", self._source)
+
+    def _let_join(self) -> Generator[Effect, Performed, bool]:
         """Give batches that stay what they can take on. Returns whether that was anything: there may be more."""
         have_joined = False
         for task, flight in self._flying.items():
-            if flight.stays and flight.reported and (splits := source.joining(flight.files)):
+            if flight.stays and flight.reported and (splits := self._following.joining(flight.files)):
                 self._flying[task] = flight._replace(files=flight.files + len(splits))
                 yield from self._do(effects.Join(task, splits))
                 self._schedule.plan_at = self._now + self._schedule.linger
                 have_joined = True
         return have_joined
 
-    def _has_to_make_room(self, source: FollowsFiles, *, have_joined: bool) -> bool:
+    def _has_to_make_room(self, *, have_joined: bool) -> bool:
         """Whether something waits for a batch that stays, and cannot join it, or did not."""
         if not any(flight.stays for flight in self._flying.values()):
             return False
-        return source.is_held_up(for_good=True) or (not have_joined and source.is_held_up())
+        return self._following.is_held_up(for_good=True) or (not have_joined and self._following.is_held_up())
 
     def _end_staying(self, is_meant: Callable[[Flight], bool] = lambda _: True) -> Effects:
         """Batches that stay give their tasks and files back."""
