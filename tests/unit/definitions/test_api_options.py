@@ -40,19 +40,21 @@ def test_a_file_needs_an_absolute_path(tmp_path: Path, option: str) -> None:
         load(tmp_path, f"{{{option.format('file')}}}")
 
 
+@pytest.mark.parametrize("section", ["connect", "page"])
 @pytest.mark.parametrize("listen", ["127.0.0.1:8083", "localhost:8083", "[::1]:8083", "logs-7.example.test:8083"])
-def test_connects_api_needs_no_login_on_loopback(tmp_path: Path, listen: str) -> None:
+def test_connects_api_and_the_page_need_no_login_on_loopback(tmp_path: Path, section: str, listen: str) -> None:
     """What a name stands for shows when the agent starts."""
-    load(tmp_path, f"{{connect: {{listen: '{listen}'}}}}")
+    load(tmp_path, f"{{{section}: {{listen: '{listen}'}}}}")
 
 
+@pytest.mark.parametrize("section", ["connect", "page"])
 @pytest.mark.parametrize("listen", ["0.0.0.0:8083", "[::]:8083", "10.0.0.1:8083"])
-def test_connects_api_needs_tls_and_users_for_other_hosts(tmp_path: Path, listen: str) -> None:
-    connect, tls, users = f"connect: {{listen: '{listen}'}}", "tls: {cert_file: /c, key_file: /k}", "users: /u"
+def test_connects_api_and_the_page_need_tls_and_users_for_other_hosts(tmp_path: Path, section: str, listen: str) -> None:
+    wanted, tls, users = f"{section}: {{listen: '{listen}'}}", "tls: {cert_file: /c, key_file: /k}", "users: /u"
     for some in ([], [tls], [users]):
         with pytest.raises(DefinitionError, match=r"so it needs api\.tls and api\.users"):
-            load(tmp_path, f"{{{', '.join([connect, *some])}}}")
-    load(tmp_path, f"{{{connect}, {tls}, {users}}}")
+            load(tmp_path, f"{{{', '.join([wanted, *some])}}}")
+    load(tmp_path, f"{{{wanted}, {tls}, {users}}}")
 
 
 @pytest.mark.parametrize(
@@ -68,20 +70,6 @@ def test_connects_api_needs_tls_and_users_for_other_hosts(tmp_path: Path, listen
 def test_an_address_of_connects_api_that_will_not_do_is_told(tmp_path: Path, api: str, words: str) -> None:
     with pytest.raises(DefinitionError, match=words):
         load(tmp_path, api)
-
-
-@pytest.mark.parametrize("listen", ["127.0.0.1:8090", "localhost:8090", "[::1]:8090"])
-def test_the_page_needs_no_login_on_loopback(tmp_path: Path, listen: str) -> None:
-    load(tmp_path, f"{{page: {{listen: '{listen}'}}}}")
-
-
-@pytest.mark.parametrize("listen", ["0.0.0.0:8090", "[::]:8090", "10.0.0.1:8090"])
-def test_the_page_needs_tls_and_users_for_other_hosts(tmp_path: Path, listen: str) -> None:
-    page, tls, users = f"page: {{listen: '{listen}'}}", "tls: {cert_file: /c, key_file: /k}", "users: /u"
-    for some in ([], [tls], [users]):
-        with pytest.raises(DefinitionError, match=r"so it needs api\.tls and api\.users"):
-            load(tmp_path, f"{{{', '.join([page, *some])}}}")
-    load(tmp_path, f"{{{page}, {tls}, {users}}}")
 
 
 @pytest.mark.parametrize(
