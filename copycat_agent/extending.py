@@ -1,7 +1,7 @@
 """What a package may build on to bring a source, a format, a transform or a converter of its own: see docs/extending.md.
 
-These names stay as they are within a major version; everything else of `copycat_agent` may change with any. Nothing in the agent imports
-this module.
+These names stay as they are within a major version; everything else of `copycat_agent` may change with any. Sources of the agent's own that
+are written against this contract alone import this module, and of the rest nothing (`ON_CONTRACT` in tests/test_architecture.py).
 """
 
 from __future__ import annotations

@@ -80,6 +80,12 @@ DOORS: dict[str, tuple[str, ...]] = {
 }
 """Outside library -> the only modules or packages that import it."""
 
+ON_CONTRACT = ("sources.journald",)
+"""Packages that stand where another project's would: of ours they import `extending` and themselves, and nobody imports them.
+
+They are imported when a definition asks for what they bring, by its name in a table of the registry.
+"""
+
 LATE: dict[tuple[str, str], str] = {
     ("formats", "copycat_agent.formats.records.avro_reading"): "imports fastavro, 0.12 s that an agent of log files does without",
     ("formats", "copycat_agent.formats.records.parquet_reading"): "imports pyarrow, 0.25 s and 40 MiB that log files do without",
@@ -236,12 +242,23 @@ def _complaints(each: Import, level: dict[str, int]) -> list[str]:
         found.append(f"{library} is imported outside its door {DOORS[library]}")
     if each.is_late and (each.importer, each.target) not in LATE:
         found.append(f"import of {each.target} inside a function")
-    if each.own in level and each.importer in level and each.own != each.importer:
+    home, target = _home(each.module), each.target.removeprefix(f"{PACKAGE}.")
+    if _home(target) not in ("", home):
+        found.append(f"{_home(target)} is imported, which the registry does where it is asked for")
+    if home:
+        if each.own is not None and target != "extending" and _home(target) != home:
+            found.append(f"{target} is imported by what is written against extending")
+    elif each.own in level and each.importer in level and each.own != each.importer:
         if level[each.own] > level[each.importer]:
             found.append(f"{each.own} is in a layer above {each.importer}")
         elif level[each.own] == level[each.importer] and (each.importer, each.own) not in SIBLINGS:
             found.append(f"{each.own} is a sibling of {each.importer}")
     return found
+
+
+def _home(module: str) -> str:
+    """The package of `ON_CONTRACT` that a module belongs to, "" for any other."""
+    return next((name for name in ON_CONTRACT if f"{module}.".startswith(f"{name}.")), "")
 
 
 def _dotted(path: Path, root: Path) -> str:
@@ -412,6 +429,7 @@ def test_the_tables_name_only_what_exists() -> None:
     there = {path.stem for path in (PROJECT / PACKAGE).iterdir() if path.suffix == ".py" or path.is_dir()}
     assert {name for layer in LAYERS for name in layer} <= there
     assert {name for doors in DOORS.values() for name in doors} <= there
+    assert {name for name in ON_CONTRACT if (PROJECT / PACKAGE / name.replace(".", "/")).is_dir()} == set(ON_CONTRACT)
     late = {(found.importer, found.target) for found in _all_imports() if found.is_late}
     assert set(LATE) <= late, "a late import that is gone should leave the table"
 
@@ -510,6 +528,18 @@ def test_lock_files_pin_hashes_and_name_no_index() -> None:
             "cli.a:1: confluent_kafka is imported outside its door ('producer', 'converters')",
         ),
         ({"cli/a.py": "def f():\n    import json"}, "cli.a:2: import of json inside a function"),
+        (
+            {"sources/journald/a.py": "from copycat_agent.sources.base import Lag", "sources/base.py": ""},
+            "sources.journald.a:1: sources.base is imported by what is written against extending",
+        ),
+        (
+            {"sources/journald/a.py": "from copycat_agent import errors", "errors.py": ""},
+            "sources.journald.a:1: errors is imported by what is written against extending",
+        ),
+        (
+            {"cli/a.py": "from copycat_agent.sources.journald.b import B", "sources/journald/b.py": ""},
+            "cli.a:1: sources.journald is imported, which the registry does where it is asked for",
+        ),
         ({"utils.py": ""}, "utils: not in the layer table"),
         ({"helpers/a.py": ""}, "helpers.a: not in the layer table"),
         (
@@ -535,6 +565,9 @@ def test_a_made_up_tree_that_keeps_the_rules_is_praised(tmp_path: Path) -> None:
         "offsets/__init__.py": "import sqlite3\nfrom copycat_agent.offsets.schema import Y\nfrom copycat_agent import __version__",
         "offsets/schema.py": "from .. import model",
         "cli/main.py": "import typer\nfrom copycat_agent.offsets import Z",
+        "extending.py": "from copycat_agent.model import X",
+        "sources/journald/a.py": "from copycat_agent.extending import X\nfrom copycat_agent.sources.journald.b import Y",
+        "sources/journald/b.py": "from copycat_agent import extending",
     }
     _plant(tmp_path, files)
     assert problems(tmp_path) == []
