@@ -11,10 +11,13 @@ from copycat_agent.errors import BlockedError, DamageError, DataError, FatalErro
 from copycat_agent.formats import Chunk, Frame, Gap, LongLine, Parsed, RecordFile, RecordFormat, SkippedRest, Unparsed
 from copycat_agent.formats.records import FORMATS, FormatKind, FormatOptions
 from copycat_agent.model import Column, Schema, Stretch
-from copycat_agent.options import ByteSize, ConverterOptions, Duration, Field, Options, Regex, Secret, SourceOptions
+from copycat_agent.options import ByteSize, ConverterOptions, Duration, Field, Options, Patterns, PrivateAttr, Regex, Secret, SourceOptions
 from copycat_agent.sources import SOURCES, Source, SourceKind
-from copycat_agent.sources.contract import AuthorSource, Found, PolledOptions
+from copycat_agent.sources.contract import AuthorSource, FileSource, Finding, Found, Gone, PolledOptions, Position, Remembered, StoredFile
+from copycat_agent.sources.contract_files import FilesOptions, file_source_kind
 from copycat_agent.sources.contract_stream import source_kind
+from copycat_agent.sources.files.paths.matching import excluded_by
+from copycat_agent.sources.files.reading.address import Address, parse_address
 from copycat_agent.templates import MISSING, SplitMeta, compile_path, compile_template
 from copycat_agent.transforms import TRANSFORMS, Columns, Draft, Steady, Step, StepOptions, Transform, TransformKind
 from copycat_agent.transforms.paths import FieldName, FieldNames, finder, putter, taker
@@ -25,6 +28,7 @@ __all__ = [
     "MISSING",
     "SOURCES",
     "TRANSFORMS",
+    "Address",
     "AuthorSource",
     "BlockedError",
     "ByteSize",
@@ -43,18 +47,26 @@ __all__ = [
     "FieldName",
     "FieldNames",
     "FileError",
+    "FileSource",
+    "FilesOptions",
+    "Finding",
     "FormatKind",
     "FormatOptions",
     "Found",
     "Frame",
     "Gap",
+    "Gone",
     "LongLine",
     "Options",
     "Parsed",
+    "Patterns",
     "PolledOptions",
+    "Position",
+    "PrivateAttr",
     "RecordFile",
     "RecordFormat",
     "Regex",
+    "Remembered",
     "RetriableError",
     "Schema",
     "Secret",
@@ -67,13 +79,17 @@ __all__ = [
     "Steady",
     "Step",
     "StepOptions",
+    "StoredFile",
     "Stretch",
     "Transform",
     "TransformKind",
     "Unparsed",
     "compile_path",
     "compile_template",
+    "excluded_by",
+    "file_source_kind",
     "finder",
+    "parse_address",
     "putter",
     "source_kind",
     "taker",

@@ -30,7 +30,7 @@ from copycat_agent.model import SourceOffset, SourcePartition, offsets_in
 from copycat_agent.offsets.document import saved_rows, to_documents
 from copycat_agent.offsets.looking import saved_offsets
 from copycat_agent.sources.files.paths.matching import excluded_by
-from copycat_agent.sources.files.reading.address import is_remote, parse
+from copycat_agent.sources.files.reading.address import is_remote, parse_address
 
 DIRECTORY = "backfill"
 """Below the state directory."""
@@ -69,7 +69,7 @@ def choose(paths: Iterable[str], exclude: Sequence[str] = ()) -> Chosen:
     remote, nothing = [], []
     for path in paths:
         if is_remote(path):
-            remote.append(parse(path).uri)  # before anything of it is written down: it must hold no secret
+            remote.append(parse_address(path).uri)  # before anything of it is written down: it must hold no secret
             continue
         found, why = _expand(os.path.abspath(path))  # noqa: PTH100 - resolve() would follow links, and their names are told
         left_out = {one for one in found if excluded_by(exclude, one)}

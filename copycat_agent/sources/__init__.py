@@ -58,10 +58,8 @@ def declared_columns(options: SourceOptions) -> tuple[Column, ...] | None:
 
     A source of lines has one: `message`, which is what a step sees of a line.
     """
-    if isinstance(options, PolledOptions):
-        return None
     form = getattr(options, "format", None)
     if form is None:
-        return one_line(options)
+        return None if isinstance(options, PolledOptions) else one_line(options)
     kind = FORMATS.get(form.type)
     return None if kind is None else kind.columns(form)

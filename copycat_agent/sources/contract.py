@@ -50,7 +50,8 @@ class Found(NamedTuple):
 
     `start` is where its first reading begins: that is saved before anything is read. `end` says how far it goes now. `unread` is about
     how much is unread, in bytes, for the lag. `name` is for people and templates, `key` without one. `work` is whatever `read`
-    needs besides.
+    or `open` needs besides. `size` (bytes) and `mtime_ms` (epoch milliseconds) are those of a file, which needs no `start`, `end` and
+    `unread` (see `FileSource`).
     """
 
     key: str
@@ -59,6 +60,32 @@ class Found(NamedTuple):
     unread: int = 0
     name: str = ""
     work: bytes = b""
+    size: int = 0
+    mtime_ms: int = 0
+
+
+class Remembered(NamedTuple):
+    """Something to remember that is no partition: saved before anything is read, and among what `look` is given from then on.
+
+    `key` as of a partition, and none of a partition's. Another value under the same key takes its place.
+    """
+
+    key: str
+    value: Position
+
+
+class Gone(NamedTuple):
+    """What is saved under this key is needed no more, and is forgotten. Without effect while a task reads the partition.
+
+    `why` says what became of a file that was not read to its end: what is left of it goes into the ledger of losses.
+    """
+
+    key: str
+    why: str = ""
+
+
+Finding = Found | Remembered | Gone
+"""What a look tells."""
 
 
 class AuthorSource(Protocol):
@@ -68,8 +95,8 @@ class AuthorSource(Protocol):
     must not: they only compare and compute. `RetriableError` from `look` or `read` is tried again, `FatalError` ends the connector.
     """
 
-    def look(self, saved: Mapping[str, Position], *, to_the_end: bool) -> Iterable[Found]:
-        """What is there now. `saved` are the positions of the partitions that were met before.
+    def look(self, saved: Mapping[str, Position], *, to_the_end: bool) -> Iterable[Finding]:
+        """What is there now. `saved` are the positions of the partitions that were met before, and what was to be remembered.
 
         `to_the_end`: the connector ends once it has read what is there at present. What is written meanwhile need not be told.
         """
@@ -91,6 +118,39 @@ class AuthorSource(Protocol):
 
         Called again when it raises, and after a start. Not called with where a partition begins.
         """
+
+    def close(self) -> None:
+        """The connector ends."""
+
+
+class StoredFile(Protocol):
+    """One version of a file, open for reading. Used by one thread. Everything raises OSError, with a `strerror` that may be shown."""
+
+    def read_at(self, position: int, size: int) -> bytes:
+        """Up to `size` bytes from `position`. Fewer do not mean the end, none do."""
+
+    def is_unchanged(self) -> bool:
+        """Whether all that was read is of the version that was found."""
+
+    def close(self) -> None:
+        """Close it; once is enough."""
+
+
+class FileSource(Protocol):
+    """A source whose partitions are whole files, which never change: `Class(options)`, with options derived from `FilesOptions`.
+
+    The agent unpacks and parses them. The position of a file is `{"position": ..., "done": ...}`: `done` once all of it is delivered,
+    or given up as damaged. All else is as in `AuthorSource`. A file that could not be read is read again once a look has found it again.
+    """
+
+    def look(self, saved: Mapping[str, Position], *, to_the_end: bool) -> Iterable[Finding]:
+        """What is there now, in the order in which it is to be read. As `AuthorSource.look`."""
+
+    def open(self, stretch: Stretch) -> StoredFile:
+        """In a task: the file that was found with this key, name and `work`. Raises OSError."""
+
+    def committed(self, positions: Mapping[str, Position]) -> None:
+        """As `AuthorSource.committed`."""
 
     def close(self) -> None:
         """The connector ends."""

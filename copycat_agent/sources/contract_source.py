@@ -14,52 +14,24 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from copycat_agent.errors import BlockedError, CopycatError, FatalError, FileError, RetriableError
-from copycat_agent.model import SourceOffset, SourcePartition, Split, SplitResult, Stretch
+from copycat_agent.model import SourceOffset, SourcePartition, SplitResult
 from copycat_agent.registry import FAULT, told
-from copycat_agent.sources.base import Closeup, FileState, FileView, Lag, Offsets, Plan
-from copycat_agent.sources.contract import ENDLESS, as_text, from_text
+from copycat_agent.sources.base import Closeup, FileView, Lag, Offsets, Plan
+from copycat_agent.sources.contract import Gone, Remembered, as_text, from_text
+from copycat_agent.sources.contract_partitions import Partition, PartitionKind
 from copycat_agent.sources.contract_threads import WHOLE_SECONDS, Looker
-from copycat_agent.sources.planner import READY, Changes, FileBackoff, Planner, TurnQueue, UnsavedChanges, wait_seconds
+from copycat_agent.sources.planner import READY, Changes, Planner, TurnQueue, UnsavedChanges, wait_seconds
 
 if TYPE_CHECKING:
     from copycat_agent.logs import Log
     from copycat_agent.options import DeliveryOptions
-    from copycat_agent.sources.contract import AuthorSource, Found, PolledOptions, Position
+    from copycat_agent.sources.contract import AuthorSource, FileSource, Found, PolledOptions, Position
 
 LOOK_AGAIN_SECONDS = 0.02
 """How often a look that is under way is asked for its answer, at first."""
 RETRY_SECONDS = (0.2, 5.0)
 """First and longest wait before a source that failed is asked again."""
 _KEY = re.compile(r"[!-~]{1,200}")
-
-
-@dataclass(eq=False, slots=True)
-class _Partition:
-    """One that is known. `offset` is saved unless `met`: then where it begins has yet to be. `found`: as the last look has it.
-
-    `next` is what to read next, or what a task reads. `why`: what went wrong last. `unread_since_ms`: since when something is unread, 0
-    while nothing is.
-    """
-
-    partition: SourcePartition
-    offset: SourceOffset
-    position: Position
-    met: bool = False
-    found: Found | None = None
-    next: Stretch | None = None
-    why: str = ""
-    backoff: FileBackoff = READY
-    unread_since_ms: int = 0
-    read_at: float = 0.0
-
-    @property
-    def has_moved(self) -> bool:
-        """Whether something of it was ever settled, were it a stretch without records."""
-        return bool(self.offset.records or self.offset.mtime_ns)
-
-    @property
-    def unread(self) -> int:
-        return self.found.unread if self.found is not None and self.next is not None else 0
 
 
 @dataclass(slots=True)
@@ -82,25 +54,35 @@ class ContractSource:
     directories: Collection[str] = ()
 
     def __init__(
-        self, connector: str, options: PolledOptions, delivery: DeliveryOptions, offsets: Offsets, log: Log, source: AuthorSource
+        self,
+        connector: str,
+        options: PolledOptions,
+        delivery: DeliveryOptions,
+        offsets: Offsets,
+        log: Log,
+        source: AuthorSource | FileSource,
+        kind: PartitionKind,
     ) -> None:
-        """`offsets` are the connector's saved ones."""
+        """`offsets` are the connector's saved ones, `kind` what the partitions of `source` are."""
         self._connector = connector
         self._delivery = delivery
         self._log = log
-        self._source = source
+        self._kind = kind
         self._type = options.type
         self.scan_seconds = options.poll_interval
         self._looker = Looker(source, connector)
-        self._known: dict[str, _Partition] = {}
+        self._known: dict[str, Partition] = {}
+        self._remembered: dict[str, Position] = {}
         for partition, offset in offsets.items():
-            if offset.cursor:
-                self._known[partition.key] = _Partition(partition, offset, from_text(offset.cursor))
+            if offset.cursor and offset.done:
+                self._remembered[partition.key] = from_text(offset.cursor)
+            elif self._kind.is_position(offset):
+                self._known[partition.key] = Partition(partition, offset, self._kind.position_of(offset))
         self._tells = not options.only_looks
-        if told := {key: one.position for key, one in self._known.items() if one.has_moved and self._tells}:
+        if told := {key: one.position for key, one in self._known.items() if self._kind.has_moved(one.offset) and self._tells}:
             self._looker.committed(told)  # the process that saved them may have died before
-        self._planner = Planner[_Partition](delivery.max_batch_bytes, None)
-        self._turns = TurnQueue[_Partition]()
+        self._planner = Planner[Partition](delivery.max_batch_bytes, self._kind.most_per_batch)
+        self._turns = TurnQueue[Partition]()
         for one in self._known.values():
             self._turns.add(one)
         self._unsaved = UnsavedChanges()
@@ -130,8 +112,41 @@ class ContractSource:
             return changes
         self._next_look.errors = 0
         for one in found:
-            self._meet(one, changes)
-        return self._unsaved.add(changes) if changes.offsets else changes
+            if isinstance(one, Remembered):
+                self._remember(one, changes)
+            elif isinstance(one, Gone):
+                self._forget(one, changes)
+            else:
+                self._meet(one, changes)
+        return self._unsaved.add(changes) if changes.offsets or changes.forget else changes
+
+    def _remember(self, one: Remembered, changes: Changes) -> None:
+        partition = self._partition(one.key)
+        changes.offsets[partition] = SourceOffset(0, done=True, cursor=as_text(one.value))
+        changes.forget.discard(partition)
+
+    def _forget(self, gone: Gone, changes: Changes) -> None:
+        known = self._known.get(gone.key)
+        if known is None and gone.key not in self._remembered:
+            return
+        partition = self._partition(gone.key)
+        if partition in self._planner.in_flight:
+            return
+        changes.offsets.pop(partition, None)
+        changes.forget.add(partition)
+        self._remembered.pop(gone.key, None)
+        if known is not None:
+            del self._known[gone.key]
+            self._turns.discard(known)
+            if gone.why:
+                changes.losses.extend(self._kind.losses_of(known.partition, known.offset, gone.why))
+
+    def _partition(self, key: str) -> SourcePartition:
+        """Raises FatalError for a key that is none."""
+        if not _KEY.fullmatch(key):
+            msg = f"a key of the source is no word of up to 200 plain characters: {key!a:.80}"
+            raise FatalError(msg, "give each partition a short key of its own")
+        return SourcePartition(self._connector, key)
 
     def _meet(self, found: Found, changes: Changes) -> None:
         known = self._known.get(found.key)
@@ -142,20 +157,18 @@ class ContractSource:
         if known.partition not in self._planner.in_flight:
             self._choose(known)
 
-    def _begin(self, found: Found) -> _Partition:
-        if not _KEY.fullmatch(found.key):
-            msg = f"a key of the source is no word of up to 200 plain characters: {found.key!a:.80}"
-            raise FatalError(msg, "give each partition a short key of its own")
-        offset = SourceOffset(0, path=found.name or found.key, cursor=as_text(found.start))
-        known = _Partition(SourcePartition(self._connector, found.key), offset, found.start, met=True)
+    def _begin(self, found: Found) -> Partition:
+        partition, offset = self._partition(found.key), self._kind.first_offset(found)
+        known = Partition(partition, offset, self._kind.position_of(offset), met=True)
         self._known[found.key] = known
         self._turns.add(known)
-        self._log.info("partition begins", partition=found.key)
+        self._log.info("partition begins", partition=found.key, name=found.name)
         return known
 
-    def _choose(self, known: _Partition) -> None:
+    def _choose(self, known: Partition) -> None:
         """What to read next of it."""
-        known.next = None if known.found is None else self._source.plan(known.found, known.position)
+        known.next = None if known.found is None else self._kind.next_of(known.found, known.offset, known.position)
+        known.unread = 0 if known.found is None or known.next is None else self._kind.unread_of(known.found, known.offset)
         if known.next is None:
             known.unread_since_ms = 0
         elif not known.unread_since_ms:
@@ -171,49 +184,51 @@ class ContractSource:
         chosen = self._planner.fill(ready, lambda one: one.unread)
         for known in chosen:
             self._planner.take(known)
-            self._turns.served(known)
-        splits = tuple(map(self._split, chosen))
+            if self._kind.takes_turns:
+                self._turns.served(known)
+        splits = tuple(map(self._kind.split_of, chosen))
         is_whole = any(one.goes_as_one for one in splits)
         return Plan(splits, max(WHOLE_SECONDS, self._delivery.max_batch_time) if is_whole else self._delivery.max_batch_time)
-
-    def _split(self, known: _Partition) -> Split:
-        assert known.next is not None
-        return Split(known.partition, known.next.name, "", known.offset, ENDLESS, stretch=known.next)
 
     def changes_of(self, results: Sequence[SplitResult]) -> Changes:
         changes = Changes()
         for result in results:
-            if result.offset != result.split.offset:
-                changes.offsets[result.split.partition] = result.offset
-            changes.losses.extend(result.losses)
+            offset, losses = self._kind.outcome_of(result)
+            if offset != result.split.offset:
+                changes.offsets[result.split.partition] = offset
+            changes.losses.extend(losses)
         return self._unsaved.add(changes)
 
     def finish(self, results: Sequence[SplitResult], changes: Changes) -> None:
         self._unsaved.confirm(changes)
-        for partition in changes.offsets:
-            self._begun(self._known[partition.key])
+        for partition, offset in changes.offsets.items():
+            if known := self._known.get(partition.key):
+                self._begun(known)
+            elif offset.done and offset.cursor:
+                self._remembered[partition.key] = from_text(offset.cursor)
+                self._next_look.is_wanted = True
         told: dict[str, Position] = {}
         for result in results:
             known = self._planner.land(result.split.partition)
-            if result.offset != result.split.offset:
-                known.offset, known.position = result.offset, from_text(result.offset.cursor)
+            if settled := changes.offsets.get(known.partition):
+                known.offset, known.position = settled, self._kind.position_of(settled)
                 known.read_at = time.time()
                 told[known.partition.key] = known.position
             self._go_on(known, result)
         if told and self._tells:
             self._looker.committed(told)
 
-    def _begun(self, known: _Partition) -> None:
+    def _begun(self, known: Partition) -> None:
         """Where it begins is saved. A look that told no more than that is followed by another one, also in a run to the end."""
         if known.met and known.next is None:
             self._next_look.is_wanted = True
         known.met = False
 
-    def _go_on(self, known: _Partition, result: SplitResult) -> None:
+    def _go_on(self, known: Partition, result: SplitResult) -> None:
         """Plan what follows, or have everything looked at anew."""
-        known.why = "" if result.error is None else result.error.message
+        known.why = result.damage if result.error is None else result.error.message
         if result.error is not None or result.changed:
-            known.found = known.next = None
+            known.forget_next()
             self._next_look.is_wanted = True
             if isinstance(result.error, FileError | BlockedError):  # its own trouble; what is everybody's is paced by the connector
                 known.backoff = known.backoff.after_error(time.monotonic(), RETRY_SECONDS)
@@ -233,7 +248,8 @@ class ContractSource:
             if now < self._next_look.not_before:
                 return self._next_look.not_before
             self._next_look.is_wanted, self._next_look.asked_at = False, now
-            self._looker.look({key: one.position for key, one in self._known.items() if not one.met}, to_the_end=at_once)
+            saved = {key: one.position for key, one in self._known.items() if not one.met}
+            self._looker.look({**saved, **self._remembered}, to_the_end=at_once)
         if self._looker.is_busy:
             return now + max(LOOK_AGAIN_SECONDS, min(0.5, (now - self._next_look.asked_at) / 10))
         return math.inf
@@ -270,7 +286,7 @@ class ContractSource:
 
     def files(self) -> tuple[FileView, ...]:
         """Its partitions."""
-        return tuple(sorted((_view(one) for one in self._known.values()), key=lambda view: (view.path, view.key)))
+        return tuple(sorted((self._kind.view_of(one) for one in self._known.values()), key=lambda view: (view.path, view.key)))
 
     def passed_over(self) -> Mapping[str, str]:
         return {}
@@ -281,7 +297,9 @@ class ContractSource:
         known = next((one for one in self._known.values() if path in (one.offset.path, one.partition.key)), None)
         if known is None:
             return None
-        return Closeup(_view(known), (known.offset.path,), known.offset, None if known.next is None else self._split(known))
+        return Closeup(
+            self._kind.view_of(known), (known.offset.path,), known.offset, None if known.next is None else self._kind.split_of(known)
+        )
 
     def lag(self) -> Lag:
         waiting = [one for one in self._known.values() if one.next is not None]
@@ -298,10 +316,3 @@ class ContractSource:
 
     def close(self) -> None:
         self._looker.close()
-
-
-def _view(known: _Partition) -> FileView:
-    state: FileState = "failing" if known.why else "following"
-    offset = known.offset
-    view = FileView(offset.path, known.partition.key, offset.position, 0, offset.records, state, is_open=False)
-    return view._replace(read_at=known.read_at, unread=known.unread, why=known.why, counts_records=True, cursor=offset.cursor)

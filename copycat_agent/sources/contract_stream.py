@@ -16,6 +16,7 @@ from copycat_agent.model import Fingerprint, Split, SplitResult, Stretch
 from copycat_agent.registry import FAULT, told
 from copycat_agent.sources.base import Offsets, Source, SourceKind
 from copycat_agent.sources.contract import AuthorSource, Position, Record, as_text
+from copycat_agent.sources.contract_partitions import RecordPartitions
 from copycat_agent.sources.contract_source import ContractSource
 from copycat_agent.sources.contract_threads import ReadThreads, weight
 
@@ -191,7 +192,8 @@ def source_kind(options: type[PolledOptions], source: Callable[[Any], AuthorSour
     """What `source`, a class or function that makes one of its options, is in `SOURCES`. `options` have a `type` of their own."""
 
     def make(connector: str, chosen: PolledOptions, delivery: DeliveryOptions, offsets: Offsets, log: Log) -> Source:
-        return ContractSource(connector, chosen, delivery, offsets, log, source(chosen))
+        made = source(chosen)
+        return ContractSource(connector, chosen, delivery, offsets, log, made, RecordPartitions(made))
 
     def framing(chosen: PolledOptions, *, raw: bool) -> RecordFormat:
         del raw  # there are no bytes as they stand in a file

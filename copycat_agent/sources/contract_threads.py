@@ -18,7 +18,7 @@ from copycat_agent.errors import RetriableError
 from copycat_agent.sources.contract import Position, Record
 
 if TYPE_CHECKING:
-    from copycat_agent.sources.contract import AuthorSource, Found
+    from copycat_agent.sources.contract import AuthorSource, FileSource, Finding
 
 
 RUN_RECORDS = 1000
@@ -149,11 +149,11 @@ def _weigh(value: Any) -> int:  # noqa: ANN401 - whatever fields hold
 class Looker:
     """Used by one caller at a time. The source is called from a thread of its own, one call at a time."""
 
-    def __init__(self, source: AuthorSource, name: str) -> None:
+    def __init__(self, source: AuthorSource | FileSource, name: str) -> None:
         self._source = source
         self._turn = threading.Condition()
         self._wanted: tuple[dict[str, Position], bool] | None = None
-        self._answer: list[Found] | Exception | None = None
+        self._answer: list[Finding] | Exception | None = None
         self._saved: dict[str, Position] = {}
         self._since: float | None = None
         self._ended = self._failed = False
@@ -183,7 +183,7 @@ class Looker:
             self._saved.update(positions)
             self._begin()
 
-    def take(self) -> list[Found] | None:
+    def take(self) -> list[Finding] | None:
         """What was found; None while that is not known. Raises what the source raised, and RetriableError where it takes too long."""
         with self._turn:
             answer, self._answer = self._answer, None
@@ -235,7 +235,7 @@ class Looker:
         """Whether there is something to ask or to tell, and room for the answer. After a failure that begins with the next look."""
         return self._answer is None and (self._wanted is not None or (bool(self._saved) and not self._failed))
 
-    def _ask(self, wanted: tuple[dict[str, Position], bool] | None, saved: dict[str, Position]) -> list[Found] | Exception | None:
+    def _ask(self, wanted: tuple[dict[str, Position], bool] | None, saved: dict[str, Position]) -> list[Finding] | Exception | None:
         try:
             if saved:
                 self._source.committed(saved)

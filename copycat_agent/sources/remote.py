@@ -14,7 +14,7 @@ from copycat_agent.model import Account, SourceOffset, SourcePartition, Split, S
 from copycat_agent.sources.base import Closeup, FileState, FileView, Lag, Offsets, Plan, Source, SourceKind
 from copycat_agent.sources.files.packing import compressions
 from copycat_agent.sources.files.paths.matching import excluded_by
-from copycat_agent.sources.files.reading.address import parse
+from copycat_agent.sources.files.reading.address import parse_address
 from copycat_agent.sources.files.reading.remote_objects import RemoteFile, list_files, look, opened
 from copycat_agent.sources.planner import READY, Changes, Planner, UnsavedChanges, wait_seconds
 from copycat_agent.sources.spool_dir.outcomes import damage_loss
@@ -42,7 +42,7 @@ def key_of(file: RemoteFile) -> str:
 
 def maker(kind: SourceKind, patterns: Sequence[str]) -> Callable[..., Source]:
     """In place of `kind.make`: the files at these addresses, read as the definition says. Raises FatalError for a bad address."""
-    addresses = [parse(pattern) for pattern in patterns]
+    addresses = [parse_address(pattern) for pattern in patterns]
 
     def make(connector: str, options: SourceOptions, delivery: DeliveryOptions, offsets: Offsets, log: Log) -> RemoteFiles:
         """Without those that the definition excludes. See `list_files` for what it raises."""

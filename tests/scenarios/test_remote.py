@@ -21,7 +21,7 @@ from copycat_agent.model import SourceOffset
 from copycat_agent.offsets import OffsetStore
 from copycat_agent.options import AgentOptions, KafkaOptions
 from copycat_agent.sources import SOURCES
-from copycat_agent.sources.files.reading.address import parse
+from copycat_agent.sources.files.reading.address import parse_address
 from copycat_agent.sources.files.reading.remote_objects import BLOCK_BYTES, RemoteHandle, list_files
 from copycat_agent.sources.remote import maker
 from copycat_agent.worker import Status, Worker
@@ -194,7 +194,7 @@ def test_an_object_that_was_replaced_after_it_was_listed_is_read_as_it_is_now(
     run: Run, store: ObjectStore, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     store.put("late/a", b"old\n")
-    found = list_files(parse(store.uri("late/a")))
+    found = list_files(parse_address(store.uri("late/a")))
     store.put_elsewhere_in_time("late/a", b"newer\n")
     monkeypatch.setattr("copycat_agent.sources.remote.list_files", lambda _: found)
     with caplog.at_level(logging.WARNING):
@@ -220,7 +220,7 @@ def test_an_object_that_went_away_is_given_up_and_counted(run: Run, store: Objec
     monkeypatch.setattr("copycat_agent.sources.remote._RETRY_SECONDS", (0.01, 30.0))
     store.put("gone/a", b"1\n")
     store.put("gone/b", b"2\n")
-    found = list_files(parse(store.uri("gone/*")))
+    found = list_files(parse_address(store.uri("gone/*")))
     store.delete("gone/a")
     monkeypatch.setattr("copycat_agent.sources.remote.list_files", lambda _: found)
     status = run(store.uri("gone/*"))
@@ -232,12 +232,12 @@ def test_an_object_that_went_away_is_given_up_and_counted(run: Run, store: Objec
 @pytest.mark.parametrize("name", ["nothing/here/*", "nothing", "spool/*.nothing"])
 def test_an_address_of_nothing_says_so(store: ObjectStore, name: str) -> None:
     with pytest.raises(FatalError, match=r"no file|cannot be listed: there is no such file"):
-        list_files(parse(store.uri(name)))
+        list_files(parse_address(store.uri(name)))
 
 
 def test_a_bucket_that_is_not_there_is_told(store: ObjectStore) -> None:
     with pytest.raises(FatalError, match="no such"):
-        list_files(parse(f"s3://other/a/*{store.query}"))
+        list_files(parse_address(f"s3://other/a/*{store.query}"))
 
 
 @pytest.mark.long  # the SDK tries for 6 s
@@ -246,7 +246,7 @@ def test_a_store_that_does_not_answer_is_no_fault_of_the_address(tmp_path: Path,
         monkeypatch.setenv(name, value)
     store = ObjectStore(tmp_path)  # never started
     with pytest.raises(RetriableError, match="NETWORK_CONNECTION") as caught:
-        list_files(parse(store.uri("a")))
+        list_files(parse_address(store.uri("a")))
     assert store.query not in str(caught.value)
     assert not isinstance(caught.value, BlockedError)
 

@@ -16,6 +16,7 @@ from copycat_agent.errors import CopycatError, FatalError, RetriableError
 from copycat_agent.model import SourcePartition, Stretch
 from copycat_agent.options import Duration, Field, ScalarText, without_named_secrets
 from copycat_agent.sources.contract import Found, PolledOptions, Position, Record, as_text, same_position
+from copycat_agent.sources.contract_partitions import RecordPartitions
 from copycat_agent.sources.contract_source import ContractSource
 from copycat_agent.sources.contract_stream import source_kind, too_large
 from copycat_agent.sources.datasource.reader_process import ReaderProcess
@@ -262,7 +263,7 @@ def _make(connector: str, options: DataSourceOptions, delivery: DeliveryOptions,
     saved = offsets.get(SourcePartition(connector, KEY))
     saved_by = "" if saved is None or saved.path == KEY else saved.path
     reader = DataSourceReader(options, delivery.max_batch_bytes, saved_by)
-    return ContractSource(connector, options, delivery, offsets, log, reader)
+    return ContractSource(connector, options, delivery, offsets, log, reader, RecordPartitions(reader))
 
 
 DATASOURCE = replace(source_kind(DataSourceOptions, DataSourceReader), make=_make)

@@ -19,7 +19,7 @@ from copycat_agent.sources.files.packing.compressions import OUTPUT_BYTES
 from copycat_agent.sources.files.packing.packed import PackedStream
 from copycat_agent.sources.files.packing.unpacking import UnpackOptions
 from copycat_agent.sources.files.reading.address import is_remote
-from copycat_agent.sources.files.reading.stream import Handle, Stream, open_handle
+from copycat_agent.sources.files.reading.stream import Handle, SplitFile, Stream, open_handle
 from copycat_agent.sources.spool_dir.rows import is_part
 
 MOST_BYTES = 8 * 2**30
@@ -93,9 +93,9 @@ ENDLESS = 2**62
 class _Spooled(Stream):
     """What packed and plain spooled files have in common: a `Stream` of records, and the `RecordFile` that their format reads."""
 
-    def __init__(self, split: Split, form: RecordFormat) -> None:
+    def __init__(self, split: Split, form: RecordFormat, file: SplitFile | None = None) -> None:
         self._form = form
-        super().__init__(split)
+        super().__init__(split, file)
         self.memo = MEMOS.of(split.partition, self._version())
 
     @property

@@ -19,6 +19,7 @@ from copycat_agent.model import SourceOffset, SourcePartition, Split, SplitResul
 from copycat_agent.offsets import saved_rows
 from copycat_agent.options import DeliveryOptions
 from copycat_agent.sources.contract import ENDLESS, POSITION_BYTES_MAX, Found, PolledOptions, as_text, same_position
+from copycat_agent.sources.contract_partitions import RecordPartitions
 from copycat_agent.sources.contract_source import ContractSource
 from copycat_agent.sources.contract_stream import Records, RecordStream
 from tests.rig.waiting import wait_until
@@ -67,7 +68,7 @@ class Shelves:
 
 
 def made(shelves: Shelves, saved: dict[SourcePartition, SourceOffset] | None = None) -> ContractSource:
-    return ContractSource("app", Options(), DeliveryOptions(), saved or {}, logs.get("test"), shelves)
+    return ContractSource("app", Options(), DeliveryOptions(), saved or {}, logs.get("test"), shelves, RecordPartitions(shelves))
 
 
 def looked(source: ContractSource) -> Changes:
@@ -220,7 +221,7 @@ def test_after_a_start_a_source_is_told_what_is_saved_unless_somebody_only_looks
     ):
         shelves = Shelves()
         saved = {SourcePartition("app", "a"): replace(offset, path="a", cursor='{"at":4}')}
-        source = ContractSource("app", options, DeliveryOptions(), saved, logs.get("test"), shelves)
+        source = ContractSource("app", options, DeliveryOptions(), saved, logs.get("test"), shelves, RecordPartitions(shelves))
         looked(source)
         assert shelves.told == told
         source.close()

@@ -11,7 +11,7 @@ from copycat_agent.sources.files import fingerprint
 from copycat_agent.sources.files.packing import unpacking
 from copycat_agent.sources.files.packing.compressions import HEAD_INPUT_BYTES, MAGIC_BYTES, OUTPUT_BYTES, head_of, recognise
 from copycat_agent.sources.files.packing.unpacking import UnpackOptions
-from copycat_agent.sources.files.reading.stream import Stream
+from copycat_agent.sources.files.reading.stream import SplitFile, Stream
 
 
 def compression_of(read: Reader) -> str:
@@ -78,8 +78,8 @@ def saved(result: SplitResult, options: object) -> tuple[SourceOffset, tuple[Los
 class PackedStream(Stream):
     """A packed file, by unpacked bytes. Where it ends too early, more is waited for, until the split is `final`: then that is damage."""
 
-    def __init__(self, split: Split) -> None:
-        super().__init__(split)
+    def __init__(self, split: Split, file: SplitFile | None = None) -> None:
+        super().__init__(split, file)
         self._final = split.final and self._file.info.st_size <= split.offset.size  # else somebody has just added to it
         self._settled = split.offset.position
         self._is_sound = True

@@ -69,7 +69,7 @@ class Address(NamedTuple):
         return self._replace(path=inside[prefix:])
 
 
-def parse(text: str) -> Address:
+def parse_address(text: str) -> Address:
     """Parse an address. What stands before the first `?` is the name, unescaped. Raises FatalError, which never shows a secret."""
     match = _SCHEME.match(text)
     scheme = match[1].lower() if match else ""

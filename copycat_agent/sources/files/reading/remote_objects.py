@@ -16,7 +16,7 @@ from pyarrow import fs
 from copycat_agent.errors import BlockedError, CopycatError, FatalError, RetriableError
 from copycat_agent.model import SourceOffset
 from copycat_agent.sources.files.paths.matching import path_regex
-from copycat_agent.sources.files.reading.address import Address, Info, parse
+from copycat_agent.sources.files.reading.address import Address, Info, parse_address
 
 WILD = "*["
 """What makes an address a pattern; `?` begins the options."""
@@ -172,7 +172,7 @@ class RemoteHandle:
     fd = -1
 
     def __init__(self, uri: str) -> None:
-        self._address = parse(uri)
+        self._address = parse_address(uri)
         self._opened = look(self._address)
         self._file = opened(self._address)
         self._etag = _etag(self._file)

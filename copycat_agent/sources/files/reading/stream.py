@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Protocol, Unpack, cast
 
 from copycat_agent.errors import FileError
@@ -111,11 +111,11 @@ class SplitFile:
     `info` is how it was when it was opened, `head` its first bytes. `handle` is for those who catch OSError themselves.
     """
 
-    def __init__(self, split: Split) -> None:
+    def __init__(self, split: Split, opened: Callable[[Split], Handle] = open_handle) -> None:
         self._name = split.path
         self._unwritten = Unwritten()
         try:
-            self.handle = open_handle(split)
+            self.handle = opened(split)
         except OSError as error:
             raise self.trouble("opened", error) from None
         try:
@@ -169,14 +169,15 @@ class Stream:
     Raises FileError, from the constructor and from every method, when the file cannot be read now.
     """
 
-    def __init__(self, split: Split) -> None:
+    def __init__(self, split: Split, file: SplitFile | None = None) -> None:
+        """`file`: the split's, where it is open already."""
         self.offset = split.offset
         self.origin = -1
         self.waits = False
         self._split = split
         self._intact = split.offset.position  # what is read of the bytes before it is compared with their hashes
         self._is_whole = True
-        self._file = SplitFile(split)
+        self._file = SplitFile(split) if file is None else file
 
     @property
     def fd(self) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from copycat_agent.errors import FatalError
-from copycat_agent.sources.files.reading.address import is_remote, parse
+from copycat_agent.sources.files.reading.address import is_remote, parse_address
 
 SECRET = "wJalr7canary"
 
@@ -37,7 +37,7 @@ def test_a_uri_is_told_from_a_path(text: str, remote: bool) -> None:
     ],
 )
 def test_an_address_is_taken_apart_without_decoding_names(text: str, inside: str, root: str) -> None:
-    address = parse(text)
+    address = parse_address(text)
     assert (address.inside, address.root) == (inside, root)
     assert address.uri == text
     assert address.at(inside + ".1").shown == text.partition("?")[0] + ".1"
@@ -61,7 +61,7 @@ def test_an_address_is_taken_apart_without_decoding_names(text: str, inside: str
 )
 def test_a_secret_in_an_address_is_refused_and_not_repeated(text: str) -> None:
     with pytest.raises(FatalError, match="must not hold") as caught:
-        parse(text)
+        parse_address(text)
     said = str(caught.value)
     assert not any(piece in said for piece in (SECRET, SECRET[:4], SECRET[4:]))
     assert "environment" in said
@@ -70,4 +70,4 @@ def test_a_secret_in_an_address_is_refused_and_not_repeated(text: str) -> None:
 @pytest.mark.parametrize("text", ["ftp://host/a", "s3:///a", "nothing"])
 def test_what_cannot_be_used_is_refused_with_what_can(text: str) -> None:
     with pytest.raises(FatalError):
-        parse(text)
+        parse_address(text)

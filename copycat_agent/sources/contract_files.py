@@ -1,0 +1,147 @@
+"""The task's half of sources whose partitions are whole files, which their source opens; and both halves as a kind."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
+
+from copycat_agent.errors import CopycatError, FatalError
+from copycat_agent.formats.records import FormatOptions, build_format
+from copycat_agent.formats.records.byte_records import LinesOptions
+from copycat_agent.model import SourceOffset, Split, SplitResult
+from copycat_agent.options import Field, SerializeAsAny
+from copycat_agent.registry import FAULT, told
+from copycat_agent.sources.base import Offsets, Saved, Source, SourceKind
+from copycat_agent.sources.contract import FileSource, PolledOptions
+from copycat_agent.sources.contract_partitions import FilePartitions
+from copycat_agent.sources.contract_source import ContractSource
+from copycat_agent.sources.files.packing.compressions import MAGIC_BYTES, recognise
+from copycat_agent.sources.files.packing.unpacking import UnpackOptions
+from copycat_agent.sources.files.reading.address import Info
+from copycat_agent.sources.files.reading.stream import SplitFile
+from copycat_agent.sources.spool_dir.spool_stream import LimitedFormat, PackedSpoolStream, SpoolStream
+
+if TYPE_CHECKING:
+    from copycat_agent.formats import Frames, RecordFormat
+    from copycat_agent.logs import Log
+    from copycat_agent.options import DeliveryOptions
+    from copycat_agent.sources.contract import StoredFile
+    from copycat_agent.sources.files.reading.stream import Stream
+
+T = TypeVar("T")
+
+
+class FilesOptions(PolledOptions):
+    """Base of the options of a source whose partitions are whole files."""
+
+    format: SerializeAsAny[FormatOptions] = Field(
+        LinesOptions(), description="What the files are: the name of a format, or a map with its type and options."
+    )
+    compression: Literal["auto", "none", "gzip", "zstd", "bz2", "xz", "lz4", "snappy"] = Field(
+        "auto",
+        description="auto: packed files are recognised by their first bytes. none: their bytes are taken as they are. A name: all files "
+        "are packed so, and one that is not is a bad file.",
+    )
+    unpack: UnpackOptions = Field(UnpackOptions(), description="How much a packed file may hold before it counts as a bad file.")
+
+
+class FilesFormat(LimitedFormat):
+    """What a task makes of a definition once: how files are opened, unpacked and parsed."""
+
+    def __init__(self, options: FilesOptions, source: FileSource) -> None:
+        super().__init__(build_format(options.format), options.unpack)
+        self._options = options
+        self._source = source
+
+    def opened(self, split: Split) -> SplitFile:
+        """Raises FileError, or FatalError for what is no error of ours."""
+        if split.stretch is None:  # a file of this host that stands in for one of the source
+            return SplitFile(split)
+        stretch = split.stretch
+        return SplitFile(split, lambda split: _Handle(self._fenced(lambda: self._source.open(stretch)), split.offset, self._fenced))
+
+    def codec_of(self, head: bytes) -> str:
+        """How a file that begins so is packed; "" when it is not."""
+        asked = self._options.compression
+        return recognise(head[:MAGIC_BYTES], whole=True) or "" if asked == "auto" else "" if asked == "none" else asked
+
+    def _fenced(self, ask: Callable[[], T]) -> T:
+        words = ""
+        try:
+            return ask()
+        except (OSError, CopycatError, MemoryError):
+            raise
+        except Exception as error:  # noqa: BLE001 - somebody else's code raises anything, and its text may hold data
+            words = f"source {self._options.type}: {told(error)}"
+        raise FatalError(words, FAULT)
+
+
+class _Handle:
+    """A `stream.Handle` of a stored file."""
+
+    fd = -1
+
+    def __init__(self, file: StoredFile, offset: SourceOffset, fenced: Callable[[Callable[[], Any]], Any]) -> None:
+        self._file = file
+        self._info = Info(offset.size, offset.mtime_ns)
+        self._fenced = fenced
+
+    def stat(self) -> Info:
+        return self._info if self._fenced(self._file.is_unchanged) else Info(-1, 0)
+
+    def pread(self, size: int, position: int) -> bytes:
+        data: bytes = self._fenced(lambda: self._file.read_at(position, size))
+        return data
+
+    def is_version(self, offset: SourceOffset) -> bool:
+        return (self._info.st_size, self._info.st_mtime_ns) == (offset.size, offset.mtime_ns)
+
+    def close(self) -> None:
+        self._fenced(self._file.close)
+
+
+class _PlainFile(SpoolStream):
+    """One that is not packed."""
+
+    def bounds(self, limit: int) -> tuple[int, bool]:
+        return limit if self._form.counts_records or self._form.finds_end else min(limit, self.size), True
+
+    def _whole(self, result: SplitResult) -> SplitResult:
+        return result  # of which version it is, its source knows
+
+
+class _PackedFile(PackedSpoolStream):
+    """One that is."""
+
+    def _whole(self, result: SplitResult) -> SplitResult:
+        return result
+
+
+def _open(split: Split, form: FilesFormat) -> Stream:
+    """Its first bytes say how it is packed, until something of it is settled. Raises FileError."""
+    file = form.opened(split)
+    codec = split.offset.compression if split.offset.position else form.codec_of(file.head)
+    split = replace(split, offset=replace(split.offset, compression=codec))
+    return _PackedFile(split, form, file) if codec else _PlainFile(split, form, file)
+
+
+def file_source_kind(options: type[FilesOptions], source: Callable[[Any], FileSource]) -> SourceKind:
+    """What `source`, a class or function that makes one of its options, is in `SOURCES`. `options` have a `type` of their own."""
+
+    def make(connector: str, chosen: FilesOptions, delivery: DeliveryOptions, offsets: Offsets, log: Log) -> Source:
+        return ContractSource(connector, chosen, delivery, offsets, log, source(chosen), _partitions(chosen))
+
+    def framing(chosen: FilesOptions, *, raw: bool) -> Frames | RecordFormat:
+        del raw  # a format knows what its values are
+        return cast("RecordFormat", FilesFormat(chosen, source(chosen)))
+
+    return SourceKind(options, make, _open, framing, _saved)
+
+
+def _partitions(options: FilesOptions) -> FilePartitions:
+    return FilePartitions(counts_records=build_format(options.format).counts_records)
+
+
+def _saved(result: SplitResult, options: FilesOptions) -> Saved:
+    return _partitions(options).outcome_of(result)

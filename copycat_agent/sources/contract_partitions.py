@@ -1,0 +1,202 @@
+"""What the partitions of a source on the contract are: records with positions of their own, or whole files that the agent parses.
+
+`ContractSource` plans, retries and saves for both alike, and asks a `PartitionKind` what its offsets mean.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Protocol
+
+from copycat_agent.model import Loss, SourceOffset, SourcePartition, Split, SplitResult, Stretch
+from copycat_agent.sources.base import FileState, FileView, Saved
+from copycat_agent.sources.contract import ENDLESS, as_text, from_text
+from copycat_agent.sources.planner import READY, FileBackoff
+from copycat_agent.sources.spool_dir.outcomes import damage_loss
+
+if TYPE_CHECKING:
+    from copycat_agent.sources.contract import AuthorSource, Found, Position
+
+FILES_PER_BATCH = 32
+"""Each keeps some MiB of what was fetched while its batch runs."""
+
+
+@dataclass(eq=False, slots=True)
+class Partition:
+    """One that is known. `offset` is saved unless `met`: then where it begins has yet to be. `found`: as the last look has it.
+
+    `next` is what to read next, or what a task reads, and `unread` about how many bytes that stands for. `why`: what went wrong last.
+    `unread_since_ms`: since when something is unread, 0 while nothing is.
+    """
+
+    partition: SourcePartition
+    offset: SourceOffset
+    position: Position
+    met: bool = False
+    found: Found | None = None
+    next: Stretch | None = None
+    unread: int = 0
+    why: str = ""
+    backoff: FileBackoff = READY
+    unread_since_ms: int = 0
+    read_at: float = 0.0
+
+    def forget_next(self) -> None:
+        """What to read next has to be found out by another look."""
+        self.found = self.next = None
+        self.unread = 0
+
+
+class PartitionKind(Protocol):
+    """What offsets of a source's partitions mean."""
+
+    @property
+    def most_per_batch(self) -> int | None:
+        """Partitions of one batch; None: no matter how many."""
+
+    @property
+    def takes_turns(self) -> bool:
+        """Whether all others are read before a partition that was read, and has more, is read on."""
+
+    def is_position(self, offset: SourceOffset) -> bool:
+        """Whether a saved row is one of such a partition."""
+
+    def position_of(self, offset: SourceOffset) -> Position:
+        """The position as the source knows it."""
+
+    def has_moved(self, offset: SourceOffset) -> bool:
+        """Whether something of the partition was ever settled, were it a stretch without records."""
+
+    def first_offset(self, found: Found) -> SourceOffset:
+        """What is saved of a new partition before anything is read of it."""
+
+    def next_of(self, found: Found, offset: SourceOffset, position: Position) -> Stretch | None:
+        """What to read next of what was found; None when there is nothing."""
+
+    def unread_of(self, found: Found, offset: SourceOffset) -> int:
+        """About how many bytes are unread of what was found."""
+
+    def split_of(self, known: Partition) -> Split:
+        """What a task is given: `known.next`."""
+
+    def outcome_of(self, result: SplitResult) -> Saved:
+        """The offset to save of a result, and what is given up with it."""
+
+    def losses_of(self, partition: SourcePartition, offset: SourceOffset, why: str) -> Sequence[Loss]:
+        """What is lost with a partition that is gone, as far as anybody can know."""
+
+    def view_of(self, known: Partition) -> FileView:
+        """It, for people."""
+
+
+class RecordPartitions:
+    """Records with positions of their own."""
+
+    most_per_batch = None
+    takes_turns = True
+
+    def __init__(self, source: AuthorSource) -> None:
+        self._source = source
+
+    def is_position(self, offset: SourceOffset) -> bool:
+        return bool(offset.cursor)
+
+    def position_of(self, offset: SourceOffset) -> Position:
+        return from_text(offset.cursor)
+
+    def has_moved(self, offset: SourceOffset) -> bool:
+        return bool(offset.records or offset.mtime_ns)
+
+    def first_offset(self, found: Found) -> SourceOffset:
+        return SourceOffset(0, path=found.name or found.key, cursor=as_text(found.start))
+
+    def next_of(self, found: Found, offset: SourceOffset, position: Position) -> Stretch | None:
+        del offset
+        return self._source.plan(found, position)
+
+    def unread_of(self, found: Found, offset: SourceOffset) -> int:
+        del offset
+        return found.unread
+
+    def split_of(self, known: Partition) -> Split:
+        assert known.next is not None
+        return Split(known.partition, known.next.name, "", known.offset, ENDLESS, stretch=known.next)
+
+    def outcome_of(self, result: SplitResult) -> Saved:
+        return result.offset, result.losses
+
+    def losses_of(self, partition: SourcePartition, offset: SourceOffset, why: str) -> Sequence[Loss]:
+        del partition, offset, why
+        return ()
+
+    def view_of(self, known: Partition) -> FileView:
+        state: FileState = "failing" if known.why else "following"
+        offset = known.offset
+        view = FileView(offset.path, known.partition.key, offset.position, 0, offset.records, state, is_open=False)
+        return view._replace(read_at=known.read_at, unread=known.unread, why=known.why, counts_records=True, cursor=offset.cursor)
+
+
+class FilePartitions:
+    """Whole files, each of one version that never changes. A replaced file is another partition."""
+
+    most_per_batch = FILES_PER_BATCH
+    takes_turns = False
+
+    def __init__(self, *, counts_records: bool) -> None:
+        """`counts_records`: positions are numbers of records, as the format has it."""
+        self._counts_records = counts_records
+
+    def is_position(self, offset: SourceOffset) -> bool:
+        return not offset.cursor
+
+    def position_of(self, offset: SourceOffset) -> Position:
+        return {"position": offset.position, "done": offset.done}
+
+    def has_moved(self, offset: SourceOffset) -> bool:
+        return bool(offset.position or offset.done)
+
+    def first_offset(self, found: Found) -> SourceOffset:
+        return SourceOffset(0, path=found.name or found.key, size=found.size, mtime_ns=found.mtime_ms * 1_000_000, done=not found.size)
+
+    def next_of(self, found: Found, offset: SourceOffset, position: Position) -> Stretch | None:
+        return None if offset.done else Stretch(found.key, offset.path, position, work=found.work)
+
+    def unread_of(self, found: Found, offset: SourceOffset) -> int:
+        """Of a packed file, or one whose records are counted, that is all until it is read."""
+        counts_other = self._counts_records or bool(offset.compression)
+        return found.size if counts_other else max(0, found.size - offset.position)
+
+    def split_of(self, known: Partition) -> Split:
+        assert known.next is not None
+        mtime_ms = known.offset.mtime_ns // 1_000_000
+        return Split(known.partition, known.next.name, "", known.offset, ENDLESS, final=True, mtime_ms=mtime_ms, stretch=known.next)
+
+    def outcome_of(self, result: SplitResult) -> Saved:
+        """What is done is read to its end, or to where it is damaged: what lies behind that is lost."""
+        if not result.damage:
+            is_over = result.at_end and result.error is None and not result.changed
+            return replace(result.offset, done=is_over), result.losses
+        offset = replace(result.offset, done=True, trouble=result.damage)
+        loss = damage_loss(replace(result, offset=offset), counts_records=self._counts_records)
+        return offset, result.losses if loss is None else (*result.losses, loss)
+
+    def losses_of(self, partition: SourcePartition, offset: SourceOffset, why: str) -> Sequence[Loss]:
+        if offset.done:
+            return ()
+        if self._counts_records or offset.compression:
+            unit = "record" if self._counts_records else "unpacked byte"
+            words = f"{why}; it had {offset.size} bytes, and was read up to {unit} {offset.position}"
+            start, end = offset.position, offset.position + offset.size
+        else:
+            words, start, end = why, offset.position, max(offset.position, offset.size)
+        return (Loss(partition, offset.path, start, end, end - start, 0, "destroyed", words, int(time.time() * 1000)),)
+
+    def view_of(self, known: Partition) -> FileView:
+        offset = known.offset
+        state: FileState = "failing" if known.why or offset.trouble else "done" if offset.done else "following"
+        view = FileView(offset.path, known.partition.key, offset.position, offset.size, offset.records, state, is_open=False)
+        why = known.why or offset.trouble
+        view = view._replace(read_at=known.read_at, unread=known.unread, why=why, compression=offset.compression)
+        return view._replace(counts_records=self._counts_records)
