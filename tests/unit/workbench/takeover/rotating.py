@@ -17,11 +17,18 @@ class RotatingLog:
 
     def write(self, count: int) -> None:
         """Begin a new file with so many lines."""
+        self.path.touch(exist_ok=False)
+        self.files.append((self.path.stat().st_ino, []))
+        self.append(count)
+
+    def append(self, count: int) -> None:
+        """So many further lines."""
         begin = len(self.written)
         part = [b"line %06d of a log" % number for number in range(begin, begin + count)]
-        self.path.write_bytes(b"".join(line + b"\n" for line in part))
+        with self.path.open("ab") as file:
+            file.write(b"".join(line + b"\n" for line in part))
         self.written += part
-        self.files.append((self.path.stat().st_ino, part))
+        self.files[-1][1].extend(part)
 
     def rotate(self) -> None:
         """Rename it to `.1`, and older ones by one further."""
@@ -33,14 +40,15 @@ class RotatingLog:
     def kill_in_the_middle(self, await_lines: Callable[[int], None], kill: Callable[[], None], *, count: int = 300) -> None:
         """Six files: three are sent, the product is killed in the fourth, and two more are written without it."""
         for number in range(6):
-            self.write(count)
-            if number < 3:
-                await_lines((number + 1) * count)
-            elif number == 3:
+            if number:
+                self.rotate()
+            self.write(count // 2)
+            if number == 3:
                 await_lines(3 * count + count // 6)
                 kill()
-            if number < 5:
-                self.rotate()
+            self.append(count - count // 2)
+            if number < 3:
+                await_lines((number + 1) * count)
 
 
 def assert_nothing_lost(log: RotatingLog, handed_on: list[bytes], read: list[bytes]) -> list[bytes]:

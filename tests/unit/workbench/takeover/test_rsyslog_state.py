@@ -5,16 +5,14 @@ from __future__ import annotations
 import json
 import shutil
 import signal
-import subprocess
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
 
 from copycat_agent.workbench.takeover import rsyslog_state
-from tests.rig.waiting import wait_until
+from tests.unit.workbench.takeover.following import Peer, following
 from tests.unit.workbench.takeover.peers import assert_never_crashes, heir, judged, read_on, refused, taken_over
 from tests.unit.workbench.takeover.rotating import RotatingLog, assert_nothing_lost
 
@@ -25,40 +23,16 @@ _CONFIGURATION = """global(workDirectory="{work}/state")
 module(load="imfile" mode="inotify")
 template(name="line" type="string" string="%msg%\\n")
 input(type="imfile" File="{log}" Tag="app:" PersistStateInterval="{every}" persistStateAfterSubmission="on" ruleset="out" {more})
-ruleset(name="out" queue.type="Direct") {{ action(type="omfile" file="{work}/out" template="line") }}
+ruleset(name="out" queue.type="Direct") {{ action(type="omfile" file="{work}/out/lines" template="line") }}
 """
 
 
-class Rsyslog:
-    """A real rsyslogd that follows a log; `lines` are those that it has handed on."""
-
-    def __init__(self, work: Path, log: Path, more: str = "") -> None:
-        self.state = work / "state"
-        self.state.mkdir(parents=True)
-        self._out = work / "out"
-        configuration = work / "rsyslog.conf"
-        configuration.write_text(_CONFIGURATION.format(work=work, log=log, every=EVERY, more=more))
-        self._process = subprocess.Popen(["rsyslogd", "-n", "-f", str(configuration), "-i", str(work / "pid")])
-
-    @property
-    def lines(self) -> list[bytes]:
-        return self._out.read_bytes().splitlines() if self._out.exists() else []
-
-    def await_lines(self, count: int) -> None:
-        wait_until(lambda: len(self.lines) >= count, 20.0, "rsyslogd has handed the lines on")
-
-    def end(self, number: int = signal.SIGTERM) -> None:
-        self._process.send_signal(number)
-        self._process.wait(20)
-
-
-@contextmanager
-def following(work: Path, log: Path, more: str = "") -> Iterator[Rsyslog]:
-    peer = Rsyslog(work, log, more)
-    try:
-        yield peer
-    finally:
-        peer.end(signal.SIGKILL)
+def rsyslogd(work: Path, log: Path, more: str = "") -> AbstractContextManager[Peer]:
+    """A real rsyslogd that follows a log; its state is in `work/state`."""
+    (work / "state").mkdir(parents=True)
+    configuration = work / "rsyslog.conf"
+    configuration.write_text(_CONFIGURATION.format(work=work, log=log, every=EVERY, more=more))
+    return following(["rsyslogd", "-n", "-f", str(configuration), "-i", str(work / "pid")], work / "out")
 
 
 @pytest.fixture
@@ -76,13 +50,13 @@ def numbered(begin: int, end: int) -> bytes:
 @pytest.mark.parametrize("count", [3, 200])
 def test_the_agent_goes_on_behind_the_last_line_that_rsyslog_handed_on(tmp_path: Path, log: Path, count: int) -> None:
     log.write_bytes(numbered(0, count) + b"begun")
-    with following(tmp_path / "rsyslog", log) as peer:
+    with rsyslogd(tmp_path / "rsyslog", log) as peer:
         peer.await_lines(count)
         peer.end()
         handed_on = peer.lines
     with log.open("ab") as file:
         file.write(b" and ended\nnew\n")
-    takeover = taken_over(heir(log), state=rsyslog_state.read(peer.state))
+    takeover = taken_over(heir(log), state=rsyslog_state.read(tmp_path / "rsyslog" / "state"))
     why = judged(takeover)["app.log"].why
     assert why.startswith("same inode, a line ends" if count == 3 else "same inode, same hash of the first 512 bytes, a line ends")
     assert handed_on == numbered(0, count).splitlines()
@@ -92,22 +66,22 @@ def test_the_agent_goes_on_behind_the_last_line_that_rsyslog_handed_on(tmp_path:
 @needs_rsyslog
 def test_a_record_of_several_lines_that_rsyslog_had_begun_is_read_whole(tmp_path: Path, log: Path) -> None:
     log.write_bytes(b"2025 a\n  b\n2026 c\n  d\n  e\n")
-    with following(tmp_path / "rsyslog", log, 'startmsg.regex="^20"') as peer:
+    with rsyslogd(tmp_path / "rsyslog", log, 'startmsg.regex="^20"') as peer:
         peer.await_lines(1)
         time.sleep(0.3)
         peer.end()
         assert peer.lines == [b"2025 a\\n  b"]
-    takeover = taken_over(heir(log), state=rsyslog_state.read(peer.state))
+    takeover = taken_over(heir(log), state=rsyslog_state.read(tmp_path / "rsyslog" / "state"))
     assert read_on(log, takeover.rows["app"]) == [b"2026 c", b"  d", b"  e"]
 
 
 @needs_rsyslog
 def test_rsyslog_is_killed_in_the_middle_of_a_rotating_log_and_nothing_is_lost(tmp_path: Path, log: Path) -> None:
     rotating = RotatingLog(log)
-    with following(tmp_path / "rsyslog", log) as peer:
+    with rsyslogd(tmp_path / "rsyslog", log) as peer:
         rotating.kill_in_the_middle(peer.await_lines, lambda: peer.end(signal.SIGKILL))
         handed_on = peer.lines
-    state = rsyslog_state.read(peer.state)
+    state = rsyslog_state.read(tmp_path / "rsyslog" / "state")
     both = set(assert_nothing_lost(rotating, handed_on, read_on(log, taken_over(heir(log), state=state).rows["app"])))
     kept = {one.inode for one in state.positions if not one.unusable}  # it deletes the state of a file that is rotated twice
     repeated = [both & set(part) for inode, part in rotating.files if inode in kept]
