@@ -13,7 +13,21 @@ from copycat_agent.formats.records import FORMATS, FormatKind, FormatOptions
 from copycat_agent.model import Column, Schema, Stretch
 from copycat_agent.options import ByteSize, ConverterOptions, Duration, Field, Options, Patterns, PrivateAttr, Regex, Secret, SourceOptions
 from copycat_agent.sources import SOURCES, Source, SourceKind
-from copycat_agent.sources.contract import AuthorSource, FileSource, Finding, Found, Gone, PolledOptions, Position, Remembered, StoredFile
+from copycat_agent.sources.contract import (
+    AuthorSource,
+    FileSource,
+    Finding,
+    Found,
+    Gone,
+    LostRecords,
+    PolledOptions,
+    Position,
+    Probed,
+    Record,
+    Remembered,
+    RunsAs,
+    StoredFile,
+)
 from copycat_agent.sources.contract_files import FilesOptions, file_source_kind
 from copycat_agent.sources.contract_stream import source_kind
 from copycat_agent.sources.files.paths.matching import excluded_by
@@ -57,17 +71,21 @@ __all__ = [
     "Gap",
     "Gone",
     "LongLine",
+    "LostRecords",
     "Options",
     "Parsed",
     "Patterns",
     "PolledOptions",
     "Position",
     "PrivateAttr",
+    "Probed",
+    "Record",
     "RecordFile",
     "RecordFormat",
     "Regex",
     "Remembered",
     "RetriableError",
+    "RunsAs",
     "Schema",
     "Secret",
     "Site",

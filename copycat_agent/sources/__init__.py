@@ -46,7 +46,9 @@ def _wrong(name: str, part: SourceKind) -> str:
 
 
 def _fenced(kind: SourceKind, fence: Fence) -> SourceKind:
-    return replace(kind, make=fence(kind.make), open=fence(kind.open), framing=fence(kind.framing), saved=fence(kind.saved))
+    fenced = replace(kind, make=fence(kind.make), open=fence(kind.open), framing=fence(kind.framing), saved=fence(kind.saved))
+    probe = kind.probe
+    return fenced if probe is None else replace(fenced, probe=fence(lambda *asked: list(probe(*asked))))
 
 
 SOURCES = Registry("source", _BUILT_IN, _wrong, _fenced)

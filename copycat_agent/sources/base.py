@@ -5,7 +5,7 @@ The division is Spark's own for data sources (`pyspark.sql.datasource`), and byt
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Container, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
@@ -23,7 +23,7 @@ from copycat_agent.model import (
     state_partition,
 )
 from copycat_agent.options import Definition, SourceOptions
-from copycat_agent.sources.contract import PolledOptions
+from copycat_agent.sources.contract import PolledOptions, Probed, RunsAs
 from copycat_agent.sources.files.reading.stream import Stream
 from copycat_agent.sources.planner import Changes
 
@@ -271,6 +271,8 @@ class SourceKind:
     bytes of records as they stand in the file, else text comes as UTF-8 whatever the file's encoding.
     `saved(result, options)` is the task's too: the offset that the driver would save of a result, and what that gives up. With
     exactly_once the task's transaction says so.
+    `probe(options, user)` is what `copycat doctor` looks at: it reads nothing and changes nothing. `sample` is the text of a section
+    `source` to begin with, with comments, as `copycat new` prints it; "" where there is none.
     """
 
     options: type[SourceOptions]
@@ -278,6 +280,8 @@ class SourceKind:
     open: Callable[[Split, Any], Stream]
     framing: Callable[..., Frames | RecordFormat]
     saved: Callable[[SplitResult, Any], Saved] = as_brought
+    probe: Callable[[Any, RunsAs], Iterable[Probed]] | None = None
+    sample: str = ""
 
 
 def only_looking(options: SourceOptions) -> SourceOptions:

@@ -8,17 +8,30 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, NamedTuple, Protocol, Self
+from typing import Any, Literal, NamedTuple, Protocol, Self
 
 from copycat_agent.errors import FatalError
+from copycat_agent.formats.draft import Unparsed
 from copycat_agent.model import Stretch
 from copycat_agent.options import Duration, Field, PrivateAttr, SourceOptions
 
 Position = Any
 """A JSON value: where a partition is read next."""
 
-Record = dict[str, Any] | bytes
-"""Fields, or a value that goes as it is."""
+
+class LostRecords(NamedTuple):
+    """In place of a record: something that stood here can be read no more. It goes into the ledger of losses, with the position behind it.
+
+    `why` never holds data. `records`: how many those were, 0 where nobody can know. `damaged`: it is still there, and cannot be read.
+    """
+
+    why: str
+    records: int = 0
+    damaged: bool = False
+
+
+Record = dict[str, Any] | bytes | Unparsed | LostRecords
+"""Fields, or a value that goes as it is; a bad record, or what has to stand for lost ones."""
 
 POSITION_BYTES_MAX = 256 * 2**10
 """A position as JSON is no larger: it is saved with every batch."""
@@ -154,6 +167,38 @@ class FileSource(Protocol):
 
     def close(self) -> None:
         """The connector ends."""
+
+
+class RunsAs(Protocol):
+    """The user that the agent will run as."""
+
+    @property
+    def name(self) -> str:
+        """As in /etc/passwd."""
+
+    @property
+    def uid(self) -> int:
+        """Its number."""
+
+    @property
+    def groups(self) -> frozenset[int]:
+        """The numbers of all groups that it is in."""
+
+    @property
+    def is_current(self) -> bool:
+        """Whether this process runs as it."""
+
+
+class Probed(NamedTuple):
+    """One thing that `copycat doctor` looked at: how it is called, what was found, and what to do where it is not as it should be.
+
+    What a definition holds as a secret is hidden in what people are shown.
+    """
+
+    name: str
+    text: str
+    verdict: Literal["ok", "warn", "fail"] = "ok"
+    fix: str = ""
 
 
 def as_text(position: Position) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from copycat_agent.formats import Frames, RecordFormat
     from copycat_agent.logs import Log
     from copycat_agent.options import DeliveryOptions
-    from copycat_agent.sources.contract import StoredFile
+    from copycat_agent.sources.contract import Probed, RunsAs, StoredFile
     from copycat_agent.sources.files.reading.stream import Stream
 
 T = TypeVar("T")
@@ -126,8 +126,17 @@ def _open(split: Split, form: FilesFormat) -> Stream:
     return _PackedFile(split, form, file) if codec else _PlainFile(split, form, file)
 
 
-def file_source_kind(options: type[FilesOptions], source: Callable[[Any], FileSource]) -> SourceKind:
-    """What `source`, a class or function that makes one of its options, is in `SOURCES`. `options` have a `type` of their own."""
+def file_source_kind(
+    options: type[FilesOptions],
+    source: Callable[[Any], FileSource],
+    *,
+    probe: Callable[[Any, RunsAs], Iterable[Probed]] | None = None,
+    sample: str = "",
+) -> SourceKind:
+    """What `source`, a class or function that makes one of its options, is in `SOURCES`. `options` have a `type` of their own.
+
+    `probe` and `sample` are those of `SourceKind`.
+    """
 
     def make(connector: str, chosen: FilesOptions, delivery: DeliveryOptions, offsets: Offsets, log: Log) -> Source:
         return ContractSource(connector, chosen, delivery, offsets, log, source(chosen), _partitions(chosen))
@@ -136,7 +145,7 @@ def file_source_kind(options: type[FilesOptions], source: Callable[[Any], FileSo
         del raw  # a format knows what its values are
         return cast("RecordFormat", FilesFormat(chosen, source(chosen)))
 
-    return SourceKind(options, make, _open, framing, _saved)
+    return SourceKind(options, make, _open, framing, _saved, probe, sample)
 
 
 def _partitions(options: FilesOptions) -> FilePartitions:

@@ -201,6 +201,9 @@ class ContractSource:
 
     def finish(self, results: Sequence[SplitResult], changes: Changes) -> None:
         self._unsaved.confirm(changes)
+        for loss in changes.losses:
+            if loss.reason in ("destroyed", "damaged"):
+                self._log.error("what was not read yet is lost", partition=loss.partition.key, why=loss.detail, records=loss.records)
         for partition, offset in changes.offsets.items():
             if known := self._known.get(partition.key):
                 self._begun(known)

@@ -6,16 +6,16 @@ A batch counts records; which position lies behind the last settled one is known
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 from copycat_agent.errors import CopycatError, FatalError, SentInPartError
 from copycat_agent.formats import Frame, Parsed
-from copycat_agent.model import Fingerprint, Split, SplitResult, Stretch
+from copycat_agent.model import Fingerprint, Loss, LossReason, Split, SplitResult, Stretch
 from copycat_agent.registry import FAULT, told
 from copycat_agent.sources.base import Offsets, Source, SourceKind
-from copycat_agent.sources.contract import AuthorSource, Position, Record, as_text
+from copycat_agent.sources.contract import AuthorSource, LostRecords, Position, Probed, Record, RunsAs, as_text
 from copycat_agent.sources.contract_partitions import RecordPartitions
 from copycat_agent.sources.contract_source import ContractSource
 from copycat_agent.sources.contract_threads import ReadThreads, weight
@@ -26,6 +26,10 @@ if TYPE_CHECKING:
     from copycat_agent.options import DeliveryOptions
     from copycat_agent.sources.contract import PolledOptions
     from copycat_agent.sources.files.reading.stream import Stream
+
+
+ENTRIES_MAX = 20
+"""Entries of the ledger that one stretch makes; the last one stands for all others too."""
 
 
 class Records:
@@ -65,6 +69,7 @@ class RecordStream:
 
     def __init__(self, split: Split, records: Records) -> None:
         assert split.stretch is not None, "a split of such a source says what to read"
+        self._partition = split.partition
         self.offset = split.offset
         self._stretch: Stretch = split.stretch
         self._base = split.offset.position
@@ -72,6 +77,8 @@ class RecordStream:
         self._noun = records.noun
         self._threads = records.threads
         self._positions: list[Position] = []
+        self._missed: list[tuple[int, LostRecords]] = []
+        """What was lost, and how many records of the stretch stand before it."""
         self._total: int | None = None
         self._all: Whole | None = None
 
@@ -101,23 +108,36 @@ class RecordStream:
         begun = start - self._base
         stretch = self._stretch._replace(start=self._positions[begun - 1]) if begun else self._stretch
         del self._positions[begun:]
+        self._missed = [one for one in self._missed if one[0] < begun]
         for run in self._runs(stretch):
-            self._positions += [position for _, position in run]
-            values, next_start = [record for record, _ in run], start + len(run)
-            yield Parsed(values, range(start, next_start + 1), max(len(run), sum(map(weight, values))))
+            values = self._take(run)
+            if not values:
+                continue
+            next_start = start + len(values)
+            yield Parsed(values, range(start, next_start + 1), max(len(values), sum(map(weight, values))))
             start = next_start
         self._total = len(self._positions)
+
+    def _take(self, run: list[tuple[Record, Position]]) -> list[Any]:
+        """The records of a run, whose positions are noted, as is what stands for lost ones."""
+        values = []
+        for record, position in run:
+            if type(record) is LostRecords:
+                self._missed.append((len(self._positions), record))
+            else:
+                values.append(record)
+                self._positions.append(position)
+        return values
 
     def _read_all(self) -> Whole:
         """The whole stretch. FatalError when that is more than a batch may hold."""
         stretch, values, size_bytes = self._stretch, list[Any](), 0
+        self._positions, self._missed = [], []
         for run in self._runs(stretch):
-            for record, position in run:
-                values.append(record)
-                self._positions.append(position)
-                size_bytes += weight(record)
-                if 0 < stretch.most_bytes < size_bytes:
-                    raise FatalError(*too_large(stretch))
+            values += self._take(run)
+            size_bytes += sum(weight(record) for record, _ in run)
+            if 0 < stretch.most_bytes < size_bytes:
+                raise FatalError(*too_large(stretch))
         self._total = len(values)
         return Whole(values, range(self._base, self._base + len(values) + 1), max(len(values), size_bytes))
 
@@ -165,7 +185,20 @@ class RecordStream:
             return result
         last = self._positions[settled - 1] if settled else None
         position = self._source.apply(self._stretch, last, finished=finished)
-        return replace(result, offset=replace(result.offset, cursor=as_text(position), path=self._stretch.name, mtime_ns=time.time_ns()))
+        offset = replace(result.offset, cursor=as_text(position), path=self._stretch.name, mtime_ns=time.time_ns())
+        return replace(result, offset=offset, losses=(*result.losses, *self._losses(len(self._positions) + 1 if finished else settled)))
+
+    def _losses(self, before: int) -> Iterator[Loss]:
+        """What was lost before the `before`-th record of the stretch, counted from 0. Few entries, whatever the source says."""
+        missed = [one for one in self._missed if one[0] < before]
+        others = missed[ENTRIES_MAX:]
+        if others:
+            index, last = missed[ENTRIES_MAX - 1]
+            records = last.records + sum(one.records for _, one in others)
+            missed[ENTRIES_MAX - 1 :] = [(index, last._replace(why=f"{last.why}; and others", records=records))]
+        for index, one in missed:
+            at, reason, at_ms = self._base + index, "damaged" if one.damaged else "destroyed", int(time.time() * 1000)
+            yield Loss(self._partition, self._stretch.name, at, at, 0, one.records, cast("LossReason", reason), one.why, at_ms)
 
     def settled(self, position: int) -> None:
         """There is nothing to let go of."""
@@ -188,8 +221,17 @@ def too_large(stretch: Stretch) -> tuple[str, str]:
     )
 
 
-def source_kind(options: type[PolledOptions], source: Callable[[Any], AuthorSource]) -> SourceKind:
-    """What `source`, a class or function that makes one of its options, is in `SOURCES`. `options` have a `type` of their own."""
+def source_kind(
+    options: type[PolledOptions],
+    source: Callable[[Any], AuthorSource],
+    *,
+    probe: Callable[[Any, RunsAs], Iterable[Probed]] | None = None,
+    sample: str = "",
+) -> SourceKind:
+    """What `source`, a class or function that makes one of its options, is in `SOURCES`. `options` have a `type` of their own.
+
+    `probe` and `sample` are those of `SourceKind`.
+    """
 
     def make(connector: str, chosen: PolledOptions, delivery: DeliveryOptions, offsets: Offsets, log: Log) -> Source:
         made = source(chosen)
@@ -202,4 +244,4 @@ def source_kind(options: type[PolledOptions], source: Callable[[Any], AuthorSour
     def opened(split: Split, records: Records) -> Stream:
         return cast("Stream", RecordStream(split, records))
 
-    return SourceKind(options, make, opened, framing)
+    return SourceKind(options, make, opened, framing, probe=probe, sample=sample)

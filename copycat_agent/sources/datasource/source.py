@@ -9,17 +9,18 @@ from __future__ import annotations
 import pickle
 import threading
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import closing
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from copycat_agent.errors import CopycatError, FatalError, RetriableError
 from copycat_agent.model import SourcePartition, Stretch
 from copycat_agent.options import Duration, Field, ScalarText, without_named_secrets
-from copycat_agent.sources.contract import Found, PolledOptions, Position, Record, as_text, same_position
+from copycat_agent.sources.contract import Found, PolledOptions, Position, Probed, Record, RunsAs, as_text, same_position
 from copycat_agent.sources.contract_partitions import RecordPartitions
 from copycat_agent.sources.contract_source import ContractSource
 from copycat_agent.sources.contract_stream import source_kind, too_large
-from copycat_agent.sources.datasource.reader_process import ReaderProcess
+from copycat_agent.sources.datasource.reader_process import ReaderFaultError, ReaderProcess
 
 if TYPE_CHECKING:
     from copycat_agent.logs import Log
@@ -266,4 +267,22 @@ def _make(connector: str, options: DataSourceOptions, delivery: DeliveryOptions,
     return ContractSource(connector, options, delivery, offsets, log, reader, RecordPartitions(reader))
 
 
-DATASOURCE = replace(source_kind(DataSourceOptions, DataSourceReader), make=_make)
+def _probe(options: DataSourceOptions, user: RunsAs) -> Iterator[Probed]:
+    """Reads nothing: of a simple reader, which reads to know its end, only the beginning."""
+    del user  # its modules are found by the Python that runs the agent, and by whom makes no difference
+    name = "reader"
+    try:
+        with closing(ReaderProcess(options.class_, dict(options.options), options.timeout)) as planner:
+            columns = ", ".join(f"{column} {kind}" for column, kind in planner.made["columns"])
+            is_simple = planner.made["simple"]
+            yield Probed(name, f"{options.class_}: {'a simple reader' if is_simple else 'a reader that plans'} of {columns}")
+            name = "offsets"
+            begin = planner.ask("initial").values["offset"]
+            end = "" if is_simple else f", it goes to {planner.ask('latest', start=begin).values['offset']} now"
+            yield Probed(name, f"a first start begins at {begin}{end}")
+    except CopycatError as error:
+        said = f": {error.text}" if isinstance(error, ReaderFaultError) and error.text else ""
+        yield Probed(name, error.message + said, "fail", error.hint)
+
+
+DATASOURCE = replace(source_kind(DataSourceOptions, DataSourceReader, probe=_probe), make=_make)

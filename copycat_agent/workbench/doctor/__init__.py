@@ -8,15 +8,14 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from copycat_agent.definitions import Loaded, LoadedFile
 from copycat_agent.errors import CopycatError
 from copycat_agent.options import AgentOptions, Definition
-from copycat_agent.sources.datasource.reader_process import ReaderFaultError, ReaderProcess
-from copycat_agent.sources.datasource.source import DataSourceOptions
+from copycat_agent.sources import SOURCES
+from copycat_agent.sources.contract import Probed
 from copycat_agent.sources.spool_dir.spool_options import SpoolDirOptions
 from copycat_agent.workbench.doctor.file_checks import PatternResult, examine_files, examine_secrets, examine_shared
 from copycat_agent.workbench.doctor.host_checks import examine_host, examine_limits
@@ -29,24 +28,21 @@ from copycat_agent.workbench.doctor.users import Mount, User, find_user, mounts
 
 __all__ = ["CheckStep", "CheckVerdict", "Examined", "User", "examine", "find_user", "only_unreachable", "worst"]
 
+_SHOWN_MOST = 1000
+"""Characters of what a source says that people are shown."""
 
-def examine_reader(notes: Notes, definition: Definition) -> PatternResult:
-    """The steps of one connector's data source. Reads nothing: of a simple reader, which reads to know its end, only the beginning."""
-    source = definition.source
-    assert isinstance(source, DataSourceOptions)
-    name = "reader"
+
+def examine_probed(notes: Notes, definition: Definition, probed: Iterable[Probed]) -> None:
+    """The steps of one connector's source that knows itself what there is to look at. Raises nothing but for faults of the agent's own."""
     try:
-        with closing(ReaderProcess(source.class_, dict(source.options), source.timeout)) as planner:
-            columns = ", ".join(f"{column} {kind}" for column, kind in planner.made["columns"])
-            notes.ok(name, f"{source.class_}: {'a simple reader' if planner.made['simple'] else 'a reader that plans'} of {columns}")
-            name = "offsets"
-            begin = planner.ask("initial").values["offset"]
-            end = "" if planner.made["simple"] else f", it goes to {planner.ask('latest', start=begin).values['offset']} now"
-            notes.ok(name, definition.mask.text(f"a first start begins at {begin}{end}"))
+        for name, text, verdict, fix in probed:
+            said, hint = definition.mask.text(text)[:_SHOWN_MOST], definition.mask.text(fix)
+            if verdict == "ok":
+                notes.ok(name, said)
+            else:
+                (notes.warn if verdict == "warn" else notes.fail)(name, said, hint)
     except CopycatError as error:
-        said = f": {error.shown(definition.mask)}" if isinstance(error, ReaderFaultError) and error.text else ""
-        notes.fail(name, definition.mask.text(error.message) + said, error.hint)
-    return PatternResult()
+        notes.fail("source", definition.mask.text(error.message), error.hint)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,8 +92,10 @@ def _examine_connectors(subject: Examined) -> tuple[list[CheckStep], list[Patter
 
 
 def _examine_source(notes: Notes, definition: Definition, user: User, mounted: list[Mount]) -> PatternResult:
-    if isinstance(definition.source, DataSourceOptions):
-        return examine_reader(notes, definition)
+    probe = SOURCES[definition.source.type].probe
+    if probe is not None:
+        examine_probed(notes, definition, probe(definition.source, user))
+        return PatternResult()
     look = examine_spool if isinstance(definition.source, SpoolDirOptions) else examine_files
     return look(notes, definition, user, mounted)
 

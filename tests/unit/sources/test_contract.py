@@ -14,11 +14,11 @@ import pytest
 
 from copycat_agent import logs
 from copycat_agent.errors import FatalError, RetriableError
-from copycat_agent.formats import Parsed
+from copycat_agent.formats import Parsed, Unparsed
 from copycat_agent.model import SourceOffset, SourcePartition, Split, SplitResult, Stretch
 from copycat_agent.offsets import saved_rows
 from copycat_agent.options import DeliveryOptions
-from copycat_agent.sources.contract import ENDLESS, POSITION_BYTES_MAX, Found, PolledOptions, as_text, same_position
+from copycat_agent.sources.contract import ENDLESS, POSITION_BYTES_MAX, Found, LostRecords, PolledOptions, as_text, same_position
 from copycat_agent.sources.contract_partitions import RecordPartitions
 from copycat_agent.sources.contract_source import ContractSource
 from copycat_agent.sources.contract_stream import Records, RecordStream
@@ -138,6 +138,58 @@ def test_a_batch_that_ends_with_the_last_record_of_a_whole_stretch_has_finished_
     assert json.loads(result.offset.cursor) == {"at": 3}
     with pytest.raises(RetriableError, match="1 of 3 records were sent before the batch had to end"):
         stream.is_still(8)
+
+
+class Torn(Shelves):
+    """Shelves whose books 2 and 3 are lost, and whose book 4 nobody can read."""
+
+    def read(self, stretch: Stretch) -> Iterator[tuple[Any, Any]]:
+        for fields, position in super().read(stretch):
+            if position["at"] == 3:
+                yield LostRecords("two books were burnt", 1), position
+            elif position["at"] == 4:
+                yield LostRecords("a page is torn", 1, damaged=True), position
+            elif position["at"] == 5:
+                yield Unparsed("a book in no language"), position
+            else:
+                yield fields, position
+
+
+@pytest.mark.parametrize(("count", "position", "lost"), [(0, 0, 0), (1, 1, 0), (2, 2, 0), (3, 5, 2), (4, 6, 2)])
+def test_what_is_lost_is_entered_with_the_position_that_passes_it(count: int, position: int, lost: int) -> None:
+    stretch = Stretch("a", "a", {"at": 0}, {"at": 6})
+    split = Split(SourcePartition("app", "a"), "a", "", SourceOffset(0, cursor='{"at":0}'), ENDLESS, stretch=stretch)
+    result = settled(split, count, Records(Torn(), "made up"))
+    assert json.loads(result.offset.cursor or "{}") == {"at": position}
+    shown = [(one.start, one.records, one.size_bytes, one.reason, one.detail) for one in result.losses]
+    assert shown == [(2, 1, 0, "destroyed", "two books were burnt"), (2, 1, 0, "damaged", "a page is torn")][:lost]
+
+
+def test_a_bad_record_and_a_lost_one_are_frames_like_others_and_read_again_as_before() -> None:
+    records = Records(Torn(), "made up")
+    split = Split(SourcePartition("app", "a"), "a", "", SourceOffset(0), ENDLESS, stretch=Stretch("a", "a", {"at": 0}, {"at": 6}))
+    stream = RecordStream(split, records)
+    (frame,) = stream.frames(records, 0, ENDLESS)
+    assert isinstance(frame, Parsed)
+    assert frame.values == [{"book": 0}, {"book": 1}, Unparsed("a book in no language"), {"book": 5}]
+    (again,) = stream.frames(records, 2, ENDLESS)
+    assert isinstance(again, Parsed)
+    assert again.values == frame.values[2:]
+    assert len(stream.complete(SplitResult(split, replace(split.offset, position=4), at_end=True)).losses) == 2
+
+
+def test_much_that_is_lost_makes_few_entries_whose_sum_is_right() -> None:
+    class Burnt(Shelves):
+        def read(self, stretch: Stretch) -> Iterator[tuple[Any, Any]]:
+            for _, position in super().read(stretch):
+                yield LostRecords("burnt", 2), position
+
+    stretch = Stretch("a", "a", {"at": 0}, {"at": 500})
+    split = Split(SourcePartition("app", "a"), "a", "", SourceOffset(0, cursor='{"at":0}'), ENDLESS, stretch=stretch)
+    result = settled(split, 0, Records(Burnt(), "made up"))
+    assert json.loads(result.offset.cursor) == {"at": 500}
+    assert (len(result.losses), sum(one.records for one in result.losses)) == (20, 1000)
+    assert result.losses[-1].detail == "burnt; and others"
 
 
 def test_what_has_to_be_sent_again_is_read_from_the_position_before_it() -> None:
