@@ -13,6 +13,7 @@ _SINKS = ("org.apache.flume.sink.kafka.kafkasink", "kafka")
 _OF_SOURCE = (
     "channels", "positionfile", "batchsize", "maxbatchcount", "writeposinterval", "backoffsleepincrement", "maxbackoffsleep",
     "cachepatternmatching", "idletimeout", "skiptoend", "selector.type", "pollDelay", "bufferMaxLines", "consumeorder", "trackerdir",
+    "trackingpolicy",
 )  # fmt: skip
 _OF_SINK = ("type", "channel", "flumebatchsize", "useflumeeventformat", "allowtopicoverride", "defaultpartitionid")
 _SECURITY = {
@@ -86,6 +87,10 @@ def _spool(conf: ConfigNode, made: ImportedDefinition, report: ImportReport) -> 
     source |= {"type": "spool_dir", "dir": references(conf.text("spoolDir")) or "/var/spool/flume", "format": "lines"}
     policy = conf.text("deletePolicy", "never").lower()
     source["cleanup"] = {"policy": "delete" if policy == "immediate" else "none"}
+    if conf.flag("recursiveDirectorySearch"):
+        source["recursive"] = True
+    if (part := conf.get("trackingPolicy")) is not None and str(part.value).lower() == "tracker_dir":
+        report.note(part, "trackingPolicy", "the files that Flume has finished keep their names: --positions with the spoolDir knows them")
     if policy == "never":
         report.note(conf.get("fileSuffix"), "fileSuffix", "a file that is read stays as it is, and is known again: it gets no suffix")
         source["exclude"] = [f"*{conf.text('fileSuffix', '.COMPLETED')}"]

@@ -1,6 +1,7 @@
 """Flume's source TAILDIR: `positionFile`, a list of `{"inode": ..., "pos": ..., "file": ...}`, written anew every few seconds.
 
-A crash may have cut it. The device is not in it, so an inode counts where a definition finds it.
+A crash may have cut it. The device is not in it, so an inode counts where a definition finds it. What spooldir keeps is in
+`flume_tracker`.
 """
 
 from __future__ import annotations
@@ -8,22 +9,29 @@ from __future__ import annotations
 from pathlib import Path
 
 from copycat_agent.errors import CopycatError
+from copycat_agent.workbench.takeover import flume_tracker
 from copycat_agent.workbench.takeover.peer_state import PeerPosition, PeerState, StateFile, read_state
 
 _HINT = "name the file of the source's positionFile: ~/.flume/taildir_position.json unless it says otherwise"
 _NAME = "taildir_position.json"
+_CHANNEL = "what is in Flume's channel counts as read: see that it was empty (ChannelSize 0) when Flume stopped"
 
 
 def read(where: Path) -> PeerState:
-    """The positions of a TAILDIR source. `where`: its position file, or the directory that it is in. Raises CopycatError."""
+    """The positions of a source. `where`: the position file of TAILDIR, or the directory that it is in; or the directory of spooldir.
+
+    Raises CopycatError.
+    """
+    if (tracker := flume_tracker.directory_of(where)) is not None:
+        return PeerState(*flume_tracker.read(tracker), (_CHANNEL,))
     path = where / _NAME if where.is_dir() else where
     if not path.exists() and path != where:
-        raise CopycatError(f"{where} has no {_NAME}", _HINT)
+        raise CopycatError(f"{where} has no {_NAME}, and is no spoolDir", _HINT)
     file = read_state(path)
     values = file.parsed()
     if not isinstance(values, list):
         raise file.broken("positions of TAILDIR are a list", _HINT)
-    return PeerState(tuple(_position(file, one, number) for number, one in enumerate(values, 1)), file.changed_ns)
+    return PeerState(tuple(_position(file, one, number) for number, one in enumerate(values, 1)), file.changed_ns, (_CHANNEL,))
 
 
 def _position(file: StateFile, values: object, number: int) -> PeerPosition:

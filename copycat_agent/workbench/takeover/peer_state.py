@@ -41,7 +41,7 @@ class PeerPosition(NamedTuple):
     is no position for us, "" where it is one. `in_characters`: it counts UTF-16 units, not bytes; `in_lines`: lines. `held` is what the
     peer has read and not sent: where the line before the position is its beginning, that line is the next to read. `seen_ns` is when the
     peer said so at the latest (epoch nanoseconds), so that a file that was made after that is another one; 0 where only the state as a
-    whole has a time. `before` is what the peer remembers of the bytes just before its position.
+    whole has a time. `before` is what the peer remembers of the bytes just before its position. `is_all`: the file was finished there.
     """
 
     position: int
@@ -56,6 +56,7 @@ class PeerPosition(NamedTuple):
     held: bytes = b""
     seen_ns: int = 0
     before: HeadProof | None = None
+    is_all: bool = False
 
     @property
     def is_by_name(self) -> bool:

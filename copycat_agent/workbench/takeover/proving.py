@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
 
@@ -65,11 +66,13 @@ def prove(
         return Evidence(f"it cannot be read: {error.strerror}")
     except DataError as error:
         return Evidence(error.message)
-    doubts = found.doubts if Identity.parse(found.partition.key)[0] == identity else ("it was renamed while it was looked at: try again",)
+    doubts = () if position.is_all else found.doubts  # a last line without a line feed was read, too
+    if Identity.parse(found.partition.key)[0] != identity:
+        doubts = ("it was renamed while it was looked at: try again",)
     speaks_for = _speaks_for(position, size)
     if not doubts and position.is_by_name and position.position and not trust_names:
         doubts = (f"the peer keeps only its name, which another file may have by now ({speaks_for}): --trust-names takes it",)
-    return Evidence("; ".join(doubts)) if doubts else Evidence(speaks_for, found.partition, found.offset)
+    return Evidence("; ".join(doubts)) if doubts else Evidence(speaks_for, found.partition, replace(found.offset, done=position.is_all))
 
 
 class _AnotherFileError(DataError):
@@ -118,6 +121,8 @@ def _against(read: Reader, size: int, position: PeerPosition) -> Iterator[str]:
     """What speaks against a position in the peer's file before its line is looked at. Raises OSError."""
     if size < position.position:
         yield f"it holds {size:,} bytes and the peer had read {position.position:,}: it was cut, or written anew"
+    if position.is_all and size > position.position:
+        yield f"it holds {size:,} bytes and the peer had finished it with {position.position:,}: it was written to since"
     if position.position and compressions.recognise(read(0, compressions.MAGIC_BYTES)):
         yield "it is packed, and the peer counted other bytes than we do"
     if position.before is not None and size >= position.position and position.before.of(read) != position.before.value:
@@ -164,6 +169,8 @@ def _speaks_for(position: PeerPosition, size: int) -> str:
     words += [f"same {position.head.what}"] if position.head is not None else []
     words += [f"same {position.before.what} before"] if position.before is not None else []
     words += ["same name"] if position.is_by_name else []
+    if position.is_all:
+        return ", ".join([*words, "it was finished"])
     words += [f"a line ends before byte {position.position:,}"] if position.position else ["nothing of it was read"]
     grown = size - position.position
     return ", ".join([*words, f"{grown:,} bytes more since" if grown else "nothing more since"])

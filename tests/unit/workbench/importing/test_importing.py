@@ -138,6 +138,15 @@ def test_flume() -> None:
     assert [(one.line, one.what.split(" ")[0]) for one in sorted(found.report.unmapped)] == [(15, "includePattern"), (16, "source")]
 
 
+def test_a_spooldir_of_flume_whose_files_keep_their_names_and_lie_deeper() -> None:
+    text = (SHAPES / "flume.properties").read_text()
+    more = "\na1.sources.spool.trackingPolicy = tracker_dir\na1.sources.spool.recursiveDirectorySearch = true\n"
+    found, before = PRODUCTS["flume"](text + more, []), imported("flume.properties")
+    assert documents(found)["spool"]["source"]["recursive"] is True
+    assert len(found.report.unmapped) == len(before.report.unmapped)
+    assert "--positions with the spoolDir" in next(one.why for one in found.report.notes if one.what == "trackingPolicy")
+
+
 def test_the_collector() -> None:
     found = imported("otel.yaml")
     shop, other = documents(found).values()

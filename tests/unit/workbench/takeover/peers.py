@@ -18,6 +18,7 @@ from copycat_agent.options import AgentOptions
 from copycat_agent.sources.log_file.beginning.placing import LineRules
 from copycat_agent.workbench.takeover import PEERS, Heir, Judgement, PeerState, Takeover, take_over
 from tests.unit.sources.rig import Agent
+from tests.unit.sources.spool.rig import Spool
 
 LINES = b"one\ntwo\nthree\n"
 _LOG = logs.get("test")
@@ -31,8 +32,17 @@ _FIRST_ARRAY, _LATER_ARRAY = b"ur\x00\x02[B\xac\xf3\x17\xf8\x06\x08T\xe0\x02\x00
 
 def heir(include: Path | str, name: str = "app", *, pipelines: frozenset[str] | None = None, **source: object) -> Heir:
     """A connector of log files that takes over."""
-    options = "".join(f", {key}: {value}" for key, value in source.items())
-    text = f"name: {name}\nsource: {{type: log_file, include: ['{include}']{options}}}\nrecord: {{topic: t}}\n"
+    return _heir(name, f"type: log_file, include: ['{include}']", source, pipelines)
+
+
+def spooling(directory: Path, name: str = "app", *, pipelines: frozenset[str] | None = None, **source: object) -> Heir:
+    """A connector of spooled lines that takes over."""
+    return _heir(name, f"type: spool_dir, dir: '{directory}'", {"format": "lines", "cleanup": {"policy": "none"}} | source, pipelines)
+
+
+def _heir(name: str, source: str, options: Mapping[str, object], pipelines: frozenset[str] | None) -> Heir:
+    more = "".join(f", {key}: {value}" for key, value in options.items())
+    text = f"name: {name}\nsource: {{{source}{more}}}\nrecord: {{topic: t}}\n"
     text += "kafka: {bootstrap_servers: ['127.0.0.1:1']}\n"
     loaded = load_content(Path(f"{name}.yaml"), text.encode(), AgentOptions())
     assert loaded.definition is not None, loaded.problems
@@ -62,6 +72,15 @@ def read_on(include: Path | str, rows: Mapping[SourcePartition, SavedRow], **opt
     agent.drain()
     assert agent.losses == []
     return agent.lines
+
+
+def read_spooled(directory: Path, takeover: Takeover, **options: Any) -> list[bytes]:
+    """The records that an agent reads in a spool directory which starts with what was taken over."""
+    spool = Spool(directory, **({"cleanup": {"policy": "none"}} | options))
+    spool.store = {SourcePartition("drops", partition.key): offset for partition, offset in offsets(takeover).items()}
+    spool.restart()
+    spool.drain()
+    return spool.arrived
 
 
 def refused(product: str, state: Path) -> str:

@@ -8,14 +8,21 @@ from pathlib import Path
 
 import pytest
 
-from copycat_agent.definitions import load_content
-from copycat_agent.model import SourcePartition
-from copycat_agent.options import AgentOptions
-from copycat_agent.sources.log_file.beginning.placing import LineRules
-from copycat_agent.workbench.takeover import Heir, Judgement, Takeover, connect_offsets
+from copycat_agent.workbench.takeover import Judgement, Takeover, connect_offsets
 from copycat_agent.workbench.takeover.peer_state import STATE_BYTES_MAX, PeerState
-from tests.unit.sources.spool.rig import Spool
-from tests.unit.workbench.takeover.peers import LINES, assert_never_crashes, heir, java_map, judged, offsets, read_on, refused, taken_over
+from tests.unit.workbench.takeover.peers import (
+    LINES,
+    assert_never_crashes,
+    heir,
+    java_map,
+    judged,
+    offsets,
+    read_on,
+    read_spooled,
+    refused,
+    spooling,
+    taken_over,
+)
 
 STREAM = "FileStreamSource"
 
@@ -110,14 +117,12 @@ class Spooled:
         self.file.write_bytes(b"h,i\n1,2\n3,4\n5,6\n")
         self.offset = 3
 
-    def taken(self, form: str = "{type: csv, header: true}", more: str = "", *, trust_names: bool = True) -> tuple[Judgement, Takeover]:
+    def taken(
+        self, form: str = "{type: csv, header: true}", *, trust_names: bool = True, recursive: str = "false"
+    ) -> tuple[Judgement, Takeover]:
         state = written(self._directory, ("app", {"fileName": "a.csv"}, {"offset": self.offset}))
-        cleanup = f"cleanup: {{policy: move, to: '{self.done}'}}"
-        source = f"source: {{type: spool_dir, dir: '{self.root}', format: {form}, {cleanup}{more}}}"
-        text = f"name: app\n{source}\nrecord: {{topic: t}}\nkafka: {{bootstrap_servers: [h:1]}}\n"
-        loaded = load_content(Path("app.yaml"), text.encode(), AgentOptions())
-        assert loaded.definition is not None, loaded.problems
-        taking = Heir(loaded.definition, LineRules(), frozenset({"app"}))
+        cleanup = f"{{policy: move, to: '{self.done}'}}"
+        taking = spooling(self.root, pipelines=frozenset({"app"}), format=form, cleanup=cleanup, recursive=recursive)
         takeover = taken_over(taking, state=state, trust_names=trust_names)
         return judged(takeover)["a.csv"], takeover
 
@@ -131,22 +136,15 @@ def spooled(tmp_path: Path) -> Spooled:
 def test_a_spooled_file_is_read_on_behind_the_lines_that_were_read(spooled: Spooled, form: object) -> None:
     told, takeover = spooled.taken("lines" if form == "lines" else "{type: csv, header: true}")
     assert (told.taken, told.position) == (True, 12)
-    spool = Spool(spooled.root, format=form, cleanup={"policy": "move", "to": str(spooled.done)})
-    spool.store = {SourcePartition("drops", partition.key): offset for partition, offset in offsets(takeover).items()}
-    spool.restart()
-    spool.drain()
-    assert spool.arrived == [b"5,6" if form == "lines" else b'{"h":"5","i":"6"}']
+    arrived = read_spooled(spooled.root, takeover, format=form, cleanup={"policy": "move", "to": str(spooled.done)})
+    assert arrived == [b"5,6" if form == "lines" else b'{"h":"5","i":"6"}']
     assert [path.name for path in spooled.done.iterdir()] == ["a.csv"]
 
 
 def test_a_spooled_file_that_was_read_to_its_end_is_only_moved(spooled: Spooled) -> None:
     spooled.offset = 4
     _, takeover = spooled.taken("lines")
-    spool = Spool(spooled.root, cleanup={"policy": "move", "to": str(spooled.done)})
-    spool.store = {SourcePartition("drops", partition.key): offset for partition, offset in offsets(takeover).items()}
-    spool.restart()
-    spool.drain()
-    assert spool.arrived == []
+    assert read_spooled(spooled.root, takeover, cleanup={"policy": "move", "to": str(spooled.done)}) == []
     assert [path.name for path in spooled.done.iterdir()] == ["a.csv"]
 
 
@@ -168,7 +166,7 @@ def test_a_spooled_file_that_was_changed_since_or_whose_lines_may_be_no_records_
     assert "only lines can be counted" in spooled.taken("{type: csv, header: true, skip_lines: 2}")[0].why
     (spooled.root / "sub").mkdir()
     (spooled.root / "sub" / "a.csv").write_bytes(b"h\n")
-    assert "2 files have this name" in spooled.taken("lines", ", recursive: true")[0].why
+    assert "2 files have this name" in spooled.taken("lines", recursive="true")[0].why
     (spooled.root / "sub" / "a.csv").unlink()
     spoilt = {b'h,i\n"1,2\n3",4\n5,6\n': "surely a record", b"h\r1\n2\n3\n4\n": "surely a record", b"h\n1\n2": "it holds 2 lines"}
     for content, why in spoilt.items():

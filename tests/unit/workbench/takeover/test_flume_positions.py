@@ -53,7 +53,7 @@ def test_a_log_that_was_rotated_and_one_that_is_gone(tmp_path: Path, log: Path) 
 def test_hostile_position_files_are_refused_with_words(tmp_path: Path) -> None:
     path = tmp_path / "flume" / "taildir_position.json"
     assert "No such file" in refused("flume", path)
-    assert "has no taildir_position.json" in refused("flume", tmp_path)
+    assert "has no taildir_position.json, and is no spoolDir" in refused("flume", tmp_path)
     written(tmp_path, (5, 4, "/a.log"), (6, 4, "/b.log"))
     assert_never_crashes("flume", path, path.read_bytes(), path)
     for wrong in (-1, 1.5, "4", None, True, 2**63):

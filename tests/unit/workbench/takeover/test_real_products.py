@@ -15,7 +15,7 @@ from copycat_agent.workbench.takeover import PeerState, filebeat_registry, flume
 from copycat_agent.workbench.takeover.peer_state import PeerPosition
 from tests.rig.waiting import wait_until
 from tests.unit.workbench.takeover.following import following
-from tests.unit.workbench.takeover.peers import heir, read_on, taken_over
+from tests.unit.workbench.takeover.peers import heir, read_on, read_spooled, spooling, taken_over
 from tests.unit.workbench.takeover.rotating import RotatingLog, assert_nothing_lost
 
 pytestmark = [
@@ -34,18 +34,22 @@ _OFTEN = {
 _FLUME = """a.sources = app
 a.channels = memory
 a.sinks = files
-a.sources.app.type = TAILDIR
 a.sources.app.channels = memory
-a.sources.app.filegroups = logs
-a.sources.app.filegroups.logs = {directory}/app\\\\.log
-a.sources.app.positionFile = {work}/state/taildir_position.json
-a.sources.app.writePosInterval = 500
+{source}
 a.channels.memory.type = memory
 a.sinks.files.type = file_roll
 a.sinks.files.channel = memory
 a.sinks.files.sink.directory = {work}/out
 a.sinks.files.sink.rollInterval = 0
 """
+_TAILDIR = """a.sources.app.type = TAILDIR
+a.sources.app.filegroups = logs
+a.sources.app.filegroups.logs = {directory}/app\\\\.log
+a.sources.app.positionFile = {work}/state/taildir_position.json
+a.sources.app.writePosInterval = 500"""
+_SPOOLDIR = """a.sources.app.type = spooldir
+a.sources.app.spoolDir = {directory}
+a.sources.app.trackingPolicy = {policy}"""
 
 
 class Product(NamedTuple):
@@ -86,11 +90,14 @@ def _filebeat(kind: str) -> Callable[[Path, Path, Path], Sequence[str | Path]]:
     return command
 
 
-def _flume(built: Path, work: Path, log: Path) -> Sequence[str | Path]:
-    configuration = work / "flume.properties"
-    configuration.write_text(_FLUME.format(directory=log.parent, work=work))
-    java = ["java", "-Xmx128m", "-cp", f"{built}/jars/*"]
-    return [*java, "org.apache.flume.node.Application", "-n", "a", "-f", configuration]
+def _flume(source: str, **more: str) -> Callable[[Path, Path, Path], Sequence[str | Path]]:
+    def command(built: Path, work: Path, log: Path) -> Sequence[str | Path]:
+        configuration = work / "flume.properties"
+        configuration.write_text(_FLUME.format(source=source.format(directory=log.parent, work=work, **more), work=work))
+        java = ["java", "-Xmx128m", "-cp", f"{built}/jars/*"]
+        return [*java, "org.apache.flume.node.Application", "-n", "a", "-f", configuration]
+
+    return command
 
 
 _BUILT_FILEBEAT = _go("filebeat_peer")
@@ -98,7 +105,7 @@ PRODUCTS = {
     "collector": Product("go", _go("otel_peer"), _collector, otel_storage.read),
     "filebeat-filestream": Product("go", _BUILT_FILEBEAT, _filebeat("filestream"), filebeat_registry.read),
     "filebeat-log": Product("go", _BUILT_FILEBEAT, _filebeat("log"), filebeat_registry.read),
-    "flume": Product("mvn", _fetch_flume, _flume, flume_positions.read),
+    "flume": Product("mvn", _fetch_flume, _flume(_TAILDIR), flume_positions.read),
 }
 
 
@@ -188,3 +195,34 @@ def test_the_product_is_killed_in_the_middle_of_a_rotating_log_and_nothing_is_lo
     for inode, part in rotating.files:
         behind = b"".join(line + b"\n" for line in part)[saved_in(left, inode, part) :]
         assert repeated & set(part) <= set(behind.splitlines())
+
+
+@pytest.mark.parametrize("policy", ["rename", "tracker_dir"])
+def test_flume_is_killed_in_the_middle_of_a_spooled_file_and_it_is_read_on(
+    built: Callable[[Product], Path], tmp_path: Path, log: Path, policy: str
+) -> None:
+    """What it finished has another name, or a marker, and is not read again."""
+    log.unlink()
+    product = PRODUCTS["flume"]._replace(command=_flume(_SPOOLDIR, policy=policy))
+    (tmp_path / "peer").mkdir()
+    command = product.command(built(product), tmp_path / "peer", log)
+    contents = [[b"line %d of %d" % (number, part) for number in range(count)] for part, count in enumerate((1000, 1000, 500_000))]
+    for number, lines in enumerate(contents):
+        (log.parent / f"{number}.log").write_bytes(b"".join(line + b"\n" for line in lines))
+
+    def saved() -> list[bytes]:
+        """What Flume has counted of the last file; nothing while it has not begun it."""
+        positions = {Path(one.path).name: one.position for one in product.read(log.parent).positions}
+        return b"".join(line + b"\n" for line in contents[2])[: positions.get("2.log", 0)].splitlines()
+
+    with following(command, tmp_path / "peer" / "out") as peer:
+        peer.kill_when(lambda: len(peer.lines) > 3000 and set(saved()) <= set(peer.lines))
+        handed_on = set(peer.lines)
+    counted = saved()
+    assert 0 < len(counted) < len(contents[2]), "it was killed in the middle of the last file"
+    definition = spooling(log.parent, exclude=["*.COMPLETED"])
+    takeover = taken_over(definition, state=product.read(log.parent))
+    read = read_spooled(log.parent, takeover, exclude=["*.COMPLETED"])
+    assert handed_on | set(read) == {line for lines in contents for line in lines}
+    assert handed_on & set(read) <= set(contents[2][len(counted) :])
+    assert len(read) == len(contents[2]) - len(counted)
