@@ -15,6 +15,8 @@ from pathlib import Path
 from copycat_agent.dev_broker.jars import KAFKA_VERSION, cache_dir, java, pyspark_jars
 
 _MODULES = ("connect-runtime", "connect-file")
+_SOURCELAB_VERSION = "4.0.4"
+_SOURCELAB_SHA256 = "18dcdb2f72949f3fc5f5d8677f1d41a84f026a8194deb7162b499d3abfc17c88"
 _FETCH_SECONDS = 600.0
 
 
@@ -26,6 +28,21 @@ def class_path() -> str:
     logging = pyspark_jars("slf4j-api-*.jar", "log4j-slf4j2-impl-*.jar", "log4j-api-*.jar", "log4j-core-*.jar")
     others = (target / name for name in _pinned() if not name.startswith(("slf4j-", "log4j-")))
     return os.pathsep.join(str(jar) for jar in (*logging, *others))
+
+
+def sourcelab_jar() -> Path:
+    """A client of Connect's REST API without what it depends on: `org.sourcelab:kafka-connect-client`. Fetches it; raises RuntimeError."""
+    module = "kafka-connect-client"
+    target = cache_dir() / f"{module}-{_SOURCELAB_VERSION}.jar"
+    if not target.is_file() or _sha256(target) != _SOURCELAB_SHA256:
+        with tempfile.TemporaryDirectory(prefix="connect-", dir=cache_dir()) as name:
+            _run_ivy(cache_dir(), Path(name), "org.sourcelab", module, _SOURCELAB_VERSION, "-notransitive")
+            fetched = Path(name, target.name)
+            if not fetched.is_file() or _sha256(fetched) != _SOURCELAB_SHA256:
+                msg = f"the fetched {target.name} is not the pinned one"
+                raise RuntimeError(msg)
+            fetched.rename(target)
+    return target
 
 
 def _pinned() -> dict[str, str]:
@@ -50,7 +67,7 @@ def _fetch(target: Path) -> None:
         jars = Path(name, "jars")
         jars.mkdir()
         for module in _MODULES:
-            _run_ivy(cache, jars, module)
+            _run_ivy(cache, jars, "org.apache.kafka", module, KAFKA_VERSION)
         if not _is_intact(jars):
             msg = f"the fetched jars of Kafka Connect {KAFKA_VERSION} are not the pinned ones"
             raise RuntimeError(msg)
@@ -58,13 +75,13 @@ def _fetch(target: Path) -> None:
         jars.rename(target)
 
 
-def _run_ivy(cache: Path, jars: Path, module: str) -> None:
+def _run_ivy(cache: Path, jars: Path, organisation: str, module: str, version: str, *options: str) -> None:
     command = [
         java(), "-Xmx256m", f"-Djava.io.tmpdir={jars.parent}", f"-Divy.default.ivy.user.dir={cache / 'ivy'}",
         "-cp", str(pyspark_jars("ivy-*.jar")[0]), "org.apache.ivy.Main", "-cache", str(cache / "ivy"), "-confs", "default",
-        "-dependency", "org.apache.kafka", module, KAFKA_VERSION, "-retrieve", f"{jars}/[artifact]-[revision].[ext]",
+        "-dependency", organisation, module, version, *options, "-retrieve", f"{jars}/[artifact]-[revision].[ext]",
     ]  # fmt: skip
     answer = subprocess.run(command, cwd=jars.parent, capture_output=True, text=True, timeout=_FETCH_SECONDS, check=False)
     if answer.returncode:
-        msg = f"Ivy cannot fetch {module} {KAFKA_VERSION}: {answer.stdout[-500:]}"
+        msg = f"Ivy cannot fetch {module} {version}: {answer.stdout[-500:]}"
         raise RuntimeError(msg)

@@ -8,7 +8,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
-from benchmarks.connect_jars import class_path
+from benchmarks.connect_jars import class_path, sourcelab_jar
 from benchmarks.tools import connect, end
 from copycat_agent.dev_broker import cache_dir
 from tests.rig.waiting import wait_until
@@ -23,11 +23,12 @@ _TIMEOUT_SECONDS = 30.0
 
 
 def fetch_connect() -> None:
-    """Have Connect's jars: fetched once, through the Ivy inside PySpark."""
+    """Have the jars of Connect and of its Java client: fetched once, through the Ivy inside PySpark."""
     cache_dir().mkdir(parents=True, exist_ok=True)
     with (cache_dir() / "connect.lock").open("a") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         class_path()
+        sourcelab_jar()
 
 
 class RestAnswer(NamedTuple):

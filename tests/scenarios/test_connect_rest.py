@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import re
+import threading
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 from kafka_connect import KafkaConnect
+from py4j.protocol import Py4JJavaError
 from requests import HTTPError
 
 from copycat_agent.api.port_access import line_of
 from copycat_agent.dev_broker import free_port
+from tests.rig import connect_demands
 from tests.rig.agent import AgentProcess
 from tests.rig.connect import ConnectWorker, RestAnswer, ask
+from tests.rig.connect_java import JavaClients
 from tests.rig.kafka import create_topic, unique_topic
 from tests.rig.waiting import wait_until
 from tests.unit.api.conftest import PASSWORD, basic
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from copycat_agent.dev_broker import DevBroker
 
@@ -91,9 +96,15 @@ def connect_worker(broker: DevBroker, tmp_path_factory: pytest.TempPathFactory) 
 
 
 @pytest.fixture(scope="module")
-def both(broker: DevBroker, connect_worker: ConnectWorker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Both]:
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Below it the agent has all that is its own."""
+    return tmp_path_factory.mktemp("agent")
+
+
+@pytest.fixture(scope="module")
+def both(broker: DevBroker, connect_worker: ConnectWorker, root: Path) -> Iterator[Both]:
     """Each has read the file and sent it."""
-    root, port = tmp_path_factory.mktemp("agent"), free_port()
+    port = free_port()
     (root / "users").write_text(line_of("writer", PASSWORD, 1000, "operate"))
     settings = connect_worker.connectors["app"]
     more = root / "more.log"
@@ -404,6 +415,76 @@ def test_a_configuration_that_will_not_do_is_told_alike(both: Both, method: str,
         assert ours == theirs
 
 
+def test_what_programs_demand_of_answers_is_so_at_both_in_every_state(both: Both) -> None:
+    """At Connect, too: so the demands are no more than theirs."""
+
+    def check(demand: Any, method: str, path: str, body: object = None) -> None:
+        login = {"Authorization": basic("writer", PASSWORD)}
+        for address, kind in ((both.theirs, THEIR_CLASS), (both.ours, OUR_CLASS)):
+            answer = ask(address, method, path.replace("CLASS", kind), _named(body, kind), login)
+            assert (answer.status < 400) is (demand is not connect_demands.Error), answer
+            connect_demands.check(demand, answer.value)
+
+    created = {"name": "demanded", "config": {"GOOD": 1}}
+    check(connect_demands.Info, "POST", "/connectors", created)
+    check(connect_demands.Error, "POST", "/connectors", created)
+    for order, state in (("resume", "RUNNING"), ("pause", "PAUSED"), ("stop", "STOPPED")):
+        check(None, "PUT", f"/connectors/demanded/{order}")
+        has_state(both, "demanded", state)
+        for path, demand in connect_demands.OF_A_CONNECTOR.items():
+            check(demand, "GET", f"/connectors/demanded{path}")
+        for path, demand in connect_demands.OF_THE_WORKER.items():
+            check(demand, "GET", path)
+    check(connect_demands.Message, "DELETE", "/connectors/demanded/offsets")
+    check(connect_demands.Info, "PUT", "/connectors/demanded/config", {"GOOD": 1})
+    check(None, "PUT", "/connectors/demanded/resume")
+    has_state(both, "demanded", "RUNNING")
+    check(connect_demands.TaskState, "GET", "/connectors/demanded/tasks/0/status")
+    check(connect_demands.State, "POST", "/connectors/demanded/restart?includeTasks=true")
+    check(list[connect_demands.Key], "GET", "/connector-plugins/CLASS/config")
+    check(connect_demands.Validated, "PUT", "/connector-plugins/CLASS/config/validate", {"GOOD": 1})
+    check(connect_demands.Validated, "PUT", "/connector-plugins/CLASS/config/validate", {"connector.class": "CLASS"})
+    check(list[str], "PUT", "/admin/loggers/root", {"level": "INFO"})
+    check(None, "DELETE", "/connectors/demanded")
+    check(connect_demands.Error, "GET", "/connectors/demanded/status")
+
+
+def test_a_listing_is_one_of_all_others_whatever_becomes_of_a_connector(both: Both, root: Path) -> None:
+    """kafka-ui shows a listing that fails as a page without connectors."""
+    login = {"Authorization": basic("writer", PASSWORD)}
+    config = {"connector.class": OUR_CLASS, **GOOD[OUR_CLASS]}
+    over, found = threading.Event(), list[RestAnswer]()
+
+    def listing() -> Any:
+        return ask(both.ours, "GET", "/connectors?expand=info&expand=status", headers=login)
+
+    def look() -> None:
+        while not over.is_set():
+            found.append(listing())
+
+    files = [root / "connectors.d" / name for name in ("broken.yaml", "elsewhere.yaml")]
+    files[0].write_text("name: broken\nsource: [\n")
+    source = f"{{type: log_file, include: ['{GOOD[OUR_CLASS]['source.include']}']}}"
+    files[1].write_text(f"name: elsewhere\nsource: {source}\nrecord: {{topic: nowhere}}\nkafka: {{bootstrap_servers: ['127.0.0.1:1']}}\n")
+    looking = threading.Thread(target=look)
+    looking.start()
+    try:
+        wait_until(lambda: "elsewhere" in listing().value, 60, lambda: f"{listing()}")
+        for _ in range(5):
+            assert ask(both.ours, "POST", "/connectors", {"name": "brief", "config": config}, login).status == 201
+            assert ask(both.ours, "DELETE", "/connectors/brief", headers=login).status == 204
+    finally:
+        over.set()
+        looking.join()
+        for path in files:
+            path.unlink()
+    wait_until(lambda: listing().value.keys() == {"app"}, 60, lambda: f"{listing()}")
+    assert {one.status for one in found} == {200}
+    for one in found:
+        assert "app" in connect_demands.check(dict[str, connect_demands.Expanded], one.value)
+    assert {name for one in found for name in one.value} == {"app", "elsewhere", "brief"}, "it saw them come"
+
+
 class Clients(NamedTuple):
     """kafka-connect-py (PyPI), once for each."""
 
@@ -475,3 +556,47 @@ def test_what_a_client_cannot_do_it_is_told_by_both(clients: Clients, method: st
             getattr(client, method)(*(_named(one, kind) for one in arguments))
         assert caught.value.response is not None
         assert caught.value.response.status_code == status
+
+
+@pytest.fixture(scope="module")
+def java_clients() -> Iterator[JavaClients]:
+    with JavaClients() as clients:
+        yield clients
+
+
+def test_the_client_of_akhq_reads_makes_changes_and_deletes_a_connector_at_both(both: Both, java_clients: JavaClients) -> None:
+    clients = [java_clients.client(address, "writer", PASSWORD) for address in both]
+    kinds = THEIR_CLASS, OUR_CLASS
+
+    def same(method: str, *arguments: Any) -> Any:
+        found = [_masked(one.call(method, *arguments)) for one in clients]
+        assert found[0] == found[1], method
+        return found[1]
+
+    configs = [{"connector.class": kind, "tasks.max": "1", **GOOD[kind]} for kind in kinds]
+    made = [_masked(client.add("akhq", config)) for client, config in zip(clients, configs, strict=True)]
+    assert made[0] == made[1]
+    has_state(both, "akhq", "RUNNING")
+    assert [sorted(one.call("getConnectors")) for one in clients] == [["akhq", "app"]] * 2
+    for method in ("getConnector", "getConnectorConfig", "getConnectorStatus", "getConnectorTasks"):
+        assert same(method, "akhq")
+    assert same("getConnectServerVersion")
+    assert same("getConnectorsWithAllExpandedMetadata")
+    assert same("getConnectorTopics", "app")
+    assert same("getConnectorTaskStatus", "akhq", 0)["state"] == "RUNNING"
+    for client, kind, config in zip(clients, kinds, configs, strict=True):
+        assert any(kind in one.values() for one in client.call("getConnectorPlugins"))
+        assert client.validate(kind, {"name": "akhq", **config})["error_count"] == 0
+        shown = client.call("getConnectorConfig", "akhq")
+        assert client.call("updateConnectorConfig", "akhq", shown)["config"] == shown
+    has_state(both, "akhq", "RUNNING")
+    for method, *rest, state in (("pauseConnector", "PAUSED"), ("resumeConnector", "RUNNING"), ("restartConnector", "RUNNING"),
+                                 ("restartConnectorTask", 0, "RUNNING")):  # fmt: skip
+        assert same(method, "akhq", *rest) is True
+        has_state(both, "akhq", str(state))
+    assert same("deleteConnector", "akhq") is True
+    for client in clients:
+        with pytest.raises(Py4JJavaError, match="ResourceNotFoundException"):
+            client.call("getConnector", "akhq")
+        with pytest.raises(Py4JJavaError, match="InvalidRequestException"):
+            client.add("akhq", {"connector.class": "nobody"})

@@ -12,6 +12,7 @@ from copycat_agent import __version__
 from copycat_agent.control import Reload
 from copycat_agent.model import SourceOffset, SourcePartition
 from copycat_agent.worker import State
+from tests.rig import connect_demands
 from tests.unit.api.connect.conftest import ConnectPort
 from tests.unit.api.doubles import MemoryControl
 
@@ -211,6 +212,22 @@ def test_what_is_not_there_is_told_in_connects_words(port: ConnectPort, path: st
     answer = port.ask(path)
     assert (answer.status, answer.json) == (404, {"error_code": 404, "message": message})
     assert answer.headers["Content-Type"] == "application/json"
+
+
+@pytest.mark.parametrize("state", State)
+def test_what_programs_demand_of_answers_is_so_in_every_state(port: ConnectPort, control: MemoryControl, state: State) -> None:
+    control.states["app"] = dataclasses.replace(control.states["app"], state=state)
+    control.saved = {SourcePartition("app", "1:2"): SourceOffset(9, path="/var/log/b.log")}
+    for path, demand in connect_demands.OF_THE_WORKER.items():
+        connect_demands.check(demand, port.json(path))
+    for path, demand in connect_demands.OF_A_CONNECTOR.items():
+        connect_demands.check(demand, port.json(f"/connectors/app{path}"))
+    connect_demands.check(connect_demands.Error, port.ask("/connectors/nobody").json)
+
+
+def test_what_programs_demand_of_keys_is_so_for_each_plugin(port: ConnectPort) -> None:
+    for plugin in port.json("/connector-plugins?connectorsOnly=false"):
+        connect_demands.check(list[connect_demands.Key], port.json(f"/connector-plugins/{plugin['class']}/config"))
 
 
 def test_a_connector_that_goes_in_between_is_left_out(port: ConnectPort, control: MemoryControl, monkeypatch: pytest.MonkeyPatch) -> None:
