@@ -76,6 +76,8 @@ class Query:
 
 def prepare(session: SparkSession, query: str, columns: Columns) -> Query:
     """Look at a query over a table `records` with these columns. Raises RefusedQueryError, and what py4j raises when the JVM is gone."""
+    if "${" in query:  # variables of the environment, and properties of the JVM, in the place of text
+        raise _refused("it holds ${, where Spark's parser would put settings of this host", "write '$' || '{' for the text itself")
     jvm = Catalyst(session)
     table = jvm.empty(", ".join(f"{quoted(column.name)} {column.type}" for column in columns))
     table.createOrReplaceTempView("records")
