@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from copycat_agent import logs
 from copycat_agent.api import is_name
 from copycat_agent.control import Reload
+from copycat_agent.definitions import load_content
 from copycat_agent.definitions.formatting.editing import has_words
 from copycat_agent.definitions.writing import create, put_aside, remove, rewrite
 from copycat_agent.errors import BusyError, CopycatError, DataError, DefinitionError
@@ -135,15 +136,23 @@ class Reloader:
             problems = () if content is None else self.files.problems_of(path, content)
             if problems:
                 raise DefinitionError(problems)
+            undo = _written(path, before, content, keeps=self._says_more(name, path, before))
             if target is not None:
                 self._worker.expect(name, target)
-            undo = _written(path, before, content)
             kept = self._reload(None).kept.get(name, "")
             runs = self._worker.definitions()
             if content is not None and (kept or name not in runs):
                 undo()
+                if target is not None:
+                    self._worker.expect(name, "running")
                 self._reload(None)
                 raise DataError(f"connector {name} cannot be defined so: {kept or 'the agent does not run it'}", "nothing was changed")
+
+    def _says_more(self, name: str, path: Path, content: bytes | None) -> bool:
+        """Whether a file holds what the connector that runs does not: a person's words, or a change that does not run yet."""
+        if content is None:
+            return False
+        return has_words(content) or load_content(path, content, self.options).definition != self._worker.definitions().get(name)
 
     def _file_of(self, name: str, before: bytes | None) -> Path:
         """Where the definition stands, or will; never outside the directory."""
@@ -237,12 +246,15 @@ def _taken(path: Path) -> DataError:
     return DataError(words, "see: copycat check; remove the file, or choose another name")
 
 
-def _written(path: Path, before: bytes | None, content: bytes | None) -> Callable[[], object]:
-    """Make the file hold `content`, or be gone; and return how to have it as it was. Raises what a client can be told."""
+def _written(path: Path, before: bytes | None, content: bytes | None, *, keeps: bool) -> Callable[[], object]:
+    """Make the file hold `content`, or be gone; and return how to have it as it was. Raises what a client can be told.
+
+    `keeps`: instead of being removed it gets a name that is no definition's.
+    """
     try:
         if content is None:
             assert before is not None
-            if has_words(before):
+            if keeps:
                 put_aside(path, before)
             else:
                 remove(path, before)

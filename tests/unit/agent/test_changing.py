@@ -138,6 +138,15 @@ def test_a_file_with_comments_is_put_aside_when_its_connector_is_deleted(running
     assert running.names == []
 
 
+@pytest.mark.parametrize("edit", [("name: a", "name: other"), ("name: a", "name: a\nenabled: false"), ("name: a", "name: [")])
+def test_a_file_that_somebody_has_changed_meanwhile_is_put_aside_too(running: Host, edit: tuple[str, str]) -> None:
+    path = running.directory / "a.yaml"
+    path.write_text(path.read_text().replace(*edit))
+    content = path.read_bytes()
+    change(running, "a", content, None)
+    assert there(running) == {"a.yaml.disabled": content}
+
+
 def test_one_that_may_not_run_is_undone(tmp_path: Any, watcher: Watcher) -> None:
     host = Host(tmp_path, watcher, only=["a"])
     try:
@@ -145,8 +154,9 @@ def test_one_that_may_not_run_is_undone(tmp_path: Any, watcher: Watcher) -> None
         host.reload()
         before = there(host)
         with pytest.raises(DataError, match="connector b cannot be defined so: the agent does not run it; nothing was changed"):
-            change(host, "b", None, text(host, "b"), "running")
+            change(host, "b", None, text(host, "b"), "stopped")
         assert there(host) == before
+        assert host.store.targets().get("b") != "stopped"
     finally:
         host.close()
 
@@ -157,8 +167,9 @@ def test_a_directory_that_cannot_be_written_is_told_with_its_next_step(running: 
 
     monkeypatch.setattr("os.link", read_only)
     with pytest.raises(CopycatError, match=r"b\.yaml cannot be written: Read-only file system; the agent's user"):
-        change(running, "b", None, text(running, "b"), "running")
+        change(running, "b", None, text(running, "b"), "stopped")
     assert list(there(running)) == ["a.yaml"]
     monkeypatch.undo()
     create(running.directory / "b.yaml", text(running, "b"))
     assert running.reload().lines() == ["+ b"]
+    wait_until(lambda: running.worker.status("b").state is State.RUNNING)
