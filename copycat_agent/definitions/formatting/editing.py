@@ -103,21 +103,35 @@ def _is_list_of(node: YamlBlock, length: int) -> bool:
 
 
 def _edit_list(block: YamlBlock, shown: list[object], wanted: list[object], at: tuple[str, ...]) -> None:
-    """Items at the beginning and at the end that are the same stay. Those between are changed one for one where they are as many."""
+    """Items at the beginning and at the end that are the same stay. Those between are moved, or changed in place, where they are as many."""
     old, new = [_key(item) for item in shown], [_key(item) for item in wanted]
     first = _common(old, new)
     last = _common(old[first:][::-1], new[first:][::-1])
     between, middle = block.entries[first : len(old) - last], range(first, len(new) - last)
-    pairs = len(between) == len(middle)
-    if not pairs:
+    if len(between) == len(middle):
+        numbers = _moved(old[first : len(old) - last], new[first : len(new) - last])
+        between = [between[number] for number in numbers]
+        for entry, number, place in zip(between, numbers, middle, strict=True):
+            if old[first + number] != new[place]:
+                entry.value = _edited(entry, shown[first + number], wanted[place], (*at, str(place)))
+    else:
         _refuse_twins(old, at)
         block.foot += [line for entry in between for line in _words_of(entry)]
         between = [YamlEntry(None, _made(wanted[number], (*at, str(number))), 0, 0) for number in middle]
-    for number in middle if pairs else ():
-        entry = between[number - first]
-        entry.value = _edited(entry, shown[number], wanted[number], (*at, str(number)))
     block.entries = [*block.entries[:first], *between, *block.entries[len(old) - last :]]
     block.flow = block.flow and not any(map(_has_words, block.entries)) and not block.foot
+
+
+def _moved(old: list[str], new: list[str]) -> list[int]:
+    """Which of the old items each new one is: the same one, wherever it stood, with all it hides; else the next one that is left."""
+    left = list(range(len(old)))
+    found: dict[int, int] = {}
+    for place, item in enumerate(new):
+        number = next((one for one in left if old[one] == item), None)
+        if number is not None:
+            left.remove(number)
+            found[place] = number
+    return [found[place] if place in found else left.pop(0) for place in range(len(new))]
 
 
 def _common(one: list[str], other: list[str]) -> int:

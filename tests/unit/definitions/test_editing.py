@@ -110,6 +110,21 @@ def test_items_of_a_list_are_changed_one_by_one() -> None:
     assert made.index("- json: {}") < made.index("# the first one") < made.index("# Nobody needs these.")
 
 
+def test_an_item_that_is_moved_takes_its_secret_and_its_words_along() -> None:
+    steps = (
+        '  - set: {if: a, password: "${cred:a}"} # of a\n  - set: {if: b, password: "${cred:b}"}\n  - set: {if: c, password: "${cred:c}"}\n'
+    )
+    text = FILE.replace("  - regex:", f"{steps}  - regex:").encode()
+    one, two, three = ({"set": {"if": name, "password": "********"}} for name in "abc")
+    shown = {**SHOWN, "transforms": [one, two, three, *SHOWN["transforms"]]}
+    other = {"set": {"if": "d", "password": "********"}}
+    made = edited(text, shown, {**shown, "transforms": [three, one, other, *SHOWN["transforms"]]})
+    found = [line for line in lines(made) if "cred:" in line]
+    assert ["if: c" in found[0], "cred:c" in found[0]] == [True, True], found
+    assert ["if: a" in found[1], "cred:a" in found[1], "# of a" in found[1]] == [True, True, True], found
+    assert ["if: d" in found[2], "cred:b" in found[2]] == [True, True], found
+
+
 def test_of_items_that_look_the_same_nobody_guesses_which_secret_is_meant() -> None:
     text = FILE.replace("  - regex:", '  - set: {password: "${cred:a}"}\n  - set: {password: "${cred:b}"}\n  - regex:').encode()
     twin = {"set": {"password": "********"}}
