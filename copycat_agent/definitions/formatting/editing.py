@@ -103,7 +103,7 @@ def _is_list_of(node: YamlBlock, length: int) -> bool:
 
 
 def _edit_list(block: YamlBlock, shown: list[object], wanted: list[object], at: tuple[str, ...]) -> None:
-    """Items at the beginning and at the end that are the same stay. Those between are moved, or changed in place, where they are as many."""
+    """Items at the beginning and at the end that are the same stay. Those between are moved or changed in place, if they are as many."""
     old, new = [_key(item) for item in shown], [_key(item) for item in wanted]
     first = _common(old, new)
     last = _common(old[first:][::-1], new[first:][::-1])

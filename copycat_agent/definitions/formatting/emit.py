@@ -146,18 +146,16 @@ def _needs_none(text: str) -> bool:
         return False
     if _RESOLVER.resolve(yaml.ScalarNode, text, (True, False)) != "tag:yaml.org,2002:str":  # type: ignore[no-untyped-call]
         return False
-    return _reads_back(text) and _reads_back(f"{text}: {text}", count=2)
+    return all(_reads_back(text, where) for where in (text, f"{text}: {text}", f"[{text}, {{{text}: {text}}}]"))
 
 
-def _reads_back(document: str, count: int = 1) -> bool:
-    """The parser is the judge of what is a plain scalar."""
+def _reads_back(text: str, document: str) -> bool:
+    """The parser is the judge of what is a plain scalar, in lines and in brackets."""
     try:
-        scalars = [event for event in yaml.parse(document, Loader=yaml.SafeLoader) if isinstance(event, yaml.ScalarEvent)]
+        scalars = [event.value for event in yaml.parse(document, Loader=yaml.SafeLoader) if isinstance(event, yaml.ScalarEvent)]
     except yaml.YAMLError:
         return False
-    return len(scalars) == count and {scalar.value for scalar in scalars} == {
-        document if count == 1 else document[: (len(document) - 2) // 2]
-    }
+    return scalars == [text] * document.count(text)
 
 
 def _escaped(character: str) -> str:

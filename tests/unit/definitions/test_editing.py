@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from copycat_agent.definitions import load_content
@@ -159,6 +159,7 @@ MAPS = st.dictionaries(st.text("abc", min_size=1, max_size=2), VALUES, min_size=
 
 
 @given(MAPS, MAPS)
+@example({"a": [":0"]}, {"a": [":0", ":1"], "b": {"c": [{":2": ":3"}]}})
 def test_whatever_is_wanted_is_what_the_file_says_then(before: dict[str, Any], wanted: dict[str, Any]) -> None:
     text = new_text(before)
     assert said(text) == said(new_text(before))
