@@ -20,7 +20,6 @@ import time
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
-from pathlib import PurePosixPath
 from string import Formatter
 from typing import TYPE_CHECKING
 
@@ -95,11 +94,12 @@ def _bind(part: Name, meta: SplitMeta, clock: Callable[[], float]) -> str | Call
 def _split_value(name: str, meta: SplitMeta) -> str | int:
     if name == "@file.inode":
         return meta.inode
-    path = PurePosixPath(readable(meta.path))
+    path = readable(meta.path)
+    directory, _, file_name = path.rpartition("/")
     values = {
-        "@file.path": str(path),
-        "@file.name": path.name,
-        "@file.dir": str(path.parent),
+        "@file.path": path,
+        "@file.name": file_name,
+        "@file.dir": directory or "/",
         "@host": readable(meta.host),
         "@connector": meta.connector,
     }
