@@ -155,7 +155,7 @@ def _with_format(reader: Reader, model: type[Options]) -> object:
     parts: dict[str, Any] = {name: reader.field(model, name, loc) for name in model.model_fields if name != "format"}
     if reader.node((*loc, "format")) is not None:
         parts["format"] = _typed(reader, (*loc, "format"), FORMATS, short=True)
-    return FAILED if FAILED in parts.values() else model(**parts)
+    return FAILED if FAILED in parts.values() else reader.made(model, parts, loc)
 
 
 def _transforms(reader: Reader) -> object:

@@ -131,6 +131,14 @@ class Reader:
         """The map at `loc` as `model`. A scalar there stands for `{short: scalar}` when `short` is given."""
         return self._validate(TypeAdapter(model), model, loc, loc, short)
 
+    def made(self, model: type[Options], parts: Mapping[str, Any], loc: Loc) -> object:
+        """A `model` of parts that were validated one by one: what does not go together shows only now."""
+        try:
+            return model(**parts)
+        except ValidationError as error:
+            self._explain(error.errors(include_url=False, include_input=False), model, loc, loc)
+        return FAILED
+
     def _validate(self, adapter: TypeAdapter[Any], model: type[Options], loc: Loc, base: Loc, short: str | None = None) -> object:
         try:
             return adapter.validate_python(self._value(loc, short), strict=True, context=FROM_YAML)
