@@ -37,6 +37,7 @@ __all__ = [
 _BUILT_IN: dict[str, SourceKind | str] = {
     "log_file": "copycat_agent.sources.log_file.log_kind:LOG_FILE",
     "spool_dir": "copycat_agent.sources.spool_dir.spool_kind:SPOOL_DIR",
+    "objects": "copycat_agent.sources.objects.objects:OBJECTS",
     "datasource": "copycat_agent.sources.datasource.source:DATASOURCE",
 }
 

@@ -64,7 +64,7 @@ class Found(NamedTuple):
     `start` is where its first reading begins: that is saved before anything is read. `end` says how far it goes now. `unread` is about
     how much is unread, in bytes, for the lag. `name` is for people and templates, `key` without one. `work` is whatever `read`
     or `open` needs besides. `size` (bytes) and `mtime_ms` (epoch milliseconds) are those of a file, which needs no `start`, `end` and
-    `unread` (see `FileSource`).
+    `unread` (see `FileSource`). `trouble` says what is wrong with it, for people, though it may be read.
     """
 
     key: str
@@ -75,6 +75,7 @@ class Found(NamedTuple):
     work: bytes = b""
     size: int = 0
     mtime_ms: int = 0
+    trouble: str = ""
 
 
 class Remembered(NamedTuple):

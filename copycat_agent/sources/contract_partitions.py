@@ -27,7 +27,8 @@ FILES_PER_BATCH = 32
 class Partition:
     """One that is known. `offset` is saved unless `met`: then where it begins has yet to be. `found`: as the last look has it.
 
-    `next` is what to read next, or what a task reads, and `unread` about how many bytes that stands for. `why`: what went wrong last.
+    `next` is what to read next, or what a task reads, and `unread` about how many bytes that stands for. `why`: what went wrong last,
+    `trouble`: what the source says is wrong with it.
     `unread_since_ms`: since when something is unread, 0 while nothing is.
     """
 
@@ -36,6 +37,7 @@ class Partition:
     position: Position
     met: bool = False
     found: Found | None = None
+    trouble: str = ""
     next: Stretch | None = None
     unread: int = 0
     why: str = ""
@@ -132,10 +134,11 @@ class RecordPartitions:
         return ()
 
     def view_of(self, known: Partition) -> FileView:
-        state: FileState = "failing" if known.why else "following"
+        why = known.why or known.trouble
+        state: FileState = "failing" if why else "following"
         offset = known.offset
         view = FileView(offset.path, known.partition.key, offset.position, 0, offset.records, state, is_open=False)
-        return view._replace(read_at=known.read_at, unread=known.unread, why=known.why, counts_records=True, cursor=offset.cursor)
+        return view._replace(read_at=known.read_at, unread=known.unread, why=why, counts_records=True, cursor=offset.cursor)
 
 
 class FilePartitions:
@@ -195,8 +198,8 @@ class FilePartitions:
 
     def view_of(self, known: Partition) -> FileView:
         offset = known.offset
-        state: FileState = "failing" if known.why or offset.trouble else "done" if offset.done else "following"
+        why = known.why or known.trouble or offset.trouble
+        state: FileState = "failing" if why else "done" if offset.done else "following"
         view = FileView(offset.path, known.partition.key, offset.position, offset.size, offset.records, state, is_open=False)
-        why = known.why or offset.trouble
         view = view._replace(read_at=known.read_at, unread=known.unread, why=why, compression=offset.compression)
         return view._replace(counts_records=self._counts_records)

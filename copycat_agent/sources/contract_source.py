@@ -116,7 +116,7 @@ class ContractSource:
                 self._remember(one, changes)
             elif isinstance(one, Gone):
                 self._forget(one, changes)
-            else:
+            elif self._partition(one.key) not in changes.forget:
                 self._meet(one, changes)
         return self._unsaved.add(changes) if changes.offsets or changes.forget else changes
 
@@ -134,7 +134,6 @@ class ContractSource:
             return
         changes.offsets.pop(partition, None)
         changes.forget.add(partition)
-        self._remembered.pop(gone.key, None)
         if known is not None:
             del self._known[gone.key]
             self._turns.discard(known)
@@ -153,7 +152,7 @@ class ContractSource:
         if known is None:
             known = self._begin(found)
             changes.offsets[known.partition] = known.offset
-        known.found = found
+        known.found, known.trouble = found, found.trouble
         if known.partition not in self._planner.in_flight:
             self._choose(known)
 
@@ -210,6 +209,8 @@ class ContractSource:
             elif offset.done and offset.cursor:
                 self._remembered[partition.key] = from_text(offset.cursor)
                 self._next_look.is_wanted = True
+        for partition in changes.forget:
+            self._remembered.pop(partition.key, None)
         told: dict[str, Position] = {}
         for result in results:
             known = self._planner.land(result.split.partition)
@@ -310,7 +311,7 @@ class ContractSource:
             bytes=sum(one.unread for one in waiting),
             files=len(waiting),
             known_files=len(self._known),
-            troubled_files=sum(bool(one.why) for one in self._known.values()),
+            troubled_files=sum(bool(one.why or one.trouble) for one in self._known.values()),
             oldest_unread_ms=min((one.unread_since_ms for one in waiting if one.unread_since_ms), default=0),
         )
 

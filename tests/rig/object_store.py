@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import socket
 import subprocess
 import sys
 import time
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
+import boto3
 from pyarrow import fs
 
 from copycat_agent.dev_broker import free_port
@@ -46,6 +48,17 @@ class ObjectStore:
         with self._files.open_output_stream(f"{self.bucket}/{name}", compression=None) as out:
             out.write(data)
 
+    @property
+    def client(self) -> Any:
+        """boto3's, for names that pyarrow does not write, and for what becomes of objects."""
+        secrets = {"aws_access_key_id": CREDENTIALS["AWS_ACCESS_KEY_ID"], "aws_secret_access_key": CREDENTIALS["AWS_SECRET_ACCESS_KEY"]}
+        return boto3.client("s3", endpoint_url=f"http://127.0.0.1:{self._port}", region_name="us-east-1", **secrets)
+
+    @property
+    def requests(self) -> list[str]:
+        """Method and path of each request that it has answered."""
+        return re.findall(r'"((?:GET|HEAD|PUT|POST|DELETE) \S+) HTTP', self._log.read_text("utf-8", "replace"))
+
     def put_elsewhere_in_time(self, name: str, data: bytes) -> None:
         """As `put`, in another second than it was written before: that is how fine the store's clock is."""
         before = self._files.get_file_info(f"{self.bucket}/{name}").mtime
@@ -57,14 +70,8 @@ class ObjectStore:
         """Delete an object."""
         self._files.delete_file(f"{self.bucket}/{name}")
 
-    def stop(self) -> None:
-        """It answers no more."""
-        if self._process is not None:
-            self._process.kill()
-            self._process.wait()
-
-    def __enter__(self) -> Self:
-        """Start, and make the bucket."""
+    def start(self) -> None:
+        """It answers, and has nothing but an empty bucket."""
         command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(self._port)]
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, env={**os.environ, **CREDENTIALS})
@@ -75,6 +82,16 @@ class ObjectStore:
         except BaseException:
             self.stop()
             raise
+
+    def stop(self) -> None:
+        """It answers no more."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+
+    def __enter__(self) -> Self:
+        """Start, and make the bucket."""
+        self.start()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from copycat_agent.executor import Executor
-    from copycat_agent.model import SourceOffset, SourcePartition
+    from copycat_agent.model import Loss, SourceOffset, SourcePartition
     from copycat_agent.options import Definition
     from copycat_agent.watch import Watcher
 
@@ -82,6 +82,12 @@ class Shipping:
         """What is committed, files only."""
         assert self._store is not None, "it does not run"
         return self._store.read(self.name)
+
+    @property
+    def losses(self) -> tuple[Loss, ...]:
+        """What was given up."""
+        assert self._store is not None, "it does not run"
+        return self._store.losses(self.name, 1000)
 
     def wait_idle(self, deadline: float = 60.0) -> None:
         """Wait until a run to the end has come to it."""

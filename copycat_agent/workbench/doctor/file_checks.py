@@ -206,8 +206,7 @@ def _examine_rotated(notes: Notes, look: PatternWalk) -> None:
     ]
     if beside:
         text = (
-            f"{names(beside)}: rotated already and outside the patterns: read only where a connector has to go on there, as copycat plan "
-            "says; files that are rotated from now on are read to their end"
+            f"{names(beside)}: rotated already and outside the patterns, not read; files that are rotated from now on are read to their end"
         )
         notes.ok("rotated", text)
 

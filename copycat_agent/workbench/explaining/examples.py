@@ -231,6 +231,17 @@ EXAMPLES_OF = {
     ("datasource", "source.type"): "datasource",
     ("datasource", "source.class"): '"orders:Orders"',
     ("datasource", "source.options"): "{database: /var/lib/shop/shop.db}",
+    ("objects", "source.type"): "objects",
+    ("objects", "source.uri"): "s3://logs/app/?region=eu-central-1",
+    ("objects", "source.pattern"): '"*.json.gz"',
+    ("objects", "source.exclude"): '"*.tmp"',
+    ("objects", "source.format"): "jsonl",
+    ("objects", "source.min_age"): "30s",
+    ("objects", "source.start_at"): "end",
+    ("objects", "source.cleanup"): "{policy: delete}",
+    ("objects", "source.cleanup.policy"): "delete",
+    ("objects", "source.cleanup.to"): "/done/",
+    ("objects", "source.cleanup.tag"): "copycat=delivered",
     ("spool_dir", "source.type"): "spool_dir",
     ("spool_dir", "source.dir"): "/var/spool/in",
     ("spool_dir", "source.pattern"): '"orders-*.csv"',
@@ -313,3 +324,11 @@ def _whole_test(option: str) -> str:
     parts = [] if option.startswith("input") else ["input: a line"]
     expects = [] if option.startswith(("expect", "dead_letters")) else ["expect: [{topic: logs}]"]
     return ", ".join([*parts, option, *expects])
+
+
+LEAST_OF_SOURCES: dict[str, dict[str, str]] = {
+    "spool_dir": {"source.type": "type: spool_dir", "source.dir": "dir: /var/spool/in"},
+    "objects": {"source.type": "type: objects", "source.uri": "uri: s3://logs/app/"},
+    "datasource": {"source.type": "type: datasource", "source.class": 'class: "orders:Orders"'},
+}
+"""What a source of this type cannot do without, by key."""

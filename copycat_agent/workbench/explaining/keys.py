@@ -27,7 +27,7 @@ from copycat_agent.options import (
 from copycat_agent.registry import Registry
 from copycat_agent.sources import SOURCES
 from copycat_agent.transforms import TRANSFORMS
-from copycat_agent.workbench.explaining.examples import ALONE, BESIDE, EXAMPLES, EXAMPLES_OF, written_example
+from copycat_agent.workbench.explaining.examples import ALONE, BESIDE, EXAMPLES, EXAMPLES_OF, LEAST_OF_SOURCES, written_example
 
 _REGISTRIES: dict[type[Options], tuple[str, Registry[Any]]] = {
     SourceOptions: ("source", SOURCES),
@@ -237,11 +237,7 @@ def _example(key: str, schema: dict[str, Any], default: str | None, where: str) 
         beside = ""
     text = f"{beside}, {last}: {value}" if beside else f"{last}: {value}"
     for depth, section in reversed(list(enumerate(sections))):
-        if "source datasource" in where and sections == ["source"]:
-            wanted = {"source.type": "type: datasource", "source.class": 'class: "orders:Orders"'}
-            text = "".join(f"{part}, " for name, part in wanted.items() if name != key) + text
-        if "source spool_dir" in where:
-            text = _of_spool_dir(sections[: depth + 1], key, kind) + text
+        text = _of_source(sections[: depth + 1], key, where, kind) + text
         text = f"{section}: [{{{text}}}]" if section in _LISTS else f"{section}: {{{text}}}"
     return text
 
@@ -251,12 +247,12 @@ def _written(text: str) -> str:
     return text if _PLAIN.fullmatch(text) else json.dumps(text)
 
 
-def _of_spool_dir(sections: list[str], key: str, kind: str) -> str:
-    """What else stands in a section of a `spool_dir` source, so that it is one."""
+def _of_source(sections: list[str], key: str, where: str, kind: str) -> str:
+    """What else stands in a section of a source, so that it is one. `kind` is that of its format, if any."""
     if sections == ["source"]:
-        wanted = {"source.type": "type: spool_dir", "source.dir": "dir: /var/spool/in"}
+        wanted = next((texts for source, texts in LEAST_OF_SOURCES.items() if f"source {source}" in where), {})
         return "".join(f"{text}, " for name, text in wanted.items() if name != key)
-    return f"type: {kind}, " if sections == ["source", "format"] and key != "source.format.type" else ""
+    return f"type: {kind}, " if kind and sections == ["source", "format"] and key != "source.format.type" else ""
 
 
 def _example_value(schema: dict[str, Any], default: str | None) -> str:

@@ -41,14 +41,16 @@ def read(where: Path) -> PeerState:
         log = read_state(directory / "log.json")
         files.append(log)
         _apply(log, 0 if newest is None else _number_of(newest), entries)
-    found = [(value, _position(file, key, value)) for key, (value, file) in entries.items()]
-    positions = [one for value, one in found if one is not None and _is_begun(value)]
-    known = {_identity_of(one) for one in positions}
-    # the lesser of two positions counts, and an input that never delivered anything says nothing against one that did
-    positions += [one for value, one in found if one is not None and not _is_begun(value) and _identity_of(one) not in known]
-    others = sum(one is None for _, one in found)
-    what = "1 entry is" if others == 1 else f"{others} entries are"
-    notes = (f"{what} of other inputs than log and filestream, or wait to be removed: {directory}",) if others else ()
+    positions, others = [], 0
+    for key, (value, file) in entries.items():
+        found = _position(file, key, value)
+        if found is None:
+            others += 1
+        else:
+            positions.append(found)
+    notes = (
+        (f"{others} entries of {directory} are of other inputs than log and filestream, or of files that were not begun",) if others else ()
+    )
     return PeerState(tuple(positions), max(file.changed_ns for file in files), notes)
 
 
@@ -124,7 +126,7 @@ def _is_json(line: bytes) -> bool:
 
 
 def _position(file: StateFile, key: str, value: dict[str, Any]) -> PeerPosition | None:
-    """None for what is no file, or is only waiting to be removed."""
+    """None for what is no file, was not begun, or is only waiting to be removed."""
     if value.get("ttl") == 0:
         return None
     if key.startswith("filebeat::logs::"):
@@ -132,15 +134,6 @@ def _position(file: StateFile, key: str, value: dict[str, Any]) -> PeerPosition 
     if key.startswith("filestream::"):
         return _of_filestream(file, key, value)
     return None
-
-
-def _is_begun(value: dict[str, Any]) -> bool:
-    """Whether anything of the file was delivered; input log always has an offset."""
-    return "cursor" not in value or (isinstance(value["cursor"], dict) and "offset" in value["cursor"])
-
-
-def _identity_of(one: PeerPosition) -> tuple[object, ...]:
-    return one.device, one.inode, one.head and one.head.value, one.path if one.is_by_name else ""
 
 
 def _of_log(file: StateFile, key: str, value: dict[str, Any]) -> PeerPosition:
@@ -153,11 +146,11 @@ def _of_log(file: StateFile, key: str, value: dict[str, Any]) -> PeerPosition:
     return PeerPosition(position, path, device, inode, seen_ns=_time(value.get("timestamp")))
 
 
-def _of_filestream(file: StateFile, key: str, value: dict[str, Any]) -> PeerPosition:
-    """Of a file that it follows, and of which nothing was delivered, there is no cursor yet."""
+def _of_filestream(file: StateFile, key: str, value: dict[str, Any]) -> PeerPosition | None:
     cursor, meta = value.get("cursor"), value.get("meta")
-    offset = cursor.get("offset", 0) if isinstance(cursor, dict) else 0
-    position = file.number(offset, f"offset of {key!a:.200}")
+    if not isinstance(cursor, dict) or "offset" not in cursor:
+        return None
+    position = file.number(cursor["offset"], f"offset of {key!a:.200}")
     source = meta.get("source", "") if isinstance(meta, dict) else ""
     path = file.text(source, f"source of {key!a:.200}")
     kind, told = _identity(key)

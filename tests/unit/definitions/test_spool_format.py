@@ -73,6 +73,6 @@ def test_ordering_none_is_for_whole_files(tmp_path: Path) -> None:
 
 
 def test_options_of_formats_can_be_asked_for() -> None:
-    (found,) = [one for one in find_keys("source.format.delimiter") if "csv" in one.where]
-    assert "format csv" in found.where
-    assert "type: csv" in found.example
+    found = [one for one in find_keys("source.format.delimiter") if "format csv" in one.where]
+    assert [one.where.rpartition("source ")[2] for one in found] == ["spool_dir, format csv", "objects, format csv"]
+    assert all("type: csv" in one.example for one in found)

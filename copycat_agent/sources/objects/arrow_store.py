@@ -1,0 +1,89 @@
+"""File systems of pyarrow: all that is no S3. None of them lists behind a name, so a listing always lists everything."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
+
+import pyarrow as pa
+from pyarrow import fs
+
+from copycat_agent.extending import Address
+from copycat_agent.sources.objects.blocks import BlockFile, ReplacedError
+from copycat_agent.sources.objects.stores import Listed, directory_of
+
+T = TypeVar("T")
+
+
+class ArrowStore:
+    """A directory tree, or a bucket."""
+
+    lists_behind = False
+
+    def __init__(self, address: Address) -> None:
+        self._address = address
+        self.prefix = directory_of(address.inside) or "/"
+        self._files: Any = None
+
+    def _ask(self, what: str, ask: Callable[[Any], T]) -> T:
+        try:
+            if self._files is None:
+                self._files = fs.FileSystem.from_uri(self._address.root)[0]
+            return ask(self._files)
+        except FileNotFoundError:
+            raise FileNotFoundError(errno.ENOENT, "there is no such file or directory") from None
+        except PermissionError:
+            raise PermissionError(errno.EACCES, f"it is not allowed ({what})") from None
+        except (pa.ArrowException, OSError, ValueError) as error:
+            lines = str(error).splitlines()
+            raise OSError(errno.EIO, lines[0][:200] if lines else type(error).__name__) from None
+
+    def shown(self, name: str) -> str:
+        return self._address.at(name).shown
+
+    def name_at(self, path: str) -> str:
+        return self._address._replace(path=path).inside
+
+    def listed(self, after: str) -> Iterator[Listed]:
+        found = self._ask("list", lambda files: files.get_file_info(fs.FileSelector(self.prefix, recursive=True)))
+        listed = (_of_arrow(one) for one in found if one.type == fs.FileType.File)
+        yield from sorted(one for one in listed if one.name > after)
+
+    def look(self, name: str) -> Listed:
+        found = self._ask("look at", lambda files: files.get_file_info(name))
+        if found.type != fs.FileType.File:
+            raise FileNotFoundError(errno.ENOENT, "there is no such file")
+        return _of_arrow(found)
+
+    def open(self, found: Listed) -> BlockFile:
+        file = self._ask("open", lambda files: files.open_input_file(found.name))
+
+        def fetch(position: int, size: int) -> bytes:
+            data: bytes = self._ask("read", lambda _: file.read_at(size, position))
+            if self.look(found.name) != found:
+                raise ReplacedError(errno.ESTALE, "it was replaced while it was read")
+            return data
+
+        return BlockFile(found.size, fetch, file.close)
+
+    def delete(self, name: str) -> None:
+        try:
+            self._ask("delete", lambda files: files.delete_file(name))
+        except FileNotFoundError:
+            return
+
+    def copy(self, name: str, to: str) -> None:
+        def ask(files: Any) -> None:  # noqa: ANN401 - pyarrow has no types
+            files.create_dir(to.rpartition("/")[0], recursive=True)
+            files.copy_file(name, to)
+
+        self._ask("copy", ask)
+
+    def tag(self, name: str, tag: str, value: str) -> None:
+        raise NotImplementedError
+
+
+def _of_arrow(found: Any) -> Listed:  # noqa: ANN401 - as above
+    mtime_ns = found.mtime_ns or 0
+    return Listed(found.path, found.size or 0, mtime_ns // 1_000_000, f"{found.size}:{mtime_ns}")

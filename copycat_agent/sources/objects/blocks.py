@@ -1,0 +1,93 @@
+"""One version of an object, fetched in blocks: the next one while this one is used."""
+
+from __future__ import annotations
+
+import errno
+import queue
+import threading
+from collections.abc import Callable
+
+BLOCK_BYTES = 4 * 2**20
+"""Asked for at a time while reading goes forward: a request costs 20 to 100 ms, whatever it brings."""
+JUMP_BYTES = 2**16
+"""Asked for where reading jumps, as to the end of a Parquet file."""
+
+
+class ReplacedError(OSError):
+    """The object is not the version any more that was found."""
+
+
+class BlockFile:
+    """A `StoredFile` that is fetched in blocks, the next one while this one is used."""
+
+    def __init__(self, size: int, fetch: Callable[[int, int], bytes], close: Callable[[], None] = lambda: None) -> None:
+        """`fetch(position, size)` gives just these bytes of the version that was found, or raises ReplacedError."""
+        self._size = size
+        self._fetch = fetch
+        self._close = close
+        self._begin = 0
+        self._block = self._head = b""
+        self._ahead: _Ahead | None = None
+        self._is_replaced = False
+
+    def read_at(self, position: int, size: int) -> bytes:
+        size = min(size, self._size - position)
+        if size <= 0:
+            return b""
+        if position + size <= len(self._head):  # asked for again and again, to compare
+            return self._head[position : position + size]
+        if not self._begin <= position < self._begin + len(self._block):
+            self._block, self._begin = self._next(position, size), position
+            if position == 0:
+                self._head = self._block[:JUMP_BYTES]
+        begin = position - self._begin
+        return self._block[begin : begin + size]
+
+    def _next(self, position: int, size: int) -> bytes:
+        goes_forward = 0 < position == self._begin + len(self._block)
+        is_small = self._size <= BLOCK_BYTES
+        wanted = min(BLOCK_BYTES if goes_forward or is_small else max(size, JUMP_BYTES), self._size - position)
+        ahead, self._ahead = self._ahead, None
+        block = ahead.take() if ahead is not None and ahead.position == position else self._checked(position, wanted)
+        following = position + len(block)
+        if goes_forward and following < self._size:
+            self._ahead = _Ahead(following, min(BLOCK_BYTES, self._size - following), self._checked)
+        return block
+
+    def _checked(self, position: int, size: int) -> bytes:
+        try:
+            data = self._fetch(position, size)
+        except (ReplacedError, FileNotFoundError):
+            self._is_replaced = True
+            raise
+        if len(data) != size:
+            raise OSError(errno.EIO, f"{len(data)} bytes came of {size} that were asked for")
+        return data
+
+    def is_unchanged(self) -> bool:
+        return not self._is_replaced
+
+    def close(self) -> None:
+        self._ahead, self._block = None, b""
+        self._close()
+
+
+class _Ahead:
+    """A block that is being fetched."""
+
+    def __init__(self, position: int, size: int, fetch: Callable[[int, int], bytes]) -> None:
+        self.position = position
+        self._answer: queue.SimpleQueue[bytes | BaseException] = queue.SimpleQueue()
+        threading.Thread(target=self._run, args=(size, fetch), name="fetch", daemon=True).start()
+
+    def _run(self, size: int, fetch: Callable[[int, int], bytes]) -> None:
+        try:
+            self._answer.put(fetch(self.position, size))
+        except BaseException as error:  # noqa: BLE001 - for the thread that takes
+            self._answer.put(error)
+
+    def take(self) -> bytes:
+        answer = self._answer.get()
+        if isinstance(answer, BaseException):
+            raise answer
+        return answer

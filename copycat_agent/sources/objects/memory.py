@@ -1,0 +1,98 @@
+"""Which objects were read, of those that are no partitions any more: 64 bits of each, in chunks that are saved once.
+
+A chunk is a value of some 170 KB at most, kept under a key of its own (`extending.Remembered`), and never changed: small ones are
+joined into a larger one from time to time. With more than `CHUNKS_MOST` chunks the one whose objects are oldest is given up: from then on
+an object that is no newer than those, and whose name was passed when they were given up, is taken for one that was read.
+"""
+
+from __future__ import annotations
+
+import base64
+from array import array
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
+
+from copycat_agent.extending import Finding, Gone, Position, Remembered
+
+CHUNK_IDS = 16_384
+CHUNKS_MOST = 64
+"""A million objects."""
+SMALL_MOST = 16
+"""So many chunks that are not full are joined."""
+_CHUNK, _FLOOR = "read-", "forgotten"
+
+
+class _Chunk(NamedTuple):
+    ids: array[int]
+    newest_ms: int
+
+    def value(self) -> Position:
+        return {"ids": base64.b64encode(self.ids.tobytes()).decode(), "newest_ms": self.newest_ms}
+
+
+class ReadMemory:
+    """Ids are numbers of 64 bits."""
+
+    def __init__(self) -> None:
+        self._chunks: dict[str, _Chunk] = {}
+        self._sorted = array("Q")
+        self._recent: set[int] = set()
+        self._forgotten: tuple[int, str | None] = (-1, "")
+        self._number = 0
+
+    def recall(self, saved: Mapping[str, Position]) -> None:
+        """Takes in what is saved. Chunks that are known are not looked at."""
+        keys = {key for key in saved if key.startswith(_CHUNK)}
+        for key in keys - self._chunks.keys():
+            ids = array("Q")
+            ids.frombytes(base64.b64decode(saved[key]["ids"]))
+            self._chunks[key] = _Chunk(ids, saved[key]["newest_ms"])
+            self._number = max(self._number, int(key.removeprefix(_CHUNK)))
+            self._recent.update(ids)
+        for key in self._chunks.keys() - keys:
+            del self._chunks[key]
+        if len(self._recent) > CHUNK_IDS:
+            self._sorted = array("Q", sorted(one for chunk in self._chunks.values() for one in chunk.ids))
+            self._recent.clear()
+        if _FLOOR in saved:
+            self._forgotten = saved[_FLOOR]["newest_ms"], saved[_FLOOR]["passed"]
+
+    def __contains__(self, one: int) -> bool:
+        """Whether it is saved that this one was read."""
+        index = bisect_left(self._sorted, one)
+        return one in self._recent or (index < len(self._sorted) and self._sorted[index] == one)
+
+    def __len__(self) -> int:
+        return sum(len(chunk.ids) for chunk in self._chunks.values())
+
+    def is_forgotten(self, name: str, mtime_ms: int) -> bool:
+        """Whether an object of this name and time, which is not in it, was read all the same."""
+        newest_ms, passed = self._forgotten
+        return mtime_ms <= newest_ms and (passed is None or name <= passed)
+
+    def add(self, ids: Iterable[int], newest_ms: int) -> Iterator[Finding]:
+        """What to tell to have these remembered, once it is saved. `newest_ms`: the latest time of change among them."""
+        yield from self._told(array("Q", ids), newest_ms)
+
+    def joined(self, passed: str | None) -> Iterator[Finding]:
+        """What to tell to have small chunks joined, and the oldest given up where there are too many. What a look tells is saved as one.
+
+        `passed`: everything up to this name has been listed; None for everything.
+        """
+        small = [key for key, chunk in self._chunks.items() if len(chunk.ids) < CHUNK_IDS]
+        if len(small) >= SMALL_MOST:
+            ids = array("Q", (one for key in small for one in self._chunks[key].ids))
+            newest_ms = max(self._chunks[key].newest_ms for key in small)
+            for begin in range(0, len(ids), CHUNK_IDS):
+                yield from self._told(ids[begin : begin + CHUNK_IDS], newest_ms)
+            yield from map(Gone, small)
+        elif len(self._chunks) > CHUNKS_MOST:
+            oldest = min(self._chunks, key=lambda key: self._chunks[key].newest_ms)
+            newest_ms = max(self._forgotten[0], self._chunks[oldest].newest_ms)
+            yield Remembered(_FLOOR, {"newest_ms": newest_ms, "passed": passed})
+            yield Gone(oldest)
+
+    def _told(self, ids: array[int], newest_ms: int) -> Iterator[Finding]:
+        self._number += 1
+        yield Remembered(f"{_CHUNK}{self._number:06}", _Chunk(ids, newest_ms).value())

@@ -1,0 +1,210 @@
+"""Source `objects`: which objects are there, and which of them were read.
+
+An object is a partition while it is read, and until enough of them are done to be remembered in one go (`ReadMemory`). A pass goes through
+the names in order (`Passes`); it stops while many objects wait to be read, and goes on where it stopped.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
+from typing import Any
+
+from copycat_agent.extending import (
+    Address,
+    BlockedError,
+    FatalError,
+    Finding,
+    Found,
+    Gone,
+    Position,
+    Remembered,
+    RetriableError,
+    Stretch,
+    excluded_by,
+    file_source_kind,
+    parse_address,
+)
+from copycat_agent.sources.objects.blocks import BlockFile
+from copycat_agent.sources.objects.cleanup import Cleanup
+from copycat_agent.sources.objects.memory import ReadMemory
+from copycat_agent.sources.objects.options import ObjectsOptions
+from copycat_agent.sources.objects.passes import Pass, Passes
+from copycat_agent.sources.objects.stores import KEY, Listed, Store, key_of
+
+WAITING_MOST = 1000
+"""Objects that are known and not read: with so many a pass stops, with half of them it goes on."""
+REMEMBER_AT = 256
+"""So many that are done are remembered in one go."""
+LOCAL_AGE_SECONDS = 5.0
+"""`min_age` where files grow under their names."""
+_BEGUN = "begun"
+_DELETED = "it was deleted before it was read to its end"
+_REPLACED = "it was replaced before it was read to its end"
+_MISSING = "it is not there any more, or source.uri, pattern or exclude leave it out, and it was not read to its end"
+
+
+def id_of(key: str) -> int:
+    """What is remembered of it."""
+    return int(key.removeprefix(KEY)[:16], 16)
+
+
+@lru_cache(maxsize=16)
+def store_at(address: Address) -> Store:
+    """The store behind an address, kept: it holds connections. Raises FatalError where its client is not installed."""
+    if address.scheme != "s3":
+        from copycat_agent.sources.objects.arrow_store import ArrowStore  # noqa: PLC0415 - imports pyarrow, 0.15 s
+
+        return ArrowStore(address)
+    try:
+        from copycat_agent.sources.objects.s3_store import S3Store  # noqa: PLC0415 - imports boto3, an extra, 0.3 s
+    except ImportError:
+        raise FatalError("source objects needs boto3 for s3://", 'pip install "copycat-agent[s3]"') from None
+    return S3Store(address)
+
+
+class Objects:
+    """An `extending.FileSource`. `_known`: what are partitions, as the last pass has them. `_lost`: which of them are gone, and why."""
+
+    def __init__(self, options: ObjectsOptions) -> None:
+        self._options = options
+        self._address = parse_address(options.uri)
+        is_local = self._address.scheme in ("file", "hdfs", "viewfs")
+        self._min_age = options.min_age if options.min_age is not None else LOCAL_AGE_SECONDS if is_local else 0.0
+        self._made: Store | None = None
+        self._lock = threading.Lock()
+        self._memory = ReadMemory()
+        self._cleanup = Cleanup(options.cleanup)
+        self._passes = Passes(options.poll_interval, options.look_back, options.relist)
+        self._known: dict[str, Listed] = {}
+        self._lost: dict[str, str] = {}
+
+    @property
+    def _store(self) -> Store:
+        with self._lock:
+            self._made = self._made or store_at(self._address)
+            return self._made
+
+    def look(self, saved: Mapping[str, Position], *, to_the_end: bool) -> Iterator[Finding]:
+        """Raises RetriableError, or BlockedError, where the store cannot be listed."""
+        if self._options.start_at == "end" and _BEGUN not in saved:
+            yield Remembered(_BEGUN, int(time.time() * 1000))
+            return
+        self._memory.recall(saved)
+        rows = {key: bool(saved[key]["done"]) for key in saved if key.startswith(KEY)}
+        gone = self._forgotten(rows)
+        yield from map(Gone, gone)
+        self._cleanup.run(self._store, self._known)
+        try:
+            self._list(rows, saved.get(_BEGUN, -1), to_the_end=to_the_end)
+        except OSError as error:
+            raise self._failure(error) from None
+        yield from self._remember()
+        for key, why in self._lost.items():
+            yield Gone(key, why)
+        for key, found in self._known.items():
+            if key not in self._lost and key not in gone:
+                yield self._found(key, found)
+
+    def _found(self, key: str, found: Listed) -> Found:
+        name, work, trouble = self._store.shown(found.name), json.dumps(found).encode(), self._cleanup.trouble.get(key, "")
+        return Found(key, name=name, work=work, size=found.size, mtime_ms=found.mtime_ms, trouble=trouble)
+
+    def _failure(self, error: OSError) -> RetriableError:
+        words = f"{self._address.shown} cannot be listed: {error.strerror}"
+        if isinstance(error, FileNotFoundError):
+            return BlockedError(words, "look at the name of the bucket or directory in source.uri; it is looked for again")
+        if isinstance(error, PermissionError):
+            return BlockedError(words, "give this user the right to list and read, or its environment other credentials")
+        return RetriableError(words, "look at the network, and at endpoint_override, region and scheme in source.uri")
+
+    def _forgotten(self, rows: Mapping[str, bool]) -> set[str]:
+        """Keys of what needs no row: it is remembered, or not there any more."""
+        for key in [key for key in self._lost if key not in rows]:
+            del self._lost[key]
+            self._known.pop(key, None)
+        for key in self._cleanup.forget_all_but(rows):
+            self._known.pop(key, None)
+        return {key for key, is_done in rows.items() if is_done and (key in self._cleanup.absent or id_of(key) in self._memory)}
+
+    def _remember(self) -> Iterator[Finding]:
+        done = [key for key in self._cleanup.finished() if id_of(key) not in self._memory]
+        if len(done) < REMEMBER_AT:
+            yield from self._memory.joined(self._passes.passed)
+            return
+        newest_ms = max((self._known[key].mtime_ms for key in done if key in self._known), default=-1)
+        yield from self._memory.add(map(id_of, done), newest_ms)
+
+    def _list(self, rows: Mapping[str, bool], begun_ms: int, *, to_the_end: bool) -> None:
+        waiting = sum(not rows.get(key, False) for key in self._known)
+        one = self._passes.current(time.monotonic(), lists_behind=self._store.lists_behind, to_the_end=to_the_end)
+        if one is None or waiting > WAITING_MOST // 2:
+            return
+        now_ms = time.time() * 1000
+        young_ms = now_ms - self._min_age * 1000 if self._min_age and not to_the_end else math.inf
+        old_ms = now_ms - self._options.look_back * 1000
+        by_name = {found.name: key for key, found in self._known.items()}
+        for found in self._store.listed(max(one.after, one.at)):
+            if waiting >= WAITING_MOST:
+                return
+            one.at = found.name
+            one.count += 1
+            if found.mtime_ms <= old_ms:
+                one.highest_old = found.name
+            if found.mtime_ms > young_ms or not self._is_wanted(found.name):
+                continue
+            key = key_of(found)
+            if (former := by_name.get(found.name, key)) != key and not rows.get(former, False):
+                self._lost[former] = _REPLACED
+            if key in rows or key in self._known:
+                one.seen.add(key)
+                self._known[key] = found
+            elif self._is_new(key, found, begun_ms):
+                one.seen.add(key)
+                self._known[key] = found
+                waiting += 1
+        self._complete(one, rows)
+
+    def _is_wanted(self, name: str) -> bool:
+        path = "/" + name.removeprefix(self._store.prefix)
+        return not name.endswith("/") and bool(excluded_by(self._options.pattern, path)) and not excluded_by(self._options.exclude, path)
+
+    def _is_new(self, key: str, found: Listed, begun_ms: int) -> bool:
+        was_read = id_of(key) in self._memory or self._memory.is_forgotten(found.name, found.mtime_ms)
+        return not was_read and found.mtime_ms > begun_ms
+
+    def _complete(self, one: Pass, rows: Mapping[str, bool]) -> None:
+        """The pass is through: what is known in its range and did not come up is gone."""
+        self._passes.complete(one, time.monotonic())
+        unseen = [key for key, found in self._known.items() if key not in one.seen and found.name > one.after and key not in self._lost]
+        if not one.after:
+            unseen += [key for key in rows if key not in self._known]
+        for key in unseen:
+            if rows.get(key, False):
+                self._cleanup.absent.add(key)
+            elif key not in self._known:
+                self._lost[key] = _MISSING
+            elif self._is_gone(self._known[key]):
+                self._lost[key] = _DELETED
+
+    def _is_gone(self, found: Listed) -> bool:
+        try:
+            return key_of(self._store.look(found.name)) != key_of(found)
+        except FileNotFoundError:
+            return True
+
+    def open(self, stretch: Stretch) -> BlockFile:
+        return self._store.open(Listed(*json.loads(stretch.work)))
+
+    def committed(self, positions: Mapping[str, Any]) -> None:
+        self._cleanup.deliver(key for key, position in positions.items() if key.startswith(KEY) and position["done"])
+
+    def close(self) -> None:
+        """Connections are the process's."""
+
+
+OBJECTS = file_source_kind(ObjectsOptions, Objects)

@@ -1,0 +1,75 @@
+"""Options of source `objects`."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from copycat_agent.extending import Duration, FatalError, Field, FilesOptions, Options, Patterns, parse_address
+
+
+class ObjectCleanup(Options):
+    """What becomes of an object once Kafka has every record of it and that is saved."""
+
+    policy: Literal["none", "delete", "move", "tag"] = Field(
+        "none",
+        description="none: it stays, and is not read again. delete. move: below `to`, under its name behind the last slash of `uri`. "
+        "tag: it gets the tag `tag` (s3 only).",
+    )
+    to: str | None = Field(None, description="Where move puts them: a path in the same bucket or file system, as in /done/.")
+    tag: str = Field("copycat=delivered", pattern=r"^[A-Za-z0-9 +\-._:/@]{1,128}=[A-Za-z0-9 +\-._:/@]{0,256}$", description="name=value.")
+
+    def model_post_init(self, _: object) -> None:
+        """Refuse what does not go together."""
+        if (self.policy == "move") != (self.to is not None):
+            raise ValueError("cleanup.to and cleanup.policy: move need each other")
+        if self.to is not None and not self.to.startswith("/"):
+            raise ValueError("cleanup.to begins with a slash: it is a path in the same bucket or file system")
+
+
+class ObjectsOptions(FilesOptions):
+    """Objects of a store, or files of a tree, each read once.
+
+    They are read in the order of their names. What arrives late, under a lower name or with an older time, is found by a look back
+    at each poll, and by a full listing now and then. An object that is replaced is read again, whole; one that is put again with the
+    very same content is not. Names that end with a slash are none.
+    """
+
+    type: Literal["objects"] = Field("objects", description="Objects of a store, or files of a tree, followed for ever.")
+    uri: str = Field(
+        min_length=1,
+        description="Address of the bucket and the directory below which all names are read: s3, gs, abfss, hdfs, file. Credentials are "
+        "where the store's SDK looks for them. Options behind a question mark: s3://logs/app/?region=eu-central-1",
+    )
+    pattern: Patterns = Field(
+        ("*",), description="Names to read: by the part behind the last slash, or by all behind the prefix of `uri` when they hold a slash."
+    )
+    exclude: Patterns = Field((), description="Patterns to leave out, as `pattern`.")
+    poll_interval: Duration = Field(5.0, ge=0.1, le=86400, description="Time between two listings while nothing is new.")
+    look_back: Duration = Field(
+        600.0,
+        ge=0,
+        le=7 * 86400,
+        description="A poll lists from the name on that was the last so long ago: what arrives late under a lower name is found at once "
+        "if it sorts behind that.",
+    )
+    relist: Duration = Field(600.0, ge=1, le=7 * 86400, description="Time between two listings of everything, which find what is late.")
+    start_at: Literal["beginning", "end"] = Field(
+        "beginning", description="end: objects that are there when the connector begins are not read, by their time of change."
+    )
+    min_age: Duration | None = Field(
+        None, ge=0, le=86400, description="Objects are read once they were not changed for so long. 0s; with file and hdfs 5s."
+    )
+    cleanup: ObjectCleanup = Field(ObjectCleanup(), description="What becomes of objects that are delivered.")
+
+    def model_post_init(self, _: object) -> None:
+        """Refuse an address that is none, or holds a secret."""
+        try:
+            address = parse_address(self.uri)
+        except FatalError as error:
+            raise ValueError(f"{error.message}; {error.hint}") from None
+        if any(one in address.path for one in "*["):
+            raise ValueError("uri holds no pattern: it is a prefix, and source.pattern says which names below it")
+        if self.cleanup.to is not None and f"{self.cleanup.to.rstrip('/')}/".startswith(f"{address.path.rstrip('/')}/"):
+            raise ValueError("cleanup.to lies below source.uri: what is moved there would be read again")
+        if self.cleanup.policy == "tag" and address.scheme != "s3":
+            raise ValueError("cleanup.policy: tag is for s3 alone")

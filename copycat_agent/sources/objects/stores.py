@@ -1,0 +1,76 @@
+"""What a store of objects has to be able to do, and which one is behind an address.
+
+Every trouble is an OSError whose `strerror` may be shown: it names the operation, never what was sent.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+if TYPE_CHECKING:
+    from copycat_agent.sources.objects.blocks import BlockFile
+
+
+class Listed(NamedTuple):
+    """An object as a listing has it. `name` is all of its key. `version` differs whenever its bytes do (an ETag, or size and time)."""
+
+    name: str
+    size: int
+    mtime_ms: int
+    version: str
+
+
+KEY = "o:"
+"""What the keys of objects begin with."""
+
+
+def key_of(found: Listed) -> str:
+    """Key of the partition of one version of an object. A hash, as names may hold anything."""
+    text = f"{found.name}\0{found.version}\0{found.size}".encode("utf-8", "surrogatepass")
+    return KEY + hashlib.blake2b(text, digest_size=16).hexdigest()
+
+
+def directory_of(path: str) -> str:
+    """The prefix of what lies below a path: with a slash at its end, unless it is ""."""
+    return f"{path.rstrip('/')}/" if path.strip("/") else ""
+
+
+class Store(Protocol):
+    """Thread-safe. `prefix` is what the names of all its objects begin with.
+
+    Everything raises OSError: FileNotFoundError for what is not there, PermissionError for what is not allowed.
+    """
+
+    @property
+    def prefix(self) -> str:
+        """Ends with a slash, or is ""."""
+
+    @property
+    def lists_behind(self) -> bool:
+        """Whether listing what lies behind a name costs less than listing everything."""
+
+    def shown(self, name: str) -> str:
+        """The address of one, for people and templates."""
+
+    def name_at(self, path: str) -> str:
+        """The name of what lies at this path of the bucket or file system."""
+
+    def listed(self, after: str) -> Iterator[Listed]:
+        """What lies below the prefix and behind this name ("": everything), by name, in the order of its UTF-8 bytes."""
+
+    def look(self, name: str) -> Listed:
+        """How one is now."""
+
+    def open(self, found: Listed) -> BlockFile:
+        """This version of one, for reading. Whether it is there shows when it is read."""
+
+    def delete(self, name: str) -> None:
+        """Delete one; without effect when it is gone."""
+
+    def copy(self, name: str, to: str) -> None:
+        """Copy one to another name, in place of what is there."""
+
+    def tag(self, name: str, tag: str, value: str) -> None:
+        """Give one a tag, beside those that it has."""

@@ -1,0 +1,109 @@
+"""Stores that are unwell, that refuse, that hold names of any kind: told in words, and gone on with by itself."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.rig.object_store import CREDENTIALS, ObjectStore
+from tests.rig.waiting import wait_until
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.objects.conftest import Bucket, Objects
+
+HOSTILE = [
+    "a b+c%20d&e=f?g#h",
+    "control\x01\x1b[31m\x7f",
+    "double//slash",
+    "../up/../and/./down",
+    "\u202eright to left é",
+    "quote\"'`$(rm)",
+    "<b>&amp;</b>",
+    "n" * 900,
+]
+
+
+def test_names_may_hold_anything(shipping: Objects, bucket: Bucket) -> None:
+    for number, name in enumerate(HOSTILE):
+        bucket.put(name, b"%d\n" % number)
+    shipping.follow(bucket, {"pattern": "**"}, record={"key": "{@file.path}"})
+    records = shipping.records(until=len(HOSTILE))
+    prefix = f"s3://{bucket.store.bucket}/{bucket.directory}/"
+    assert {one.key: one.value for one in records} == {f"{prefix}{name}".encode(): b"%d" % number for number, name in enumerate(HOSTILE)}
+    assert [one.trouble for one in shipping.offsets.values()] == [""] * len(HOSTILE)
+
+
+def test_a_bucket_that_is_not_there_blocks_until_it_is(shipping: Objects, s3: ObjectStore, tmp_path: Path) -> None:
+    name = tmp_path.name.replace("_", "-")[:60].lower().strip("-")
+    shipping.start(source={"type": "objects", "uri": f"s3://{name}/{s3.query}"})
+    wait_until(lambda: shipping.status.state == "blocked", 30, lambda: f"{shipping.status}")
+    assert "there is no such bucket" in str(shipping.status.reason)
+    s3.client.create_bucket(Bucket=name)
+    s3.client.put_object(Bucket=name, Key="a", Body=b"one\n")
+    assert shipping.lines(until=1, deadline=90) == ["one"]
+    wait_until(lambda: shipping.status.state == "running", 30)
+
+
+def test_a_store_that_is_down_is_waited_for(shipping: Objects, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in CREDENTIALS.items():
+        monkeypatch.setenv(name, value)
+    with ObjectStore(tmp_path) as store:
+        store.client.put_object(Bucket=store.bucket, Key="a", Body=b"one\n")
+        shipping.start(source={"type": "objects", "uri": f"s3://{store.bucket}/{store.query}"})
+        assert shipping.lines(until=1) == ["one"]
+        store.stop()
+        wait_until(lambda: shipping.status.state == "retrying", 60, lambda: f"{shipping.status}")
+        words = str(shipping.status.reason)
+        assert "the store does not answer" in words
+        assert CREDENTIALS["AWS_SECRET_ACCESS_KEY"] not in words
+        store.start()
+        store.client.put_object(Bucket=store.bucket, Key="b", Body=b"two\n")
+        assert shipping.lines(until=2, deadline=60) == ["one", "two"]
+        assert shipping.losses == (), "what was deleted had been delivered"
+
+
+def test_cleanup_that_is_not_allowed_is_the_object_s_trouble_and_nobody_else_s(shipping: Objects, tmp_path: Path) -> None:
+    tree = tmp_path / "logs" / "tree"
+    tree.mkdir()
+    (tree / "a").write_bytes(b"one\n")
+    target = tmp_path / "logs" / "file"
+    target.write_bytes(b"no directory")
+    source = {"type": "objects", "uri": f"file://{tree}", "min_age": "0s", "cleanup": {"policy": "move", "to": str(target / "done")}}
+    shipping.start(source=source)
+    shipping.lines(until=1)
+    wait_until(lambda: shipping.status.lag.troubled_files == 1, 20, lambda: f"{shipping.status}")
+    (tree / "b").write_bytes(b"two\n")
+    assert shipping.lines(until=2) == ["one", "two"]
+    target.unlink()
+    wait_until(lambda: not list(tree.iterdir()), 20)
+    assert sorted(path.name for path in (target / "done").iterdir()) == ["a", "b"]
+
+
+def test_damage_ends_an_object_and_no_other(shipping: Objects, bucket: Bucket) -> None:
+    bucket.put("a.gz", b"\x1f\x8b\x08\x00 this is no gzip data")
+    bucket.put("b", b"two\n")
+    shipping.follow(bucket)
+    assert shipping.lines(until=1) == ["two"]
+    wait_until(lambda: shipping.losses, 20)
+    (loss,) = shipping.losses
+    assert (loss.reason, loss.path.rpartition("/")[2]) == ("damaged", "a.gz")
+
+
+@pytest.mark.parametrize(
+    ("source", "words"),
+    [
+        ({"uri": "s3://key:secret@bucket/"}, "must not hold a key or a password"),
+        ({"uri": "ftp://x/"}, "are not known"),
+        ({"uri": "s3://bucket/a/*.log"}, "uri holds no pattern"),
+        ({"uri": "s3://bucket/a/", "cleanup": {"policy": "move"}}, "need each other"),
+        ({"uri": "s3://bucket/a/", "cleanup": {"policy": "move", "to": "/a/done"}}, "would be read again"),
+        ({"uri": "gs://bucket/a/", "cleanup": {"policy": "tag"}}, "is for s3 alone"),
+    ],
+)
+def test_what_cannot_work_is_refused_with_words(shipping: Objects, source: dict[str, Any], words: str) -> None:
+    with pytest.raises(AssertionError, match=words) as caught:
+        shipping.definition(source={"type": "objects", **source})
+    assert "secret" not in str(caught.value)
