@@ -29,6 +29,15 @@ def connected(path: Path, journal: str = "WAL") -> sqlite3.Connection:
     return connection
 
 
+def with_marker(path: Path, log: Path, offset: int, marker: int) -> None:
+    """A database as version 5 has it, with the hash of all that is before the offset."""
+    with closing(connected(path)) as database:
+        for column in ("offset_marker", "offset_marker_size"):
+            database.execute(f"ALTER TABLE in_tail_files ADD COLUMN {column} INTEGER DEFAULT 0")
+        database.execute(INSERT, (str(log), offset, log.stat().st_ino))
+        database.execute("UPDATE in_tail_files SET offset_marker = ?, offset_marker_size = ?", (marker, offset))
+
+
 @pytest.mark.parametrize("journal", ["WAL", "DELETE"])
 @pytest.mark.parametrize("place", ["db/tail.db", "db"])
 def test_the_agent_goes_on_where_tail_was_while_the_database_is_open(tmp_path: Path, log: Path, journal: str, place: str) -> None:
@@ -94,12 +103,7 @@ def test_the_hash_is_that_of_the_reference_implementation(size: int, value: int)
 def test_the_bytes_before_an_offset_are_compared_where_version_5_has_kept_a_hash_of_them(tmp_path: Path, log: Path, is_whole: bool) -> None:
     """One of a log that was cut and has grown again, which nothing else tells."""
     marker = xxh3(LINES[:4])
-    with closing(connected(tmp_path / "tail.db")) as database:
-        for column in ("offset_marker", "offset_marker_size"):
-            database.execute(f"ALTER TABLE in_tail_files ADD COLUMN {column} INTEGER DEFAULT 0")
-        database.execute(INSERT, (str(log), 4, log.stat().st_ino))
-        signed = marker - 2**64 if marker >= 2**63 else marker
-        database.execute("UPDATE in_tail_files SET offset_marker = ?, offset_marker_size = 4", (signed,))
+    with_marker(tmp_path / "tail.db", log, 4, marker - 2**64 if marker >= 2**63 else marker)
     if not is_whole:
         log.write_bytes(b"new\nnewer\n")
     takeover = taken_over(heir(log), state=fluent_bit_database.read(tmp_path / "tail.db"))
@@ -107,6 +111,17 @@ def test_the_bytes_before_an_offset_are_compared_where_version_5_has_kept_a_hash
     assert told.taken == is_whole
     assert ("same 4 bytes before" if is_whole else "4 bytes before 4 are other ones than the peer read") in told.why
     assert read_on(log, takeover.rows["app"]) == ([b"two", b"three"] if is_whole else [b"new", b"newer"])
+
+
+def test_a_row_that_a_real_fluent_bit_has_written_is_taken(tmp_path: Path, log: Path) -> None:
+    """Fluent Bit 5.1.1, killed in a log that ends in an unfinished line; only name, inode and time are others here."""
+    log.write_bytes(LINES + b"part")
+    with_marker(tmp_path / "tail.db", log, 14, -8383773184970868889)
+    takeover = taken_over(heir(log), state=fluent_bit_database.read(tmp_path / "tail.db"))
+    assert "same 14 bytes before" in judged(takeover)["app.log"].why
+    with log.open("ab") as file:
+        file.write(b" and ended\n")
+    assert read_on(log, takeover.rows["app"]) == [b"part and ended"]
 
 
 def test_hostile_databases_are_refused_with_words(tmp_path: Path, log: Path) -> None:

@@ -52,6 +52,19 @@ def test_the_agent_goes_on_where_the_source_was(tmp_path: Path, log: Path, kind:
     assert read_on(log, takeover.rows["app"]) == [b"three"]
 
 
+def test_checkpoints_that_a_real_file_source_has_written_are_taken(tmp_path: Path, log: Path) -> None:
+    """That of Vector 0.58, killed in a log that ends in an unfinished line."""
+    log.write_bytes(LINES + b"part")
+    (path := written(tmp_path) / "my_files" / "checkpoints.json").write_text(
+        '{"version":"1","checkpoints":[{"fingerprint":{"first_lines_checksum":1183175558019633866},"position":14,'
+        '"modified":"2026-11-28T17:52:46.069948896Z"}]}'
+    )
+    takeover = taken_over(heir(log), state=vector_checkpoints.read(path.parent))
+    with log.open("ab") as file:
+        file.write(b" and ended\n")
+    assert read_on(log, takeover.rows["app"]) == [b"part and ended"]
+
+
 def test_a_checkpoint_file_that_vector_had_not_renamed_yet_is_the_younger_one_when_it_is_whole(tmp_path: Path, log: Path) -> None:
     data = written(tmp_path, (first_line(b"one\n"), 4))
     written(tmp_path, (first_line(b"one\n"), 8), name="checkpoints.new.json")
