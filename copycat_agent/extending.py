@@ -7,7 +7,7 @@ are written against this contract alone import this module, and of the rest noth
 from __future__ import annotations
 
 from copycat_agent.converters import CONVERTERS, Converter, ConverterKind, Site
-from copycat_agent.errors import BlockedError, DamageError, DataError, FatalError, FileError, RetriableError
+from copycat_agent.errors import BlockedError, CopycatError, DamageError, DataError, FatalError, FileError, RetriableError
 from copycat_agent.formats import Chunk, Frame, Gap, LongLine, Parsed, RecordFile, RecordFormat, SkippedRest, Unparsed
 from copycat_agent.formats.records import FORMATS, FormatKind, FormatOptions
 from copycat_agent.model import Column, Schema, Stretch
@@ -52,6 +52,7 @@ __all__ = [
     "Converter",
     "ConverterKind",
     "ConverterOptions",
+    "CopycatError",
     "DamageError",
     "DataError",
     "Draft",

@@ -177,17 +177,11 @@ class RunsAs(Protocol):
     def name(self) -> str:
         """As in /etc/passwd."""
 
-    @property
-    def uid(self) -> int:
-        """Its number."""
+    def may(self, path: str, wanted: str) -> bool:
+        """Whether this user may do `wanted` (some of `rwx`) to what `path` leads to. Directories above it are not looked at."""
 
-    @property
-    def groups(self) -> frozenset[int]:
-        """The numbers of all groups that it is in."""
-
-    @property
-    def is_current(self) -> bool:
-        """Whether this process runs as it."""
+    def closed_parent(self, path: str) -> str:
+        """The first directory above `path` that this user may not pass through; "" when there is none."""
 
 
 class Probed(NamedTuple):

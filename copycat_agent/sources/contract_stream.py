@@ -77,8 +77,8 @@ class RecordStream:
         self._noun = records.noun
         self._threads = records.threads
         self._positions: list[Position] = []
-        self._missed: list[tuple[int, LostRecords]] = []
-        """What was lost, and how many records of the stretch stand before it."""
+        self._lost: list[tuple[int, LostRecords, Position]] = []
+        """What was lost, how many records of the stretch stand before it, and the position behind it."""
         self._total: int | None = None
         self._all: Whole | None = None
 
@@ -108,7 +108,7 @@ class RecordStream:
         begun = start - self._base
         stretch = self._stretch._replace(start=self._positions[begun - 1]) if begun else self._stretch
         del self._positions[begun:]
-        self._missed = [one for one in self._missed if one[0] < begun]
+        self._lost = [one for one in self._lost if one[0] < begun]
         for run in self._runs(stretch):
             values = self._take(run)
             if not values:
@@ -123,7 +123,7 @@ class RecordStream:
         values = []
         for record, position in run:
             if type(record) is LostRecords:
-                self._missed.append((len(self._positions), record))
+                self._lost.append((len(self._positions), record, position))
             else:
                 values.append(record)
                 self._positions.append(position)
@@ -132,7 +132,7 @@ class RecordStream:
     def _read_all(self) -> Whole:
         """The whole stretch. FatalError when that is more than a batch may hold."""
         stretch, values, size_bytes = self._stretch, list[Any](), 0
-        self._positions, self._missed = [], []
+        self._positions, self._lost = [], []
         for run in self._runs(stretch):
             values += self._take(run)
             size_bytes += sum(weight(record) for record, _ in run)
@@ -184,19 +184,20 @@ class RecordStream:
         if not (settled or finished):
             return result
         last = self._positions[settled - 1] if settled else None
+        if finished and self._lost and self._lost[-1][0] == settled:
+            last = self._lost[-1][2]
         position = self._source.apply(self._stretch, last, finished=finished)
         offset = replace(result.offset, cursor=as_text(position), path=self._stretch.name, mtime_ns=time.time_ns())
         return replace(result, offset=offset, losses=(*result.losses, *self._losses(len(self._positions) + 1 if finished else settled)))
 
     def _losses(self, before: int) -> Iterator[Loss]:
         """What was lost before the `before`-th record of the stretch, counted from 0. Few entries, whatever the source says."""
-        missed = [one for one in self._missed if one[0] < before]
-        others = missed[ENTRIES_MAX:]
-        if others:
-            index, last = missed[ENTRIES_MAX - 1]
+        lost = [one[:2] for one in self._lost if one[0] < before]
+        if others := lost[ENTRIES_MAX:]:
+            index, last = lost[ENTRIES_MAX - 1]
             records = last.records + sum(one.records for _, one in others)
-            missed[ENTRIES_MAX - 1 :] = [(index, last._replace(why=f"{last.why}; and others", records=records))]
-        for index, one in missed:
+            lost[ENTRIES_MAX - 1 :] = [(index, last._replace(why=f"{last.why}; and others", records=records))]
+        for index, one in lost:
             at, reason, at_ms = self._base + index, "damaged" if one.damaged else "destroyed", int(time.time() * 1000)
             yield Loss(self._partition, self._stretch.name, at, at, 0, one.records, cast("LossReason", reason), one.why, at_ms)
 

@@ -242,6 +242,15 @@ EXAMPLES_OF = {
     ("objects", "source.cleanup.policy"): "delete",
     ("objects", "source.cleanup.to"): "/done/",
     ("objects", "source.cleanup.tag"): "copycat=delivered",
+    ("journald", "source.type"): "journald",
+    ("journald", "source.units"): '[nginx.service, "app-*.service"]',
+    ("journald", "source.priority"): "warning",
+    ("journald", "source.match"): "[_TRANSPORT=kernel]",
+    ("journald", "source.boot"): "current",
+    ("journald", "source.start_at"): "end",
+    ("journald", "source.directory"): "/var/log/journal/remote",
+    ("journald", "source.namespace"): "shop",
+    ("journald", "source.max_bytes"): "64MiB",
     ("spool_dir", "source.type"): "spool_dir",
     ("spool_dir", "source.dir"): "/var/spool/in",
     ("spool_dir", "source.pattern"): '"orders-*.csv"',
@@ -329,6 +338,7 @@ def _whole_test(option: str) -> str:
 LEAST_OF_SOURCES: dict[str, dict[str, str]] = {
     "spool_dir": {"source.type": "type: spool_dir", "source.dir": "dir: /var/spool/in"},
     "objects": {"source.type": "type: objects", "source.uri": "uri: s3://logs/app/"},
+    "journald": {"source.type": "type: journald"},
     "datasource": {"source.type": "type: datasource", "source.class": 'class: "orders:Orders"'},
 }
 """What a source of this type cannot do without, by key."""

@@ -1,0 +1,152 @@
+"""Journal Export Format: entries out of a stream of bytes, in bounded memory.
+
+See https://systemd.io/JOURNAL_EXPORT_FORMATS. An entry is lines `FIELD=text` and ends with an empty line. What is no printable text stands
+as `FIELD`, a newline, the size as eight bytes, little end first, the bytes, a newline.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import repeat
+from typing import Any, NamedTuple
+
+CURSOR = "__CURSOR"
+_QUICK_BYTES = 2**20
+"""What no empty line ends within so much is read field by field."""
+_NAME_MOST = 80
+"""Characters of a field's name that people are shown; the journal's own have up to 64."""
+_NEWLINE = ord("\n")
+
+Fields = dict[str, Any]
+"""Texts; bytes for what is no UTF-8; lists of them for a field that stands there several times."""
+
+
+class LargeEntry(NamedTuple):
+    """An entry that is larger than it may be. `field` is the one with which it became so, `cursor` is "" where none was found in it."""
+
+    size_bytes: int
+    field: str
+    cursor: str
+
+
+class ExportReader:
+    """Reads entries out of chunks; iterates over those that are whole. `is_torn` once the chunks have ended within an entry."""
+
+    def __init__(self, chunks: Iterator[bytes], most_bytes: int) -> None:
+        self.is_torn = False
+        self._chunks = chunks
+        self._most_bytes = most_bytes
+        self._buffer = b""
+        self._at = 0
+
+    def peek(self) -> None:
+        """Waits until the first entry begins, or there is none."""
+        self._is_more()
+
+    def __iter__(self) -> Iterator[Fields | LargeEntry]:
+        """Yields each entry once."""
+        try:
+            while self._is_more():
+                yield self._quick() or self._by_field()
+        except EOFError:
+            self.is_torn = True
+
+    def _is_more(self) -> bool:
+        """Whether another entry begins. Empty lines before it are passed over."""
+        try:
+            while True:
+                while self._at < len(self._buffer):
+                    if self._buffer[self._at] != _NEWLINE:
+                        return True
+                    self._at += 1
+                self._read_on()
+        except EOFError:
+            return False
+
+    def _read_on(self) -> None:
+        """Put another chunk behind what is left. Raises EOFError."""
+        chunk = next(self._chunks, b"")
+        if not chunk:
+            raise EOFError
+        self._buffer = self._buffer[self._at :] + chunk
+        self._at = 0
+
+    def _quick(self) -> Fields | None:
+        """An entry of texts with each field once, which most are; None, and nothing is read, for any other."""
+        while (end := self._buffer.find(b"\n\n", self._at)) < 0:
+            if len(self._buffer) - self._at > min(_QUICK_BYTES, self._most_bytes):
+                return None
+            self._read_on()
+        if end - self._at > self._most_bytes:
+            return None
+        try:
+            lines = self._buffer[self._at : end].decode().split("\n")
+            fields = dict(map(str.split, lines, repeat("="), repeat(1)))
+        except ValueError:  # no UTF-8, or a line without a value: what follows is binary, and may hold anything
+            return None
+        if len(fields) != len(lines):
+            return None
+        self._at = end + 2
+        return fields
+
+    def _by_field(self) -> Fields | LargeEntry:
+        fields: Fields = {}
+        size_bytes, large = 0, ""
+        while True:
+            line, length = self._line()
+            if not length:
+                break
+            size_bytes += length
+            name, is_text, value = line.partition(b"=")
+            if not is_text:
+                length = int.from_bytes(self._take(8), "little")
+                size_bytes += length
+                value = self._take(length, keep=size_bytes <= self._most_bytes)
+                self._take(1)
+            field = name.decode("ascii", "backslashreplace")
+            if size_bytes > self._most_bytes:
+                large = large or field[:_NAME_MOST]
+            else:
+                _put(fields, field, value)
+        return LargeEntry(size_bytes, large, str(fields.get(CURSOR, ""))) if large else fields
+
+    def _line(self) -> tuple[bytes, int]:
+        """The next line, up to the limit, and how many bytes it has, without its end."""
+        parts: list[bytes] = []
+        size_bytes = 0
+        while True:
+            end = self._buffer.find(b"\n", self._at)
+            piece = self._buffer[self._at : len(self._buffer) if end < 0 else end]
+            parts.append(piece[: max(0, self._most_bytes - size_bytes)])
+            size_bytes += len(piece)
+            self._at += len(piece)
+            if end >= 0:
+                self._at += 1
+                return b"".join(parts), size_bytes
+            self._read_on()
+
+    def _take(self, count: int, *, keep: bool = True) -> bytes:
+        """The next `count` bytes, or nothing once they are passed."""
+        parts: list[bytes] = []
+        while True:
+            piece = self._buffer[self._at : self._at + count]
+            if keep:
+                parts.append(piece)
+            self._at += len(piece)
+            count -= len(piece)
+            if not count:
+                return b"".join(parts)
+            self._read_on()
+
+
+def _put(fields: Fields, name: str, data: bytes) -> None:
+    try:
+        value: str | bytes = data.decode()
+    except UnicodeDecodeError:
+        value = data
+    if name not in fields:
+        fields[name] = value
+    elif isinstance(fields[name], list):
+        fields[name].append(value)
+    else:
+        fields[name] = [fields[name], value]
