@@ -106,6 +106,7 @@ def check_spool(reader: Reader, source: SourceOptions) -> None:
     if any(char in source.dir for char in "*?["):
         hint = "name one directory; wildcards belong into pattern, and recursive: true reads the directories below"
         reader.report(("source", "dir"), "bad-value", "a directory has no wildcards", hint)
+    _check_names(reader, source)
     _check_policy(reader, source)
     for name in ("to", "failed_to"):
         target = getattr(source.cleanup, name)
@@ -120,6 +121,16 @@ def _check_path(reader: Reader, loc: Loc, path: str) -> None:
         reader.report(loc, "bad-value", "a directory must be an absolute path", "start it with /")
     elif ".." in path.split("/"):
         reader.report(loc, "bad-value", "a directory is named without ..", f"write {os.path.normpath(path)}, if that is what it means")
+
+
+def _check_names(reader: Reader, source: SpoolDirOptions) -> None:
+    """What is found in `dir` has a name there: with a slash it could be anywhere."""
+    if any("/" in pattern for pattern in source.pattern):
+        hint = "name the directory in dir; recursive: true reads all directories below, and exclude may hold a slash"
+        reader.report(("source", "pattern"), "bad-value", "names of files have no slash", hint)
+    if (done_file := source.ready.done_file) is not None and ("/" in done_file or done_file in {"", ".", ".."}):
+        hint = 'it lies beside its file: write "{name}.done", or _SUCCESS'
+        reader.report(("source", "ready", "done_file"), "bad-value", "is no name of a file", hint)
 
 
 def _check_policy(reader: Reader, source: SpoolDirOptions) -> None:
