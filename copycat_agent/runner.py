@@ -30,7 +30,7 @@ from copycat_agent.model import Batch, Split, SplitResult, TaskId
 from copycat_agent.producer import Producers
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     Results = tuple[SplitResult, ...]
     Run = Callable[[Batch, Producers, Callable[[], bool]], Results]
@@ -50,6 +50,10 @@ _NO_THREAD = "no thread is to be had for a batch", "raise the limit of threads (
 _log = logs.get("spark")
 
 
+_CREDENTIALS = ("AWS_", "AZURE_", "GOOGLE_", "CLOUDSDK_", "HADOOP_", "KRB5")
+"""How names of variables begin that the SDKs of object stores look for."""
+
+
 class Hello(NamedTuple):
     """Runner -> driver, first and once: which of the runners connected."""
 
@@ -57,10 +61,11 @@ class Hello(NamedTuple):
 
 
 class Work(NamedTuple):
-    """Driver -> runner: run this batch. `number` comes back with the answer."""
+    """Driver -> runner: run this batch. `number` comes back with the answer. `environ`: see `credentials`."""
 
     number: int
     batch: Batch
+    environ: Mapping[str, str] | None = None
 
 
 class Settle(NamedTuple):
@@ -166,6 +171,16 @@ def resident(address: str, run: Run, level: int, partition: Iterable[int]) -> It
     return iter(())
 
 
+def credentials(batch: Batch, environ: Mapping[str, str]) -> dict[str, str]:
+    """What of the agent's environment says who it is to object stores, for a batch that reads from one, or from who knows what.
+
+    Workers are started without it. It travels with the batch, as the secrets of the definition do.
+    """
+    if all(split.open_path.startswith("/") for split in batch.splits):
+        return {}
+    return {name: value for name, value in environ.items() if name.startswith(_CREDENTIALS)}
+
+
 def bounded(stop_file: str, run: Run, partition: Iterable[tuple[Batch, dict[str, str]]]) -> Iterator[bytes]:
     """Function over the partition of a bounded task, which holds a batch and what it needs in the environment: run it, yield its results.
 
@@ -224,6 +239,7 @@ class _Runner:
             if isinstance(joined, Reporting):
                 joined.join(message.splits)
             return
+        os.environ.update(message.environ or {})
         stopping: _Stopping = Reporting(functools.partial(self._report, message)) if message.batch.follow_seconds else threading.Event()
         self._stops[message.number] = message.batch.task, stopping
         if not self._threads.run(message, stopping):

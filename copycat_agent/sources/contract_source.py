@@ -235,7 +235,10 @@ class ContractSource:
             known.forget_next()
             self._next_look.is_wanted = True
             if isinstance(result.error, FileError | BlockedError):  # its own trouble; what is everybody's is paced by the connector
+                delay = wait_seconds(RETRY_SECONDS, known.backoff.errors)
                 known.backoff = known.backoff.after_error(time.monotonic(), RETRY_SECONDS)
+                path = known.offset.path
+                self._log.warning("partition cannot be read, the others go on", path=path, why=known.why, retry_s=delay)
             return
         known.backoff = READY
         self._choose(known)

@@ -20,14 +20,14 @@ from typing import TYPE_CHECKING, NamedTuple
 from copycat_agent.errors import CopycatError, FatalError, RetriableError
 from copycat_agent.executor import run_batch
 from copycat_agent.options import Definition
-from copycat_agent.runner import bounded, failed, unpacked, unread
+from copycat_agent.runner import bounded, credentials, failed, unpacked, unread
 from copycat_agent.spark.runners import RunnerExecutor
 from copycat_agent.transforms import sql_step
 from copycat_agent.transforms.sql import SqlStep
 from copycat_agent.turns import Turns, party_of, went_well
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
     from pathlib import Path
 
     from pyspark import SparkContext
@@ -52,8 +52,6 @@ upgrade. After that it is the end: nobody looks at a run that tries for ever."""
 
 _GUARD_SECONDS = 0.2
 _UNFIT = ("AttributeError", "ImportError", "ModuleNotFoundError", "NameError", "SyntaxError", "TypeError")
-_CREDENTIALS = ("AWS_", "AZURE_", "GOOGLE_", "CLOUDSDK_", "HADOOP_", "KRB5")
-"""How names of variables begin that the SDKs of object stores look for."""
 
 
 class _Flight(NamedTuple):
@@ -249,16 +247,6 @@ def step_of(pickled: bytes) -> SqlStep | None:
     """The query of a pickled definition, None when it has none."""
     definition = pickle.loads(pickled)  # noqa: S301 - from the driver, which is this process
     return sql_step(definition) if isinstance(definition, Definition) else None
-
-
-def credentials(batch: Batch, environ: Mapping[str, str]) -> dict[str, str]:
-    """What of the agent's environment says who it is to object stores, for a batch that reads from one.
-
-    Workers are started without it. It travels with the batch, as the secrets of the definition do.
-    """
-    if all(split.open_path.startswith("/") for split in batch.splits):
-        return {}
-    return {name: value for name, value in environ.items() if name.startswith(_CREDENTIALS)}
 
 
 class _Job:

@@ -12,6 +12,7 @@ import contextlib
 import functools
 import itertools
 import logging
+import os
 import pickle
 import threading
 import time
@@ -22,7 +23,7 @@ from copycat_agent import logs
 from copycat_agent.batch.following import STAY_SECONDS
 from copycat_agent.errors import FatalError, RetriableError
 from copycat_agent.executor import run_batch
-from copycat_agent.runner import PICKLE, THREADS, Answer, Hello, Report, Said, Settle, TakeOn, Work, resident, unpacked, unread
+from copycat_agent.runner import PICKLE, THREADS, Answer, Hello, Report, Said, Settle, TakeOn, Work, credentials, resident, unpacked, unread
 from copycat_agent.spark.link import Assignments, Door, Link, Pending, late, leave_hung
 from copycat_agent.turns import FairQueue, went_well
 
@@ -94,7 +95,7 @@ class RunnerExecutor:
         pending = Pending(batch, number, time.monotonic() + PLACE_SECONDS)
         pending.report = report
         try:
-            pending.data = pickle.dumps(Work(number, batch), PICKLE)
+            pending.data = pickle.dumps(Work(number, batch, credentials(batch, os.environ)), PICKLE)
         except Exception as error:  # noqa: BLE001 - __reduce__ may raise anything
             pending.fail(FatalError(f"the batch cannot be pickled: {type(error).__name__}"))
             return pending.future
