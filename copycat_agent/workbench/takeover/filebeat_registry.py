@@ -15,7 +15,7 @@ from typing import Any
 
 from copycat_agent.errors import CopycatError
 from copycat_agent.formats import Reader
-from copycat_agent.workbench.takeover.peer_state import HeadProof, PeerPosition, PeerState, StateFile, files_in, read_state
+from copycat_agent.workbench.takeover.peer_state import HeadProof, PeerPosition, PeerState, StateFile, files_in, last_said, read_state
 
 _PLACES = ("", "filebeat", "registry/filebeat", "data/registry/filebeat")
 _SNAPSHOT = re.compile(r"(\d{1,20})\.json")
@@ -51,7 +51,8 @@ def read(where: Path) -> PeerState:
     notes = (
         (f"{others} entries of {directory} are of other inputs than log and filestream, or of files that were not begun",) if others else ()
     )
-    return PeerState(tuple(positions), max(file.changed_ns for file in files), notes)
+    times = (_time(value.get(name)) for value, _ in entries.values() for name in ("timestamp", "updated"))
+    return PeerState(tuple(positions), last_said(max(file.changed_ns for file in files), times), notes)
 
 
 def _registry(where: Path) -> Path:

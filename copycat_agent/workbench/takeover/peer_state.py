@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -110,6 +110,16 @@ class StateFile(NamedTuple):
                 os.fsencode(value)
                 return value
         raise self.broken(f"{what} is {value!a:.60}, and no text")
+
+
+def last_said(changed_ns: int, times: Iterable[int]) -> int:
+    """When a peer last wrote its state: its files say `changed_ns`, and `times` (epoch nanoseconds, 0 for none) stand in them.
+
+    A copy of a state is younger than what it says, and files that came in between were not seen by the peer. Returns `changed_ns` where
+    nothing in it has a time.
+    """
+    newest = max(times, default=0)
+    return min(changed_ns, newest) if newest else changed_ns
 
 
 def read_state(path: Path) -> StateFile:

@@ -6,12 +6,13 @@ A fingerprint is the CRC-64 (ECMA-182) of the first line with its line feed, or 
 
 from __future__ import annotations
 
+from datetime import datetime
 from functools import cache
 from pathlib import Path
 
 from copycat_agent.errors import CopycatError
 from copycat_agent.formats import Reader
-from copycat_agent.workbench.takeover.peer_state import HeadProof, PeerPosition, PeerState, StateFile, files_in, read_state
+from copycat_agent.workbench.takeover.peer_state import HeadProof, PeerPosition, PeerState, StateFile, files_in, last_said, read_state
 
 _STABLE, _YOUNGER = "checkpoints.json", "checkpoints.new.json"
 _POLYNOMIAL = 0x42F0E1EBA9EA3693
@@ -29,8 +30,9 @@ def read(where: Path) -> PeerState:
     if not directories:
         raise CopycatError(f"{where} has no checkpoints of Vector", f"name data_dir, in which COMPONENT/{_STABLE} is: /var/lib/vector")
     files = [_newest(directory) for directory in directories]
-    positions = tuple(one for file in files for one in _positions(file))
-    return PeerState(positions, max(file.changed_ns for file in files))
+    positions = [one for file in files for one in _positions(file)]
+    times = (_time(one.get("modified")) for file in files for one in file.parsed()["checkpoints"])
+    return PeerState(tuple(positions), last_said(max(file.changed_ns for file in files), times))
 
 
 def _newest(directory: Path) -> StateFile:
@@ -68,6 +70,14 @@ def _position(file: StateFile, values: object, number: int) -> PeerPosition:
         device, inode = (file.inode(one, f"a number of checkpoint {number}") for one in told)
         return PeerPosition(position, device=device, inode=inode, seen_ns=file.changed_ns)
     return PeerPosition(position, unusable=_OTHER.format(kind))
+
+
+def _time(told: object) -> int:
+    """When a position last moved (RFC 3339), in epoch nanoseconds, rounded up to a second; 0 for anything else."""
+    try:
+        return (int(datetime.fromisoformat(str(told)).timestamp()) + 1) * 1_000_000_000
+    except (ValueError, OverflowError):
+        return 0
 
 
 def _first_line(read: Reader) -> int | None:

@@ -57,7 +57,7 @@ def of_log(path: Path, offset: int, **more: Any) -> tuple[str, dict[str, Any]]:
     return f"filebeat::logs::{told}", value | more
 
 
-def of_filestream(path: Path, offset: int, told: str = "", kind: str = "native") -> tuple[str, dict[str, Any]]:
+def of_filestream(path: Path, offset: int, told: str = "", kind: str = "native", **more: Any) -> tuple[str, dict[str, Any]]:
     """An entry of input `filestream`."""
     info = path.stat()
     told = told or f"{info.st_ino}-{info.st_dev}"
@@ -65,7 +65,7 @@ def of_filestream(path: Path, offset: int, told: str = "", kind: str = "native")
         "ttl": -1, "updated": [280187083606991, int(time.time())], "cursor": {"offset": offset, "eof": False},
         "meta": {"source": str(path), "identifier_name": kind},
     }  # fmt: skip
-    return f"filestream::my-id::{kind}::{told}", value
+    return f"filestream::my-id::{kind}::{told}", value | more
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import os
 import shutil
 import time
 from collections.abc import Callable
@@ -63,6 +64,17 @@ def test_one_that_was_copied_and_cut_and_has_grown_beyond_the_position_is_no_lon
     takeover = taken_over(heir(log), state=state)
     assert judged(takeover)["app.log"].why.startswith("it was cut: app.log.1")
     assert read_on(log, takeover.rows["app"]) == [*LINES.splitlines(), b"new1234", b"new2"]
+
+
+def test_a_copy_of_the_state_is_as_old_as_what_it_says_so_files_that_came_before_it_count_as_unseen(tmp_path: Path, log: Path) -> None:
+    """Copied without its times, as `cp -r` does: what stands in it says when Filebeat looked last."""
+    registry = Registry(tmp_path / "registry")
+    registry.set(*of_log(log, 14, timestamp=[0, int(time.time()) - 3600]))
+    registry.set(*of_filestream(log, 14, updated=[0, int(time.time()) - 1800]))
+    saved_ns = filebeat_registry.read(registry.directory).saved_ns
+    assert 1798 < time.time() - saved_ns / 1e9 < 1860
+    os.utime(registry.directory / "log.json", (1, 1))
+    assert filebeat_registry.read(registry.directory).saved_ns == 1_000_000_000
 
 
 def test_a_copy_that_somebody_made_of_a_log_refutes_nothing(stopped: Callable[..., PeerState], log: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +14,14 @@ from copycat_agent.workbench.takeover.peer_state import PeerState
 from copycat_agent.workbench.takeover.vector_checkpoints import crc64
 from tests.unit.workbench.takeover.peers import LINES, assert_never_crashes, heir, judged, offsets, read_on, refused, taken_over
 
-MODIFIED = "2026-01-02T03:04:05.678901234Z"
+
+def modified(ago_seconds: float = 0) -> str:
+    """As Vector has it, to the nanosecond."""
+    return (datetime.now(UTC) - timedelta(seconds=ago_seconds)).strftime("%Y-%m-%dT%H:%M:%S.%f123Z")
 
 
 def document(*checkpoints: tuple[dict[str, Any], object]) -> str:
-    told = [{"fingerprint": fingerprint, "position": position, "modified": MODIFIED} for fingerprint, position in checkpoints]
+    told = [{"fingerprint": fingerprint, "position": position, "modified": modified()} for fingerprint, position in checkpoints]
     return json.dumps({"version": "1", "checkpoints": told})
 
 
@@ -57,12 +61,25 @@ def test_checkpoints_that_a_real_file_source_has_written_are_taken(tmp_path: Pat
     log.write_bytes(LINES + b"part")
     (path := written(tmp_path) / "my_files" / "checkpoints.json").write_text(
         '{"version":"1","checkpoints":[{"fingerprint":{"first_lines_checksum":1183175558019633866},"position":14,'
-        '"modified":"2026-11-28T17:52:46.069948896Z"}]}'
+        '"modified":"2026-11-28T17:52:46.069948896Z"}]}'.replace("2026-11-28T17:52:46.069948896Z", modified())
     )
     takeover = taken_over(heir(log), state=vector_checkpoints.read(path.parent))
     with log.open("ab") as file:
         file.write(b" and ended\n")
     assert read_on(log, takeover.rows["app"]) == [b"part and ended"]
+
+
+@pytest.mark.parametrize("told", ["", "yesterday", "9999-99-99T00:00:00Z", 5])
+def test_times_that_are_none_count_for_nothing(tmp_path: Path, told: object) -> None:
+    document = {"version": "1", "checkpoints": [{"fingerprint": first_line(b"one\n"), "position": 4, "modified": told}]}
+    (path := written(tmp_path) / "my_files" / "checkpoints.json").write_text(json.dumps(document))
+    assert vector_checkpoints.read(path.parent).saved_ns == path.stat().st_mtime_ns
+
+
+def test_a_copy_of_the_state_is_as_old_as_what_it_says(tmp_path: Path) -> None:
+    document = {"version": "1", "checkpoints": [{"fingerprint": first_line(b"one\n"), "position": 4, "modified": modified(3600)}]}
+    (path := written(tmp_path) / "my_files" / "checkpoints.json").write_text(json.dumps(document))
+    assert 3598 < path.stat().st_mtime - vector_checkpoints.read(path.parent).saved_ns / 1e9 < 3610
 
 
 def test_a_checkpoint_file_that_vector_had_not_renamed_yet_is_the_younger_one_when_it_is_whole(tmp_path: Path, log: Path) -> None:
