@@ -5,13 +5,14 @@ from __future__ import annotations
 import contextlib
 from typing import Any
 
-from copycat_agent import __version__
 from copycat_agent.api.connect.calls import Call, Reply, WorkerView, not_found
 from copycat_agent.api.connect.flat_config import flat_config
+from copycat_agent.api.connect.plugin_views import version_of
 from copycat_agent.errors import UnknownConnectorError
 from copycat_agent.model import offsets_in
 from copycat_agent.offsets.document import to_document
 from copycat_agent.options import Definition
+from copycat_agent.sources import SOURCES
 from copycat_agent.worker import State, Status
 
 _STATES = {
@@ -97,7 +98,8 @@ def offsets(view: WorkerView, call: Call) -> Reply:
 def status_document(view: WorkerView, name: str, state: str = "") -> dict[str, Any]:
     """How a connector and its tasks are; `state` is told instead of theirs. UnknownConnectorError for one that is not there."""
     now, definition = view.control.status(name), view.control.definition(name)
-    common = {"state": state or _STATES[now.state], "worker_id": view.worker_id, "version": __version__}
+    version = version_of(SOURCES, definition.source.type)
+    common = {"state": state or _STATES[now.state], "worker_id": view.worker_id, "version": version}
     trace = {"trace": now.reason or "no reason is known"} if now.state in _TRACED and not state else {}
     tasks = [{"id": number, **common, **trace} for number in range(_task_count(now, definition))]
     return {"name": name, "connector": {**common, **trace}, "tasks": tasks, "type": "source"}

@@ -55,8 +55,13 @@ def keys_of(plugin: str) -> tuple[ConfigKey, ...] | None:
     return None
 
 
+def version_of(registry: Registry[Any], name: str) -> str:
+    """Returns the version of the package that brings a part; the agent's for its own."""
+    origin = registry.origin(name)
+    return origin.version if origin else __version__
+
+
 def _named(kind: _Kind) -> Iterator[tuple[str, str]]:
     """Yields the class and the version of each plugin of this kind that can be used."""
     for name in sorted(kind.registry):
-        origin = kind.registry.origin(name)
-        yield kind.prefix + name, origin.version if origin else __version__
+        yield kind.prefix + name, version_of(kind.registry, name)

@@ -11,6 +11,8 @@ import pytest
 from copycat_agent import __version__
 from copycat_agent.control import Reload
 from copycat_agent.model import SourceOffset, SourcePartition
+from copycat_agent.registry import Provider
+from copycat_agent.sources import SOURCES
 from copycat_agent.worker import State
 from tests.rig import connect_demands
 from tests.unit.api.connect.conftest import ConnectPort
@@ -92,6 +94,12 @@ def test_each_state_has_connects_word(
     assert len(port.json("/connectors/varied")["tasks"]) == len(port.json("/connectors/varied/tasks")) == tasks
     for number in range(tasks):
         assert port.json(f"/connectors/varied/tasks/{number}/status") == each[number]
+
+
+def test_the_version_of_a_connector_is_that_of_its_plugin(port: ConnectPort, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(SOURCES, "origin", lambda _: Provider("a-package", "7.8"))
+    status, plugins = port.json("/connectors/app/status"), port.json("/connector-plugins")
+    assert {one["version"] for one in (status["connector"], *status["tasks"], *plugins)} == {"7.8"}
 
 
 def test_a_task_that_failed_always_has_a_trace(port: ConnectPort, control: MemoryControl) -> None:
