@@ -19,12 +19,27 @@ from copycat_agent.workbench.takeover import (
     rsyslog_state,
     vector_checkpoints,
 )
-from copycat_agent.workbench.takeover.peer_state import PeerState
+from copycat_agent.workbench.takeover.peer_state import PeerState, unreadable
 from copycat_agent.workbench.takeover.taking import Heir, Judgement, Takeover, take_over
 
 __all__ = ["PEERS", "Heir", "Judgement", "PeerState", "Takeover", "take_over"]
 
-PEERS: Mapping[str, Callable[[Path], PeerState]] = {
+Read = Callable[[Path], PeerState]
+
+
+def _refusing(read: Read) -> Read:
+    """The reader, for which a state that the kernel refuses is an error with words; often it belongs to another user."""
+
+    def reader(where: Path) -> PeerState:
+        try:
+            return read(where)
+        except OSError as error:
+            raise unreadable(Path(error.filename or where), error) from None
+
+    return reader
+
+
+_READERS: Mapping[str, Read] = {
     "filebeat": filebeat_registry.read,
     "fluent-bit": fluent_bit_database.read,
     "vector": vector_checkpoints.read,
@@ -33,4 +48,5 @@ PEERS: Mapping[str, Callable[[Path], PeerState]] = {
     "flume": flume_positions.read,
     "otel": otel_storage.read,
 }
+PEERS: Mapping[str, Read] = {name: _refusing(read) for name, read in _READERS.items()}
 """By name: reads a peer's state, a file or a directory. Raises `CopycatError` that names the file for what cannot be read."""

@@ -203,3 +203,10 @@ def test_a_very_large_log_is_not_read_for_its_position(tmp_path: Path) -> None:
     takeover = taken_over(heir(log), state=PeerState((position,), time.time_ns()))
     assert judged(takeover)["app.log"].taken
     assert time.process_time() - begun < CPU_SECONDS
+
+
+@pytest.mark.parametrize("product", PEERS)
+def test_a_state_that_the_kernel_refuses_is_told_whoever_asks_for_it(product: str, tmp_path: Path) -> None:
+    """One whose name is too long, as here, or in another user's directory, which root would read."""
+    with pytest.raises(CopycatError, match="run this as a user who may read"):
+        PEERS[product](tmp_path / ("x" * 300))
