@@ -16,7 +16,7 @@ from copycat_agent.api.connect.calls import Call, Reply, WorkerView
 from copycat_agent.api.connect.client_limits import Values, complaints, with_kafka_of
 from copycat_agent.api.connect.connector_views import info_document, known
 from copycat_agent.api.connect.flat_config import CONNECTOR_CLASS, THEIRS, flat_config, flat_kafka
-from copycat_agent.api.connect.nested_config import nested
+from copycat_agent.api.connect.nested_config import SAID_TWICE, nested, said_twice, without_parts_of
 from copycat_agent.api.connect.validation import invalid, keys_known, refuse_too_much, texts_of
 from copycat_agent.api.guard import StatusError
 from copycat_agent.definitions import findings_of, load_content
@@ -86,13 +86,15 @@ def put_config(worker: WorkerView, call: Call) -> Reply:
 
 
 def patch_config(worker: WorkerView, call: Call) -> Reply:
-    """Some keys of a configuration; null deletes one."""
+    """Some keys of a configuration, each with all that it had in parts; null deletes one."""
     known(worker, call)
     standing = _standing(worker, call.connector)
     given = texts_of(call.body)
     body = call.body if isinstance(call.body, dict) else {}
-    config = {key: value for key, value in {**standing.config, **given}.items() if key in given or key not in body}
-    return _change(worker, call.connector, standing, _with_name(config, call.connector))
+    left = without_parts_of(given, standing.config, keys_known(standing.config))
+    config = _with_name({**{key: value for key, value in left.items() if key not in body}, **given}, call.connector)
+    with_class(config)
+    return _change(worker, call.connector, standing, config)
 
 
 def delete(worker: WorkerView, call: Call) -> Reply:
@@ -161,7 +163,10 @@ def _checked(worker: WorkerView, shown: Values, config: Mapping[str, str]) -> di
     covered = [key for key, value in config.items() if value == HIDDEN and any(other.startswith(f"{key}.") for other in config)]
     if covered:
         raise invalid([f"{key}: it is hidden as a whole; leave what is in it, or say all of it" for key in covered])
-    wanted = nested(config, keys_known(config))
+    keys = keys_known(config)
+    if twice := said_twice(config, keys):
+        raise invalid([f"{key}: {SAID_TWICE}" for key in twice])
+    wanted = nested(config, keys)
     refuse_too_much(wanted)
     connect = worker.control.options.api.connect
     if found := [_told(option, why) for option, why in complaints(shown, wanted, connect.roots if connect else ())]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from copycat_agent.api.connect.config_keys import ConfigKey, part_keys
@@ -23,6 +23,7 @@ _TYPED: tuple[tuple[str, Registry[Any]], ...] = (
 """Sections whose keys depend on their `type`."""
 _JSON_TYPES = {bool: "boolean", int: "integer", float: "number", list: "array", dict: "object"}
 _ITEM = "transforms."
+SAID_TWICE = "it is said as a whole and in parts; say it in one way"
 
 
 def keys_below(config: Mapping[str, str]) -> Iterator[ConfigKey]:
@@ -60,6 +61,28 @@ def nested(config: Mapping[str, str], known: Mapping[str, ConfigKey]) -> dict[st
     if isinstance(items, dict):
         found["transforms"] = [items[number] for number in sorted(items, key=lambda text: (not text.isdecimal(), len(text), text))]
     return found
+
+
+def said_twice(config: Mapping[str, str], known: Mapping[str, ConfigKey]) -> list[str]:
+    """Returns the keys that are said as a whole, and in parts as well: which is meant is not for us to guess. A map takes in its parts."""
+    ways = {_steps(key, known): key for key in config}
+    in_parts = {above for way in ways for above in _above(way)}
+    whole = (key for way, key in ways.items() if way in in_parts and key not in dict(_TYPED))
+    return [key for key in whole if not isinstance(_value(config[key], known.get(key)), dict)]
+
+
+def without_parts_of(whole: Iterable[str], config: Mapping[str, str], known: Mapping[str, ConfigKey]) -> dict[str, str]:
+    """Returns the configuration without what it says in parts of these keys; Connect's own keys stay."""
+    ways = {_steps(key, known) for key in whole}
+    return {key: value for key, value in config.items() if key in OURS or ways.isdisjoint(_above(_steps(key, known)))}
+
+
+def _steps(key: str, known: Mapping[str, ConfigKey]) -> tuple[str, ...]:
+    return tuple(_way(OURS.get(key, key), known))
+
+
+def _above(way: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+    return (way[:length] for length in range(1, len(way)))
 
 
 def _way(name: str, known: Mapping[str, ConfigKey]) -> list[str]:

@@ -16,7 +16,7 @@ from copycat_agent.api.connect.calls import Call, Reply, WorkerView
 from copycat_agent.api.connect.client_limits import complaints, files_named
 from copycat_agent.api.connect.config_keys import ConfigKey
 from copycat_agent.api.connect.flat_config import CONNECTOR_CLASS, THEIRS, as_text, flat_config, flat_kafka
-from copycat_agent.api.connect.nested_config import keys_below, nested
+from copycat_agent.api.connect.nested_config import SAID_TWICE, keys_below, nested, said_twice
 from copycat_agent.api.connect.plugin_views import keys_of
 from copycat_agent.api.guard import StatusError
 from copycat_agent.definitions import Finding, findings_of
@@ -97,7 +97,7 @@ def _errors(worker: WorkerView, config: Mapping[str, str], known: Mapping[str, C
     options = worker.control.options
     wanted = nested(config, known)
     refuse_too_much(wanted)
-    found: dict[str, list[str]] = {}
+    found: dict[str, list[str]] = {key: [SAID_TWICE] for key in said_twice(config, known)}
     for option, why in _limits(worker, config, wanted):
         found.setdefault(THEIRS.get(option, option), []).append(why)
     if found:

@@ -147,6 +147,35 @@ def test_a_patch_changes_its_keys_and_null_deletes_one(ask: Ask, control: Memory
     assert "key:" not in files(control)["app.yaml"]
 
 
+def test_a_patch_of_a_whole_takes_the_place_of_its_parts(ask: Ask) -> None:
+    assert ask("PATCH", "/connectors/app/config", {"transforms.0.json": "{}"}).json["config"]["transforms.0.json"] == "{}"
+    config = ask("PATCH", "/connectors/app/config", {"transforms": '[{"logfmt": {}}]'}).json["config"]
+    assert [key for key in config if key.startswith("transforms")] == ["transforms.0.logfmt"]
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"transforms.0.json": "{}", "transforms": '[{"logfmt": {}}]'},
+        {"transforms": '[{"logfmt": {}}]', "transforms.0.json": "{}"},
+        {"source.line": "x", "source.line.max_bytes": "1MiB"},
+    ],
+)
+def test_what_is_said_as_a_whole_and_in_parts_is_refused(ask: Ask, good: dict[str, str], more: dict[str, str]) -> None:
+    (whole,) = (key for key in more if any(other.startswith(f"{key}.") for other in more))
+    answer = ask("POST", "/connectors", {"name": "new", "config": {**good, **more}})
+    assert (answer.status, f"{whole}: it is said as a whole and in parts" in answer.json["message"]) == (400, True), answer
+    looked = ask("PUT", "/connector-plugins/log_file/config/validate", {**good, **more, "name": "new"})
+    assert [one["value"]["name"] for one in looked.json["configs"] if one["value"]["errors"]] == [whole]
+
+
+def test_names_with_dots_are_no_parts_of_each_other(ask: Ask, good: dict[str, str]) -> None:
+    answer = ask("POST", "/connectors", {"name": "new", "config": {**good, "record.headers.a": "1", "record.headers.a.b": "2"}})
+    assert {"record.headers.a": "1", "record.headers.a.b": "2"}.items() <= answer.json["config"].items()
+    answer = ask("PATCH", "/connectors/new/config", {"record.headers.a": "3"})
+    assert {"record.headers.a": "3", "record.headers.a.b": "2"}.items() <= answer.json["config"].items()
+
+
 def test_put_creates_what_is_not_there(ask: Ask, control: MemoryControl, good: dict[str, str]) -> None:
     assert ask("PUT", "/connectors/new/config", good).status == 201
     assert ask("PUT", "/connectors/new/config", good).status == 200
@@ -192,6 +221,7 @@ def test_where_the_file_says_something_else_than_what_runs_nothing_is_changed(as
         ("PATCH", "/connectors/app/config", {"record.topic": None}, f"{INVALID}1 error(s):\nrecord.topic: "),
         ("PATCH", "/connectors/app/config", {"record.topci": "x"}, "did you mean topic"),
         ("PATCH", "/connectors/app/config", {"source.scan_interval": "nine"}, f"{INVALID}1 error(s):\nsource.scan_interval: "),
+        ("PATCH", "/connectors/app/config", {"connector.class": None}, "Connector config {name=app} contains no connector type"),
         ("PATCH", "/connectors/app/config", {"name": "other"}, "Connector name configuration (other) doesn't match"),
         ("PATCH", "/connectors/app/config", [], "the configuration is no map of texts"),
     ],
