@@ -25,6 +25,7 @@ from copycat_agent.errors import CopycatError
 from copycat_agent.model import SavedRow, SourcePartition
 from copycat_agent.offsets.looking import saved_offsets
 from copycat_agent.options import Definition
+from copycat_agent.sources.files.reading.address import is_remote
 from copycat_agent.workbench.explaining import OptionKey, all_keys, asked, find_keys, near_keys
 
 _PACKAGED = Path("/etc/copycat/connectors.d")
@@ -97,7 +98,7 @@ def explain(
     """
     if "/" not in what and not os.path.lexists(what):
         raise typer.Exit(explain_key(what, output))
-    path = os.path.abspath(os.fsdecode(os.fsencode(what)))  # noqa: PTH100 - as discovery names it; pathlib would follow nothing either
+    path = what if is_remote(what) else os.path.abspath(os.fsdecode(os.fsencode(what)))  # noqa: PTH100 - as discovery names it; pathlib would follow nothing either
     agent = LiveAgent(AgentClient(socket.absolute())) if socket else None
     where = directory or (Path(agent.directory or _HERE) if agent else _find_directory(state_dir, config))
     settings = resolve_settings(where, config, state_dir, None, socket)

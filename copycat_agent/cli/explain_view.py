@@ -13,6 +13,7 @@ from copycat_agent.model import SourceOffset
 from copycat_agent.options import Definition, Options
 from copycat_agent.sources.base import Closeup, FileView
 from copycat_agent.sources.files.identity import Identity
+from copycat_agent.sources.log_file.beginning.placing import is_file_key
 from copycat_agent.templates import time_text
 from copycat_agent.workbench.explaining import PathAnswer
 
@@ -79,6 +80,9 @@ def _fact(name: str, value: str) -> str:
 
 def _file_facts(answer: PathAnswer, closeup: Closeup) -> Iterator[tuple[str, str]]:
     view = closeup.view
+    if not is_file_key(view.key):
+        yield "identity", f"this version of the object (key {view.key}); one that takes its place is another"
+        return
     if answer.pattern:
         yield "pattern", answer.pattern
     else:

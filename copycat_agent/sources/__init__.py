@@ -37,7 +37,7 @@ __all__ = [
 _BUILT_IN: dict[str, SourceKind | str] = {
     "log_file": "copycat_agent.sources.log_file.log_kind:LOG_FILE",
     "spool_dir": "copycat_agent.sources.spool_dir.spool_kind:SPOOL_DIR",
-    "objects": "copycat_agent.sources.objects.objects:OBJECTS",
+    "objects": "copycat_agent.sources.objects.objects_kind:OBJECTS",
     "journald": "copycat_agent.sources.journald.journald_source:JOURNALD",
     "datasource": "copycat_agent.sources.datasource.source:DATASOURCE",
 }

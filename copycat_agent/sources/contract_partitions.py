@@ -19,8 +19,8 @@ from copycat_agent.sources.spool_dir.outcomes import damage_loss
 if TYPE_CHECKING:
     from copycat_agent.sources.contract import AuthorSource, Found, Position
 
-FILES_PER_BATCH = 32
-"""Each keeps some MiB of what was fetched while its batch runs."""
+FILES_PER_BATCH = 128
+"""Each keeps what was fetched of it, some MiB at most, while its batch runs, which ends with the one that brings it to its bytes."""
 
 
 @dataclass(eq=False, slots=True)

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from typer.testing import CliRunner
 
+from copycat_agent.cli.main import app
+from copycat_agent.sources.objects.objects_probe import probe_objects
+from copycat_agent.sources.objects.options import ObjectsOptions
+from copycat_agent.workbench.doctor.users import find_user
 from tests.rig.object_store import CREDENTIALS, ObjectStore
 from tests.rig.waiting import wait_until
 
@@ -107,3 +113,29 @@ def test_what_cannot_work_is_refused_with_words(shipping: Objects, source: dict[
     with pytest.raises(AssertionError, match=words) as caught:
         shipping.definition(source={"type": "objects", **source})
     assert "secret" not in str(caught.value)
+
+
+def test_doctor_lists_and_reads_one(bucket: Bucket) -> None:
+    user = find_user(None)
+    options = ObjectsOptions(uri=bucket.uri, pattern=("*.log",))
+    assert [(one.name, one.verdict) for one in probe_objects(options, user)] == [("list", "ok")]
+    bucket.put("a.log", b"one\n")
+    bucket.put("b.txt", b"two\n")
+    listed, read = probe_objects(options, user)
+    assert "has 2 objects; source.pattern and exclude leave 1 of them" in listed.text
+    assert read.verdict == "ok"
+    (failed,) = probe_objects(ObjectsOptions(uri=f"s3://nobody/{bucket.store.query}"), user)
+    assert (failed.verdict, "there is no such bucket" in failed.text, bool(failed.fix)) == ("fail", True, True)
+
+
+def test_explain_says_whether_an_object_is_read_next(bucket: Bucket, tmp_path: Path) -> None:
+    bucket.put("a.log", b"one\n")
+    definition = {"source": {"type": "objects", "uri": bucket.uri, "pattern": "*.log"}, "record": {"topic": "t"}}
+    (tmp_path / "connectors.d").mkdir()
+    (tmp_path / "connectors.d" / "a.yaml").write_text(json.dumps({"name": "a", **definition}), "utf-8")
+    asked = [str(tmp_path / "connectors.d"), "--state-dir", str(tmp_path / "state")]
+    name = f"s3://{bucket.store.bucket}/{bucket.directory}/"
+    read = CliRunner().invoke(app, ["explain", f"{name}a.log", *asked], catch_exceptions=False)
+    assert (read.exit_code, "one" in read.stdout) == (0, True), read.output
+    other = CliRunner().invoke(app, ["explain", f"{name}b.log", *asked])
+    assert (other.exit_code, "none of the objects that are to be read next" in other.stdout) == (1, True), other.output

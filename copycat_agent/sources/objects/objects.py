@@ -26,7 +26,6 @@ from copycat_agent.extending import (
     RetriableError,
     Stretch,
     excluded_by,
-    file_source_kind,
     parse_address,
 )
 from copycat_agent.sources.objects.blocks import BlockFile
@@ -102,7 +101,7 @@ class Objects:
         try:
             self._list(rows, saved.get(_BEGUN, -1), to_the_end=to_the_end)
         except OSError as error:
-            raise self._failure(error) from None
+            raise self.failure(self._address, error) from None
         yield from self._remember()
         for key, why in self._lost.items():
             yield Gone(key, why)
@@ -114,8 +113,10 @@ class Objects:
         name, work, trouble = self._store.shown(found.name), json.dumps(found).encode(), self._cleanup.trouble.get(key, "")
         return Found(key, name=name, work=work, size=found.size, mtime_ms=found.mtime_ms, trouble=trouble)
 
-    def _failure(self, error: OSError) -> RetriableError:
-        words = f"{self._address.shown} cannot be listed: {error.strerror}"
+    @staticmethod
+    def failure(address: Address, error: OSError) -> RetriableError:
+        """Why the store behind an address cannot be listed, and what to do."""
+        words = f"{address.shown} cannot be listed: {error.strerror}"
         if isinstance(error, FileNotFoundError):
             return BlockedError(words, "look at the name of the bucket or directory in source.uri; it is looked for again")
         if isinstance(error, PermissionError):
@@ -155,7 +156,7 @@ class Objects:
             one.count += 1
             if found.mtime_ms <= old_ms:
                 one.highest_old = found.name
-            if found.mtime_ms > young_ms or not self._is_wanted(found.name):
+            if found.mtime_ms > young_ms or not self.is_wanted(found.name):
                 continue
             key = key_of(found)
             if (former := by_name.get(found.name, key)) != key and not rows.get(former, False):
@@ -169,7 +170,8 @@ class Objects:
                 waiting += 1
         self._complete(one, rows)
 
-    def _is_wanted(self, name: str) -> bool:
+    def is_wanted(self, name: str) -> bool:
+        """Whether the definition names it."""
         path = "/" + name.removeprefix(self._store.prefix)
         return not name.endswith("/") and bool(excluded_by(self._options.pattern, path)) and not excluded_by(self._options.exclude, path)
 
@@ -205,6 +207,3 @@ class Objects:
 
     def close(self) -> None:
         """Connections are the process's."""
-
-
-OBJECTS = file_source_kind(ObjectsOptions, Objects)

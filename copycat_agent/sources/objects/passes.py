@@ -6,8 +6,8 @@ import math
 from collections import deque
 from dataclasses import dataclass, field
 
-FULL_MOST = 5000
-"""With no more objects than that everything is listed at each poll: five requests."""
+FULL_MOST = 2000
+"""With no more objects than that everything is listed at each poll: two requests, and 0.1 s of CPU."""
 _EARLY = 0.9
 """A poll may come a little early: its time is told from the begin of the one before, and looks are asked for on a beat of their own."""
 

@@ -14,16 +14,19 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from copycat_agent.definitions.source_rules import patterns_of
+from copycat_agent.errors import RetriableError
 from copycat_agent.logs import Log
 from copycat_agent.model import Loss, SavedRow, SourceOffset, SourcePartition, offsets_in
 from copycat_agent.offsets.looking import offsets_of
 from copycat_agent.options import Definition
-from copycat_agent.sources import SOURCES, Source, create_source
+from copycat_agent.sources import SOURCES, LooksLater, Source, create_source
 from copycat_agent.sources.base import Closeup
 from copycat_agent.sources.contract import PolledOptions
+from copycat_agent.sources.contract_files import FilesOptions
 from copycat_agent.sources.files.identity import Identity
 from copycat_agent.sources.files.paths.matching import excluded_by, fixed_depth, mismatch
 from copycat_agent.sources.files.paths.opening import NotRegularError, open_regular
+from copycat_agent.sources.files.reading.address import is_remote
 from copycat_agent.sources.log_file.beginning.placing import is_file_key
 from copycat_agent.sources.spool_dir.listing import never_read
 from copycat_agent.workbench.doctor.users import find_user, how_to_open
@@ -32,6 +35,7 @@ from copycat_agent.workbench.explaining.keys import OptionKey, all_keys, find_ke
 __all__ = ["OptionKey", "PathAnswer", "Refusal", "all_keys", "asked", "find_keys", "near_keys"]
 
 
+_NOT_NEXT = "it is none of the objects that are to be read next: it is not there, its name is left out, it was read, or others come first"
 _FOLLOW = "set follow_symlinks: true to read what it points to"
 _KINDS = {
     stat.S_IFDIR: "a directory",
@@ -143,6 +147,9 @@ def asked(
     """
     rows = offsets_of(definition, saved)
     offsets = offsets_in(rows)
+    if is_remote(path):
+        yield _about_object(definition, rows, path, log, most_bytes)
+        return
     names = list(dict.fromkeys((path, os.path.realpath(path))))
     if all(_by_patterns(definition, name) for name in names) and not _was_read(path, offsets):
         yield PathAnswer(definition, path, path, refusal=_by_patterns(definition, path), former=_former(path, "", offsets))
@@ -151,6 +158,23 @@ def asked(
     with closing(create_source(kind.make, definition, rows, log, only_looks=True)) as source:
         losses = tuple(source.scan().losses)
         yield _answer(definition, source, offsets, names, losses, most_bytes)
+
+
+def _about_object(definition: Definition, rows: Mapping[SourcePartition, SavedRow], path: str, log: Log, most_bytes: int) -> PathAnswer:
+    """Asks the store, as the connector's next look would."""
+    if not isinstance(definition.source, FilesOptions):
+        return PathAnswer(definition, path, path, refusal=Refusal(f"source {definition.source.type} reads no objects"))
+    with closing(create_source(SOURCES[definition.source.type].make, definition, rows, log, only_looks=True)) as source:
+        try:
+            if isinstance(source, LooksLater):
+                source.look_now()
+        except RetriableError as error:
+            return PathAnswer(definition, path, path, refusal=Refusal(error.message, error.hint))
+        closeup = source.look_closely(path, most_bytes)
+    if closeup is None:
+        return PathAnswer(definition, path, path, refusal=Refusal(_NOT_NEXT))
+    saved = offsets_in(rows).get(SourcePartition(definition.name, closeup.view.key))
+    return PathAnswer(definition, path, path, closeup, saved=saved)
 
 
 def _answer(
