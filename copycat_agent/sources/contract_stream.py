@@ -18,7 +18,7 @@ from copycat_agent.sources.base import Offsets, Source, SourceKind
 from copycat_agent.sources.contract import AuthorSource, LostRecords, Position, Probed, Record, RunsAs, as_text
 from copycat_agent.sources.contract_partitions import RecordPartitions
 from copycat_agent.sources.contract_source import ContractSource
-from copycat_agent.sources.contract_threads import ReadThreads, weight
+from copycat_agent.sources.contract_threads import ReadThreads, Run
 
 if TYPE_CHECKING:
     from copycat_agent.formats import RecordFormat
@@ -114,11 +114,11 @@ class RecordStream:
             if not values:
                 continue
             next_start = start + len(values)
-            yield Parsed(values, range(start, next_start + 1), max(len(values), sum(map(weight, values))))
+            yield Parsed(values, range(start, next_start + 1), max(len(values), run.size_bytes))
             start = next_start
         self._total = len(self._positions)
 
-    def _take(self, run: list[tuple[Record, Position]]) -> list[Any]:
+    def _take(self, run: Run) -> list[Any]:
         """The records of a run, whose positions are noted, as is what stands for lost ones."""
         values = []
         for record, position in run:
@@ -135,13 +135,13 @@ class RecordStream:
         self._positions, self._lost = [], []
         for run in self._runs(stretch):
             values += self._take(run)
-            size_bytes += sum(weight(record) for record, _ in run)
+            size_bytes += run.size_bytes
             if 0 < stretch.most_bytes < size_bytes:
                 raise FatalError(*too_large(stretch))
         self._total = len(values)
         return Whole(values, range(self._base, self._base + len(values) + 1), max(len(values), size_bytes))
 
-    def _runs(self, stretch: Stretch) -> Iterator[list[tuple[Record, Position]]]:
+    def _runs(self, stretch: Stretch) -> Iterator[Run]:
         return self._threads.runs(self._fenced(stretch), stretch.name, whole=stretch.whole)
 
     def _fenced(self, stretch: Stretch) -> Iterator[tuple[Record, Position]]:

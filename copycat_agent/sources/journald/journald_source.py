@@ -108,7 +108,7 @@ class Journald:
 
     def read(self, stretch: Stretch) -> Iterator[tuple[Record, Position]]:
         """Up to what is the journal's end then."""
-        run = self._opened(stretch.start)
+        run = self._opened(_whole(stretch.start))
         with run:
             yield from self._records(stretch, run)
             run.check()
@@ -132,14 +132,14 @@ class Journald:
 
     def _records(self, stretch: Stretch, run: JournalRun) -> Iterator[tuple[Record, Position]]:
         """The entries behind its start. What was lost before them comes first, what is damaged where journalctl says so."""
-        start = stretch.start
-        position: dict[str, Any] = dict(start)
+        start = _whole(stretch.start)
+        position: Position = start
         kept: dict[str, Any] = {name: start[name] for name in ("said",) if name in start}
         is_first, heard = "cursor" in start, 0
         for entry in run.entries:
             if len(run.damage) > heard:
                 heard, new = len(run.damage), _new(run.damage, kept)
-                kept, position = _with(kept, new), _with(position, new)
+                kept, position = _with(kept, new), _with(_whole(position), new)
                 yield from ((LostRecords(one, damaged=True), position) for one in new)
             cursor = entry.cursor if isinstance(entry, LargeEntry) else entry[CURSOR]
             if is_first:
@@ -147,10 +147,10 @@ class Journald:
                 if are_same(cursor, start["cursor"]):
                     continue
                 yield from ((one, position) for one in self._lost(start["cursor"], cursor))
-            position = {"cursor": cursor, **kept}
+            position = {"cursor": cursor, **kept} if kept else cursor  # a text costs each entry nothing
             yield self._unread(entry) if isinstance(entry, LargeEntry) else entry, position
         new = _new(run.damage, kept)
-        yield from ((LostRecords(one, damaged=True), _with(position, new)) for one in new)
+        yield from ((LostRecords(one, damaged=True), _with(_whole(position), new)) for one in new)
         if is_first:  # where nothing lies behind, what comes next may lie before it, too
             yield from ((one, _with({"cursor": stretch.end, **kept}, new)) for one in self._lost(start["cursor"], ""))
 
@@ -180,7 +180,7 @@ class Journald:
         return [LostRecords(words, count - 1)]
 
     def apply(self, stretch: Stretch, position: Position, *, finished: bool) -> Position:
-        at: dict[str, Any] = dict(stretch.start if position is None else position)
+        at = _whole(stretch.start if position is None else position)
         if not finished:
             return at
         at.pop("upto", None)
@@ -193,6 +193,11 @@ class Journald:
 
     def close(self) -> None:
         """A journalctl that runs ends with the read that started it."""
+
+
+def _whole(position: Position) -> dict[str, Any]:
+    """A position as it is saved, of one as a read gives it: a cursor alone where there is no more to say."""
+    return {"cursor": position} if isinstance(position, str) else dict(position)
 
 
 def _checked(position: Position) -> dict[str, Any]:
