@@ -18,7 +18,7 @@ from copycat_agent.sources.base import Offsets, Source, SourceKind
 from copycat_agent.sources.contract import AuthorSource, LostRecords, Position, Probed, Record, RunsAs, as_text
 from copycat_agent.sources.contract_partitions import RecordPartitions
 from copycat_agent.sources.contract_source import ContractSource
-from copycat_agent.sources.contract_threads import ReadThreads, Run
+from copycat_agent.sources.contract_threads import ReadThreads, ReadRun
 
 if TYPE_CHECKING:
     from copycat_agent.formats import RecordFormat
@@ -118,7 +118,7 @@ class RecordStream:
             start = next_start
         self._total = len(self._positions)
 
-    def _take(self, run: Run) -> list[Any]:
+    def _take(self, run: ReadRun) -> list[Any]:
         """The records of a run, whose positions are noted, as is what stands for lost ones."""
         values = []
         for record, position in run:
@@ -141,7 +141,7 @@ class RecordStream:
         self._total = len(values)
         return Whole(values, range(self._base, self._base + len(values) + 1), max(len(values), size_bytes))
 
-    def _runs(self, stretch: Stretch) -> Iterator[Run]:
+    def _runs(self, stretch: Stretch) -> Iterator[ReadRun]:
         return self._threads.runs(self._fenced(stretch), stretch.name, whole=stretch.whole)
 
     def _fenced(self, stretch: Stretch) -> Iterator[tuple[Record, Position]]:

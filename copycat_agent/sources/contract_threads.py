@@ -45,7 +45,7 @@ _NAME_BYTES = 16
 Pair = tuple[Record, Position]
 
 
-class Run(list[Pair]):
+class ReadRun(list[Pair]):
     """Records that are handed on at once, and about how many bytes they have."""
 
     size_bytes = 0
@@ -59,7 +59,7 @@ class ReadThreads:
         self._whole_seconds = whole_seconds
         self._given_up: list[_ReadThread] = []
 
-    def runs(self, pairs: Iterator[Pair], name: str, *, whole: bool) -> Iterator[Run]:
+    def runs(self, pairs: Iterator[Pair], name: str, *, whole: bool) -> Iterator[ReadRun]:
         """What `pairs` gives, some at a time. Raises what it raises, and RetriableError when it is given up. `name` is for people."""
         self._given_up = [one for one in self._given_up if one.is_alive()]
         if len(self._given_up) >= GIVEN_UP_MOST:
@@ -93,12 +93,12 @@ class _ReadThread(threading.Thread):
         super().__init__(name="read", daemon=True)
         self.moved_at = time.monotonic()
         self._pairs = pairs
-        self._answers: queue.Queue[Run | BaseException] = queue.Queue(1)
+        self._answers: queue.Queue[ReadRun | BaseException] = queue.Queue(1)
         self._is_left = threading.Event()
 
     def run(self) -> None:
         """Read until the end, which an empty run tells, or until nobody wants more."""
-        answer: Run | BaseException = Run([(b"", None)])
+        answer: ReadRun | BaseException = ReadRun([(b"", None)])
         while answer and not isinstance(answer, BaseException) and not self._is_left.is_set():
             try:
                 answer = self._run()
@@ -109,8 +109,8 @@ class _ReadThread(threading.Thread):
         if close := getattr(self._pairs, "close", None):
             close()
 
-    def _run(self) -> Run:
-        run = Run()
+    def _run(self) -> ReadRun:
+        run = ReadRun()
         for pair in itertools.islice(self._pairs, RUN_RECORDS):
             run.append(pair)
             self.moved_at = time.monotonic()
@@ -119,7 +119,7 @@ class _ReadThread(threading.Thread):
                 break
         return run
 
-    def take(self, seconds: float) -> Run | None:
+    def take(self, seconds: float) -> ReadRun | None:
         """The next run, [] at the end; None when there is none after so long. Raises what the read raised."""
         try:
             answer = self._answers.get(timeout=seconds)
