@@ -18,7 +18,7 @@ from copycat_agent.sources.base import Offsets, Source, SourceKind
 from copycat_agent.sources.contract import AuthorSource, LostRecords, Position, Probed, Record, RunsAs, as_text
 from copycat_agent.sources.contract_partitions import RecordPartitions
 from copycat_agent.sources.contract_source import ContractSource
-from copycat_agent.sources.contract_threads import ReadThreads, ReadRun
+from copycat_agent.sources.contract_threads import ReadRun, ReadThreads
 
 if TYPE_CHECKING:
     from copycat_agent.formats import RecordFormat
