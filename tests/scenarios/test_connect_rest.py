@@ -404,6 +404,7 @@ def test_the_address_of_a_new_connector_is_told_alike(both: Both) -> None:
         ("PUT", "/connectors/app/config", {"connector.class": "nobody"}, False),
         ("PATCH", "/connectors/nobody/config", {"x": "y"}, True),
         ("PATCH", "/connectors/app/config", {"topic": None, "record.topic": None}, False),
+        ("PATCH", "/connectors/app/config", {"connector.class": None}, False),
         ("DELETE", "/connectors/nobody", None, True),
     ],
 )
