@@ -26,11 +26,13 @@ from benchmarks.kill_loop_run import Asked, Loop
 from benchmarks.tools import describe_machine
 from copycat_agent.dev_broker import DevBroker
 from tests.kill.both import ROWS, Load, definitions, row_definitions, source_of
+from tests.kill.journal_load import CONNECTOR, JournalLoad, journal_definition
 from tests.rig.agent import AgentProcess
 from tests.rig.kafka import create_topic
 from tests.rig.verifier import Verifier
 
-_TOPICS = {name: f"kills.{name}" for name in ("logs", "drops", *ROWS)}
+_SOURCES = {"files": ("logs", "drops", *ROWS), "journald": (CONNECTOR,)}
+"""What is read -> the connectors."""
 _PARTITIONS = 2
 
 
@@ -56,6 +58,7 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="benchmarks/run kill_loop", description=__doc__)
     parser.add_argument("--kills", type=int, default=100, help="how many more")
     parser.add_argument("--minutes", type=float, default=90, help="end after so many, whatever was done by then")
+    parser.add_argument("--source", choices=_SOURCES, default="files", help="logs, dropped files and rows, or a journal")
     parser.add_argument("--guarantee", choices=("exactly_once", "at_least_once"), default="exactly_once", help="of both connectors")
     parser.add_argument("--seed", type=int, default=None, help="of who is killed, and when")
     parser.add_argument("--rate", type=int, default=300, help="lines a second")
@@ -70,18 +73,18 @@ def _run(work: Path, options: argparse.Namespace) -> dict[str, Any]:
     code = kill_loop_totals.code_hash()
     saved, findings = _resume(work / "progress.json", options, code)
     began = time.monotonic()
-    load = Load(work / "files", saved["run"], options.rate, rows=True)
+    topics = {name: f"kills.{name}" for name in _SOURCES[saved["source"]]}
+    load = _load(work / "files", saved, options.rate)
     totals = kill_loop_totals.Totals(options.totals.resolve(), code)
     with DevBroker(work / "broker") as broker, AgentProcess(work / "agent", broker.bootstrap) as agent:
-        connectors = definitions(load, _TOPICS, saved["guarantee"]) | row_definitions(load, _TOPICS, saved["guarantee"])
-        for name, definition in connectors.items():
+        for name, definition in _connectors(load, topics, saved["guarantee"]).items():
             agent.define(name, definition)
         if not saved["topics"]:
-            for topic in _TOPICS.values():
+            for topic in topics.values():
                 create_topic(broker.bootstrap, topic, _PARTITIONS)
             saved["topics"] = True
 
-        with Verifier(broker.bootstrap, list(_TOPICS.values()), saved["run"]) as verifier:
+        with Verifier(broker.bootstrap, list(topics.values()), saved["run"]) as verifier:
 
             def note(lost: Mapping[str, int] | None = None) -> dict[str, Any]:
                 """Save what is known, and add it to the totals; what is `lost` is known at the end."""
@@ -118,6 +121,18 @@ def _run(work: Path, options: argparse.Namespace) -> dict[str, Any]:
     return kill_loop_report.result(verdict, findings, asked, verifier.committed.repeated_ms)
 
 
+def _load(files: Path, saved: dict[str, Any], rate: int) -> Load | JournalLoad:
+    if saved["source"] == "journald":
+        return JournalLoad(files, saved["run"], rate)
+    return Load(files, saved["run"], rate, rows=True)
+
+
+def _connectors(load: Load | JournalLoad, topics: dict[str, str], guarantee: str) -> dict[str, dict[str, object]]:
+    if isinstance(load, JournalLoad):
+        return {CONNECTOR: journal_definition(load, topics[CONNECTOR], guarantee)}
+    return definitions(load, topics, guarantee) | row_definitions(load, topics, guarantee)
+
+
 def _end_left_over(work: Path) -> None:
     """A loop that was itself killed leaves its agent behind: it is known by the directory in its command line."""
     state = str(work / "agent" / "state")
@@ -136,7 +151,8 @@ def _resume(path: Path, options: argparse.Namespace, code: str) -> tuple[dict[st
             sys.exit(f"{path.parent} is of a run of other code ({saved['code']}, now {code}): take another directory")
         return saved, restored(saved.pop("findings"))
     seed = random.SystemRandom().randrange(2**32) if options.seed is None else options.seed
-    return {"run": uuid.uuid4().hex[:8], "seed": seed, "guarantee": options.guarantee, "topics": False, "code": code}, Findings()
+    begun = {"run": uuid.uuid4().hex[:8], "seed": seed, "guarantee": options.guarantee, "source": options.source}
+    return {**begun, "topics": False, "code": code}, Findings()
 
 
 def _write(path: Path, told: dict[str, Any]) -> None:

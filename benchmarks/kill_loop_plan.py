@@ -9,7 +9,7 @@ from typing import Literal
 from copycat_agent.failpoints import NAMES
 
 Victim = Literal["driver", "jvm", "worker", "daemon", "planner", "all", "broker"]
-"""`planner`: the process in which a data source plans."""
+"""`planner`: the process in which a data source plans, or journalctl."""
 Moment = Literal["start", "random", "failpoint"]
 """`start`: while what was killed last is still coming up. `failpoint`: the process kills itself there."""
 

@@ -24,6 +24,7 @@ from tests.rig.verifier import Later, Verifier
 
 if TYPE_CHECKING:
     from tests.kill.both import Load
+    from tests.kill.journal_load import JournalLoad
 
 _LOOK_SECONDS = 0.02
 _RECOVER_SECONDS = 90.0
@@ -57,7 +58,9 @@ class Asked(NamedTuple):
 class Loop:
     """One run. `strike_all` until enough are killed or the time is over, then `settle`."""
 
-    def __init__(self, agent: AgentProcess, broker: DevBroker, load: Load, verifier: Verifier, findings: Findings, asked: Asked) -> None:
+    def __init__(
+        self, agent: AgentProcess, broker: DevBroker, load: Load | JournalLoad, verifier: Verifier, findings: Findings, asked: Asked
+    ) -> None:
         self.findings = findings
         self._agent = agent
         self._broker = broker
@@ -200,8 +203,9 @@ class Loop:
         return None
 
     def _pythons(self) -> tuple[list[psutil.Process], list[psutil.Process]]:
-        """Spark's Python daemon and its workers; and processes in which data sources plan."""
-        found: tuple[list[psutil.Process], list[psutil.Process]] = ([], [])
+        """Spark's Python daemon and its workers; and processes that sources have beside them: data sources plan there, journalctl reads."""
+        journalctls = [one for one in self._agent.descendants() if _is_journalctl(one)]
+        found: tuple[list[psutil.Process], list[psutil.Process]] = ([], journalctls)
         for one in self._agent.python_processes():
             with suppress(psutil.Error):
                 found["copycat_agent.sources.datasource" in " ".join(one.cmdline())].append(one)
@@ -346,6 +350,12 @@ class Loop:
                 return False
             time.sleep(_LOOK_SECONDS)
         return True
+
+
+def _is_journalctl(process: psutil.Process) -> bool:
+    with suppress(psutil.Error):
+        return process.name() == "journalctl"
+    return False
 
 
 def _lives(pid: int) -> bool:

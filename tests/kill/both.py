@@ -167,7 +167,7 @@ class Load:
 
 def source_of(file: str) -> str:
     """Which connector the lines of a file belong to."""
-    return file if file in ROWS else "drops" if file.startswith("drop-") else "logs"
+    return file if file in (*ROWS, "journal") else "drops" if file.startswith("drop-") else "logs"
 
 
 def _lines_of(path: Path) -> int:

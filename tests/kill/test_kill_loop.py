@@ -17,6 +17,7 @@ from benchmarks.kill_loop_findings import Findings, Struck, restored, values
 from benchmarks.kill_loop_plan import ROUND, places, planned, spelled, window
 from benchmarks.kill_loop_report import recovery, result, text
 from copycat_agent.failpoints import NAMES
+from tests.rig.journals import MISSING
 
 PROJECT = Path(__file__).parents[2]
 PLAN = [planned(7, number) for number in range(1000)]
@@ -99,6 +100,18 @@ def test_a_few_kills_keep_the_promise(tmp_path: Path, guarantee: str) -> None:
     (run,) = json.loads((tmp_path / "totals/totals.json").read_text())["runs"].values()
     assert (sum(run["kills"].values()), run["ended"], set(run["sources"])) == (told["kills"], True, {"logs", "drops", "rows", "replayed"})
     assert sum(one["lines"] for one in run["sources"].values()) == told["verdict"]["written"]
+
+
+@pytest.mark.long
+@pytest.mark.timeout(600)
+@pytest.mark.skipif(bool(MISSING), reason=MISSING or "there are journals")
+@pytest.mark.parametrize("guarantee", ["exactly_once", "at_least_once"])
+def test_a_few_kills_keep_the_promise_of_a_journal(tmp_path: Path, guarantee: str) -> None:
+    command = [sys.executable, "-m", "benchmarks.kill_loop_main", "--source", "journald", "--guarantee", guarantee, "--seed", "1"]
+    more = ["--kills", "8", "--totals", str(tmp_path / "totals"), "--directory", str(tmp_path / "work"), "--json", str(tmp_path / "told")]
+    done = subprocess.run([*command, *more], cwd=PROJECT, check=False)
+    told = json.loads((tmp_path / "told").read_text())
+    assert (done.returncode, told["kept"]) == (0, True), told
 
 
 def said(guarantee: str, kills: int, *, ended: bool = True, lost: int = 0) -> dict[str, Any]:
