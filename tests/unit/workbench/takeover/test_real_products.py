@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import signal
 import subprocess
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -25,8 +26,12 @@ pytestmark = [
 _HERE = Path(__file__).parent
 _FILEBEAT = """filebeat.inputs: [{{type: {kind}, id: app, paths: ['{log}'], {often}}}]
 filebeat.registry.flush: 500ms
-output.file: {{path: '{work}/out', filename: lines, codec.format.string: '%{{[message]}}'}}
+output.file: {{path: '{work}/out', filename: lines, rotate_every_kb: 102400, codec.format.string: '%{{[message]}}'}}
 """
+_ONE_BY_ONE = """queue.mem: {events: 64, flush.min_events: 1, flush.timeout: 0s}
+output.file.bulk_max_size: 1
+"""
+"""So Filebeat saves after each line, and has a snapshot of its registry after some 45,000."""
 _OFTEN = {
     "log": "scan_frequency: 100ms, backoff: 50ms, max_backoff: 100ms",
     "filestream": "prospector.scanner.check_interval: 100ms, backoff: {init: 50ms, max: 100ms}",
@@ -195,6 +200,28 @@ def test_the_product_is_killed_in_the_middle_of_a_rotating_log_and_nothing_is_lo
     for inode, part in rotating.files:
         behind = b"".join(line + b"\n" for line in part)[saved_in(left, inode, part) :]
         assert repeated & set(part) <= set(behind.splitlines())
+
+
+def test_filebeat_is_killed_when_its_registry_has_a_snapshot_and_operations_behind_it(
+    built: Callable[[Product], Path], tmp_path: Path, log: Path
+) -> None:
+    product, work = PRODUCTS["filebeat-filestream"], tmp_path / "peer"
+    lines = [b"line %08d" % number for number in range(1_000_000)]
+    log.write_bytes(b"".join(line + b"\n" for line in lines))
+    work.mkdir()
+    command = product.command(built(product), work, log)
+    with (work / "filebeat.yml").open("a") as configuration:
+        configuration.write(_ONE_BY_ONE)
+    with following(command, work / "out") as peer:
+        wait_until(lambda: any((work / "state").glob("registry/filebeat/[0-9]*.json")), 120.0, "a snapshot")
+        peer.await_lines(len(peer.lines) + 1)
+        peer.end(signal.SIGKILL)
+        handed_on = peer.lines
+    state = product.read(work / "state")
+    saved = saved_in(state, log.stat().st_ino, lines) // len(b"line 00000000\n")
+    assert 0 < saved <= len(handed_on)
+    assert handed_on == lines[: len(handed_on)]
+    assert read_on(log, taken_over(heir(log), state=state).rows["app"]) == lines[saved:]
 
 
 @pytest.mark.parametrize("policy", ["rename", "tracker_dir"])
