@@ -74,39 +74,92 @@ def test_a_poll_lists_what_lies_behind_the_last_names_and_a_full_listing_finds_w
     wait_until(lambda: [one for one in bucket.store.requests if "list-type=2" in one and bucket.directory in one][-1] != asked[-1], 10)
 
 
-def test_a_look_back_begins_at_the_name_that_was_the_last_so_long_ago() -> None:
-    one = Passes(5.0, 60.0, 3600.0)
-    full = one.current(0.0, lists_behind=True, to_the_end=False)
-    assert full is not None
-    assert full.after == ""
-    assert one.passed == ""
-    full.at, full.count, full.highest_old = "k", passes.FULL_MOST + 1, "c"
-    assert one.current(1.0, lists_behind=True, to_the_end=False) is full, "until it is through"
-    through = [one.passed]
-    one.complete(full, 2.0)
-    assert [*through, one.passed] == ["k", None]
-    assert one.current(3.0, lists_behind=True, to_the_end=False) is None
-    begun = []
-    for now, name in ((5.0, "m"), (30.0, "p"), (64.0, "q"), (100.0, "q"), (200.0, "r")):
-        found = one.current(now, lists_behind=True, to_the_end=False)
-        assert found is not None
-        begun.append(found.after)
-        found.at = name
-        one.complete(found, now)
-    assert begun == ["c", "c", "k", "p", "q"]
-    found = one.current(3600.0, lists_behind=True, to_the_end=False)
-    assert found is not None
-    assert found.after == "", "everything is listed again"
+@pytest.fixture
+def few(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bounds of passes that a test reaches."""
+    monkeypatch.setattr(passes, "FULL_MOST", 10)
+    monkeypatch.setattr(passes, "LARGE", 4)
+
+
+class Listing:
+    """Names of a bucket, each with whether it is old, and passes through them."""
+
+    def __init__(self, *old: str) -> None:
+        self.names = dict.fromkeys(old, True)
+        self.passes = Passes("in/", 5.0, 600.0)
+        self.now = 0.0
+
+    def poll(self) -> list[tuple[str, str]]:
+        """One pass: returns prefix and beginning of its ranges."""
+        self.now += 5.0
+        one = self.passes.current(self.now, lists_behind=True, to_the_end=False)
+        assert one is not None
+        assert self.passes.current(self.now, lists_behind=True, to_the_end=False) is one, "until it is through"
+        self.found = []
+        for name in one.through(lambda names: iter(sorted(each for each in self.names if each in names))):
+            one.passed(name)
+            self.passes.note(one, name, self.now, is_old=self.names[name])
+            self.found.append(name)
+        self.passes.complete(one, self.now)
+        assert all(one.covers(name) for name in self.found)
+        return list(one.ranges)
+
+
+@pytest.mark.usefixtures("few")
+def test_a_poll_lists_what_lies_behind_the_last_name_that_is_old() -> None:
+    listing = Listing(*(f"in/{number:02}" for number in range(20)))
+    assert [listing.passes.passed, listing.poll(), listing.passes.passed] == ["", [("", "")], None]
+    assert listing.passes.current(listing.now, lists_behind=True, to_the_end=False) is None, "it is not time"
+    listing.names["in/20"] = listing.names["in/185"] = False
+    assert listing.poll() == [("", "in/19")]
+    assert listing.found == ["in/20"], "what is late is found by a full listing"
+    listing.names["in/20"] = True
+    assert listing.poll() == [("", "in/19")]
+    assert listing.poll() == [("", "in/20")]
+    listing.now += 600
+    assert listing.poll() == [("", "")]
+
+
+@pytest.mark.usefixtures("few")
+def test_directories_with_something_new_are_listed_by_themselves_as_high_as_they_stay_small() -> None:
+    hosts = [f"in/{host}/{day}/{number}" for host in "abc" for day in (1, 2) for number in range(5)]
+    listing = Listing(*hosts, "in/zzz")
+    listing.names["in/a/2/5"] = listing.names["in/c/2/5"] = False
+    assert listing.poll() == [("", "")]
+    assert listing.poll() == [("", "in/zzz"), ("in/a/", "in/a/2/4"), ("in/c/", "in/c/2/4")]
+    listing.names["in/a/3/0"] = False
+    listing.poll()
+    assert "in/a/3/0" in listing.found, "a new day"
+    listing.names |= dict.fromkeys((f"in/a/1/x{number}" for number in range(3)), False)
+    listing.names |= dict.fromkeys((f"in/a/3/{number}" for number in range(6)), False)
+    listing.poll()
+    listing.now += 600
+    assert listing.poll() == [("", "")]
+    assert listing.poll() == [("", "in/zzz"), ("in/c/", "in/c/2/4"), ("in/a/1/", "in/a/1/4"), ("in/a/2/", "in/a/2/4"), ("in/a/3/", "")]
+    listing.now += 1300
+    listing.names = dict.fromkeys(listing.names, True)
+    listing.poll()
+    assert listing.poll() == [("", "in/zzz")], "what is quiet needs no request of its own"
+
+
+@pytest.mark.usefixtures("few")
+def test_many_directories_have_their_turns() -> None:
+    listing = Listing(*(f"in/{number:02}/{name}" for number in range(10) for name in "ab"), "in/zzz")
+    listing.names |= dict.fromkeys((f"in/{number:02}/c" for number in range(10)), False)
+    listing.poll()
+    polls = [listing.poll() for _ in range(3)]
+    assert all(len(one) == 1 + passes.RANGES_MOST for one in polls)
+    assert {prefix for one in polls for prefix, _ in one[1:]} == {f"in/{number:02}/" for number in range(10)}
 
 
 @pytest.mark.parametrize(("lists_behind", "count"), [(False, 10**6), (True, passes.FULL_MOST)])
 def test_everything_is_listed_at_each_poll_where_that_costs_no_more(lists_behind: bool, count: int) -> None:
-    one = Passes(5.0, 60.0, 3600.0)
+    one = Passes("", 5.0, 3600.0)
     for now in (0.0, 5.0, 10.0):
         found = one.current(now, lists_behind=lists_behind, to_the_end=False)
         assert found is not None
-        assert found.after == ""
-        found.at, found.count = "k", count
+        assert found.is_full
+        found.count = count
         one.complete(found, now)
     assert one.current(20.0, lists_behind=lists_behind, to_the_end=True) is None, "a run to the end lists once"
 

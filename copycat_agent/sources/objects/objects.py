@@ -78,7 +78,7 @@ class Objects:
         self._lock = threading.Lock()
         self._memory = ReadMemory()
         self._cleanup = Cleanup(options.cleanup)
-        self._passes = Passes(options.poll_interval, options.look_back, options.relist)
+        self._planned: Passes | None = None
         self._known: dict[str, Listed] = {}
         self._lost: dict[str, str] = {}
 
@@ -87,6 +87,11 @@ class Objects:
         with self._lock:
             self._made = self._made or store_at(self._address)
             return self._made
+
+    @property
+    def _passes(self) -> Passes:
+        self._planned = self._planned or Passes(self._store.prefix, self._options.poll_interval, self._options.relist)
+        return self._planned
 
     def look(self, saved: Mapping[str, Position], *, to_the_end: bool) -> Iterator[Finding]:
         """Raises RetriableError, or BlockedError, where the store cannot be listed."""
@@ -142,20 +147,19 @@ class Objects:
 
     def _list(self, rows: Mapping[str, bool], begun_ms: int, *, to_the_end: bool) -> None:
         waiting = sum(not rows.get(key, False) for key in self._known)
-        one = self._passes.current(time.monotonic(), lists_behind=self._store.lists_behind, to_the_end=to_the_end)
+        now = time.monotonic()
+        one = self._passes.current(now, lists_behind=self._store.lists_behind, to_the_end=to_the_end)
         if one is None or waiting > WAITING_MOST // 2:
             return
         now_ms = time.time() * 1000
         young_ms = now_ms - self._min_age * 1000 if self._min_age and not to_the_end else math.inf
         old_ms = now_ms - self._options.look_back * 1000
         by_name = {found.name: key for key, found in self._known.items()}
-        for found in self._store.listed(max(one.after, one.at)):
+        for found in one.through(self._store.listed):
             if waiting >= WAITING_MOST:
                 return
-            one.at = found.name
-            one.count += 1
-            if found.mtime_ms <= old_ms:
-                one.highest_old = found.name
+            one.passed(found.name)
+            self._passes.note(one, found.name, now, is_old=found.mtime_ms <= old_ms)
             if found.mtime_ms > young_ms or not self.is_wanted(found.name):
                 continue
             key = key_of(found)
@@ -182,8 +186,8 @@ class Objects:
     def _complete(self, one: Pass, rows: Mapping[str, bool]) -> None:
         """The pass is through: what is known in its range and did not come up is gone."""
         self._passes.complete(one, time.monotonic())
-        unseen = [key for key, found in self._known.items() if key not in one.seen and found.name > one.after and key not in self._lost]
-        if not one.after:
+        unseen = [key for key, found in self._known.items() if key not in one.seen and one.covers(found.name) and key not in self._lost]
+        if one.is_full:
             unseen += [key for key in rows if key not in self._known]
         for key in unseen:
             if rows.get(key, False):

@@ -9,6 +9,7 @@ from contextlib import closing
 from copycat_agent.extending import FatalError, Probed, RunsAs, parse_address
 from copycat_agent.sources.objects.objects import Objects, store_at
 from copycat_agent.sources.objects.options import ObjectsOptions
+from copycat_agent.sources.objects.passes import Range
 
 _MOST = 1000
 
@@ -22,7 +23,7 @@ def probe_objects(options: ObjectsOptions, user: RunsAs) -> Iterator[Probed]:
     address = parse_address(options.uri)
     try:
         store = store_at(address)
-        found = list(itertools.islice(store.listed(""), _MOST))
+        found = list(itertools.islice(store.listed(Range()), _MOST))
     except FatalError as error:
         yield Probed("store", error.message, "fail", error.hint)
         return

@@ -49,8 +49,8 @@ class ObjectsOptions(FilesOptions):
         600.0,
         ge=0,
         le=7 * 86400,
-        description="A poll lists from the name on that was the last so long ago: what arrives late under a lower name is found at once "
-        "if it sorts behind that.",
+        description="A poll lists behind the greatest name that was not changed for so long, of all and in each directory that has "
+        "something new: what arrives late under a lower name is found at once if it sorts behind that.",
     )
     relist: Duration = Field(600.0, ge=1, le=7 * 86400, description="Time between two listings of everything, which find what is late.")
     start_at: Literal["beginning", "end"] = Field(

@@ -14,6 +14,7 @@ from botocore.parsers import ResponseParserError
 
 from copycat_agent.extending import Address
 from copycat_agent.sources.objects.blocks import BlockFile, ReplacedError
+from copycat_agent.sources.objects.passes import Range
 from copycat_agent.sources.objects.stores import Listed, directory_of
 
 _CONNECT_SECONDS, _READ_SECONDS = 4.0, 15.0
@@ -64,10 +65,10 @@ class S3Store:
     def name_at(self, path: str) -> str:
         return path.lstrip("/")
 
-    def listed(self, after: str) -> Iterator[Listed]:
-        asked: dict[str, Any] = {"Bucket": self._bucket, "Prefix": self.prefix, "MaxKeys": _PAGE}
-        if after:
-            asked["StartAfter"] = after
+    def listed(self, names: Range) -> Iterator[Listed]:
+        asked: dict[str, Any] = {"Bucket": self._bucket, "Prefix": names.prefix or self.prefix, "MaxKeys": _PAGE}
+        if names.after:
+            asked["StartAfter"] = names.after
         while True:
             page = _told("list", lambda: self._client.list_objects_v2(**asked))
             yield from (_of_s3(one["Key"], one) for one in page.get("Contents", ()))

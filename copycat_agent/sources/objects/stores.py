@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from copycat_agent.sources.objects.blocks import BlockFile
+    from copycat_agent.sources.objects.passes import Range
 
 
 class Listed(NamedTuple):
@@ -57,8 +58,8 @@ class Store(Protocol):
     def name_at(self, path: str) -> str:
         """The name of what lies at this path of the bucket or file system."""
 
-    def listed(self, after: str) -> Iterator[Listed]:
-        """What lies below the prefix and behind this name ("": everything), by name, in the order of its UTF-8 bytes."""
+    def listed(self, names: Range) -> Iterator[Listed]:
+        """What has such names, below `prefix`, by name in the order of its UTF-8 bytes."""
 
     def look(self, name: str) -> Listed:
         """How one is now."""
