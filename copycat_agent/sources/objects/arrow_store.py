@@ -11,7 +11,7 @@ from pyarrow import fs
 
 from copycat_agent.extending import Address
 from copycat_agent.sources.objects.blocks import BlockFile, ReplacedError
-from copycat_agent.sources.objects.passes import Range
+from copycat_agent.sources.objects.passes import NameRange
 from copycat_agent.sources.objects.stores import Listed, directory_of
 
 T = TypeVar("T")
@@ -46,7 +46,7 @@ class ArrowStore:
     def name_at(self, path: str) -> str:
         return self._address._replace(path=path).inside
 
-    def listed(self, names: Range) -> Iterator[Listed]:
+    def listed(self, names: NameRange) -> Iterator[Listed]:
         found = self._ask("list", lambda files: files.get_file_info(fs.FileSelector(self.prefix, recursive=True)))
         listed = (_of_arrow(one) for one in found if one.type == fs.FileType.File)
         yield from sorted(one for one in listed if one.name in names)

@@ -9,7 +9,7 @@ from contextlib import closing
 from copycat_agent.extending import FatalError, Probed, RunsAs, parse_address
 from copycat_agent.sources.objects.objects import Objects, store_at
 from copycat_agent.sources.objects.options import ObjectsOptions
-from copycat_agent.sources.objects.passes import Range
+from copycat_agent.sources.objects.passes import NameRange
 
 _MOST = 1000
 
@@ -23,7 +23,7 @@ def probe_objects(options: ObjectsOptions, user: RunsAs) -> Iterator[Probed]:
     address = parse_address(options.uri)
     try:
         store = store_at(address)
-        found = list(itertools.islice(store.listed(Range()), _MOST))
+        found = list(itertools.islice(store.listed(NameRange()), _MOST))
     except FatalError as error:
         yield Probed("store", error.message, "fail", error.hint)
         return

@@ -25,7 +25,7 @@ _EARLY = 0.9
 """A poll may come a little early: its time is told from the begin of the one before, and looks are asked for on a beat of their own."""
 
 
-class Range(NamedTuple):
+class NameRange(NamedTuple):
     """Names that begin with `prefix` and lie behind `after`."""
 
     prefix: str = ""
@@ -42,14 +42,14 @@ class Pass:
     `seen`: keys of the objects that are known and came up.
     """
 
-    ranges: tuple[Range, ...]
+    ranges: tuple[NameRange, ...]
     begun_at: float
     index: int = 0
     at: str = ""
     count: int = 0
     seen: set[str] = field(default_factory=set)
 
-    def through(self, listed: Callable[[Range], Iterator[T]]) -> Iterator[T]:
+    def through(self, listed: Callable[[NameRange], Iterator[T]]) -> Iterator[T]:
         """What is left to come by. Asked again, it goes on behind the last name that was `passed`."""
         while self.index < len(self.ranges):
             now = self.ranges[self.index]
@@ -63,7 +63,7 @@ class Pass:
     @property
     def is_full(self) -> bool:
         """Whether it goes through all names."""
-        return self.ranges == (Range(),)
+        return self.ranges == (NameRange(),)
 
     def covers(self, name: str) -> bool:
         """Whether it comes by this name."""
@@ -114,12 +114,12 @@ class Passes:
             if now - self._listed_at < self._poll_seconds * _EARLY:
                 return None
             if lists_behind and self._count is not None and self._count > FULL_MOST:
-                return Pass((Range(after=self._floor), *self._in_turn()), now)
-        return Pass((Range(),), now)
+                return Pass((NameRange(after=self._floor), *self._in_turn()), now)
+        return Pass((NameRange(),), now)
 
-    def _in_turn(self) -> list[Range]:
+    def _in_turn(self) -> list[NameRange]:
         """Directories whose names do not lie behind all others."""
-        behind = [Range(name, one.floor) for name, one in self._directories.items() if one.floor < self._floor]
+        behind = [NameRange(name, one.floor) for name, one in self._directories.items() if one.floor < self._floor]
         begin = self._turn % len(behind) if behind else 0
         self._turn = begin + RANGES_MOST
         return list(itertools.islice(itertools.chain(behind[begin:], behind[:begin]), RANGES_MOST))

@@ -14,7 +14,7 @@ from botocore.parsers import ResponseParserError
 
 from copycat_agent.extending import Address
 from copycat_agent.sources.objects.blocks import BlockFile, ReplacedError
-from copycat_agent.sources.objects.passes import Range
+from copycat_agent.sources.objects.passes import NameRange
 from copycat_agent.sources.objects.stores import Listed, directory_of
 
 _CONNECT_SECONDS, _READ_SECONDS = 4.0, 15.0
@@ -65,7 +65,7 @@ class S3Store:
     def name_at(self, path: str) -> str:
         return path.lstrip("/")
 
-    def listed(self, names: Range) -> Iterator[Listed]:
+    def listed(self, names: NameRange) -> Iterator[Listed]:
         asked: dict[str, Any] = {"Bucket": self._bucket, "Prefix": names.prefix or self.prefix, "MaxKeys": _PAGE}
         if names.after:
             asked["StartAfter"] = names.after
@@ -85,7 +85,7 @@ class S3Store:
             asked = {
                 "Bucket": self._bucket,
                 "Key": found.name,
-                "Range": f"bytes={position}-{position + size - 1}",
+                "NameRange": f"bytes={position}-{position + size - 1}",
                 "IfMatch": found.version,
             }
             return _told("read", lambda: bytes(self._client.get_object(**asked)["Body"].read()))

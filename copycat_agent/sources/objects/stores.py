@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from copycat_agent.sources.objects.blocks import BlockFile
-    from copycat_agent.sources.objects.passes import Range
+    from copycat_agent.sources.objects.passes import NameRange
 
 
 class Listed(NamedTuple):
@@ -58,7 +58,7 @@ class Store(Protocol):
     def name_at(self, path: str) -> str:
         """The name of what lies at this path of the bucket or file system."""
 
-    def listed(self, names: Range) -> Iterator[Listed]:
+    def listed(self, names: NameRange) -> Iterator[Listed]:
         """What has such names, below `prefix`, by name in the order of its UTF-8 bytes."""
 
     def look(self, name: str) -> Listed:
