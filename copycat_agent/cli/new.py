@@ -7,7 +7,6 @@ import re
 import sys
 import time
 from collections.abc import Iterator, Mapping
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, NamedTuple
 
@@ -20,6 +19,7 @@ from copycat_agent.definitions import LoadedFile, load_content
 from copycat_agent.display import visible
 from copycat_agent.errors import CopycatError
 from copycat_agent.options import AgentOptions, Definition
+from copycat_agent.sources import SOURCES, SourceKind
 from copycat_agent.templates import time_text
 from copycat_agent.workbench.guessing import Case, DefinitionDraft, Guess, SampleFile, draft, guess, look, name_for
 from copycat_agent.workbench.guessing.guesses import Value
@@ -144,15 +144,24 @@ def _read_time(sample: SampleFile) -> str:
     return written if written.endswith("Z") else time_text(time.time() * 1000, "seconds")
 
 
-class NewSource(StrEnum):
-    """The sources that a definition can be begun for."""
+_OF_FILES = ("log_file", "spool_dir")
+"""Sources for which a definition is guessed from a sample."""
 
-    LOG_FILE = "log_file"
-    SPOOL_DIR = "spool_dir"
+
+def _sample_of(subject: str) -> str:
+    """What a source of records has to begin with. Raises CopycatError for a source that has nothing, or that nobody has."""
+    if subject in _OF_FILES:
+        return ""
+    kind = SOURCES.find(subject)
+    sample = kind.sample if isinstance(kind, SourceKind) else ""
+    if not sample:
+        others = [name for name, one in SOURCES.items() if one.sample]
+        raise CopycatError(f"{visible(subject)} is no source to begin with", f"one of {', '.join([*_OF_FILES, *others])}")
+    return sample
 
 
 def new(
-    subject: Annotated[NewSource, typer.Argument(metavar="log_file|spool_dir", help="What is read: logs that grow, or whole files.")],
+    subject: Annotated[str, typer.Argument(metavar="SOURCE", help="What is read: log_file, spool_dir, journald, objects ...")],
     sample: Annotated[Path | None, typer.Option("--from", metavar="SAMPLE", help="A file with some lines, packed or not.")] = None,
     topic: Annotated[str | None, typer.Option("--topic", help="Topic; default: logs.NAME.")] = None,
     name: Annotated[str | None, typer.Option("--name", help="Name of the connector; default: from the sample's.")] = None,
@@ -163,8 +172,11 @@ def new(
     At most 400 lines and 256 KiB of the sample are looked at. What was recognised, and how many of its lines parse, goes to stderr.
     """
     logs.setup("error")
+    begun = _sample_of(subject)
+    if sample and begun:
+        raise CopycatError(f"--from looks at files, and {subject} reads none", "leave it out")
     looked = look(sample) if sample else None
-    parts = _begun(subject.value, looked, topic, name)
+    parts = _begun(subject, looked, topic, name)._replace(sample=begun)
     text, loaded = _loaded(parts)
     results: Tried | None = None
     if looked is not None and loaded.definition is not None and not looked.is_cut:

@@ -271,8 +271,8 @@ class SourceKind:
     bytes of records as they stand in the file, else text comes as UTF-8 whatever the file's encoding.
     `saved(result, options)` is the task's too: the offset that the driver would save of a result, and what that gives up. With
     exactly_once the task's transaction says so.
-    `probe(options, user)` is what `copycat doctor` looks at: it reads nothing and changes nothing. `sample` is the text of a section
-    `source` to begin with, with comments, as `copycat new` prints it; "" where there is none.
+    `probe(options, user)` is what `copycat doctor` looks at: it reads nothing and changes nothing. `sample` is what stands in a
+    section `source` to begin with, with comments, as `copycat new` prints it; "" where there is none.
     """
 
     options: type[SourceOptions]

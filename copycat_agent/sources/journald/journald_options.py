@@ -14,7 +14,7 @@ Unit = Annotated[str, Field(pattern=r"^[^\x00-\x20/-][^\x00-\x20/]*$", max_lengt
 
 
 class JournaldOptions(PolledOptions):
-    """Entries of systemd's journal, of this host or from a directory, as journalctl gives them: see docs/sources.md."""
+    """Entries of systemd's journal, of this host or from a directory, as journalctl gives them."""
 
     type: Literal["journald"] = Field("journald", description="Entries of systemd's journal, as journalctl gives them.")
     units: tuple[Unit, ...] = Field(

@@ -37,11 +37,11 @@ _SAID_MOST = 16
 
 _SAMPLE = """\
 type: journald
-# units: [nginx.service, "app-*.service"]   # default: all
-# priority: warning                         # and more important ones
-# match: [_TRANSPORT=kernel]                # as journalctl takes it
-start_at: end                               # or beginning, or a time, "2026-11-21T05:00:00Z"
-# directory: /var/log/journal/remote        # journals that are not this host's own
+# units: [nginx.service, "app-*.service"] # default: all
+# priority: warning                       # and more important ones
+# match: [_TRANSPORT=kernel]              # as journalctl takes it
+start_at: end                             # or beginning, or a time, "2026-11-21T05:00:00Z"
+# directory: /var/log/journal/remote      # journals that are not this host's own
 """
 
 

@@ -25,7 +25,10 @@ class Case(NamedTuple):
 
 
 class DefinitionDraft(NamedTuple):
-    """What a definition is made of. `subject` is the source's type, `path` the sample, None without one; `encoding` "" for UTF-8."""
+    """What a definition is made of. `subject` is the source's type, `path` the sample, None without one; `encoding` "" for UTF-8.
+
+    `sample` is what a source of records has to begin with, see `SourceKind`.
+    """
 
     subject: str
     name: str
@@ -34,6 +37,7 @@ class DefinitionDraft(NamedTuple):
     guess: Guess | None = None
     case: Case | None = None
     encoding: str = ""
+    sample: str = ""
 
 
 def name_for(path: Path | None, subject: str) -> str:
@@ -77,7 +81,10 @@ def _printable(text: str) -> str:
 
 def _source(parts: DefinitionDraft) -> Iterator[str]:
     yield "source:"
-    yield from _log_file(parts) if parts.subject == "log_file" else _spool_dir(parts)
+    if parts.sample:
+        yield from (f"  {line}" for line in parts.sample.splitlines())
+    else:
+        yield from _log_file(parts) if parts.subject == "log_file" else _spool_dir(parts)
 
 
 def _log_file(parts: DefinitionDraft) -> Iterator[str]:

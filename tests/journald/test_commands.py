@@ -1,0 +1,158 @@
+"""What the commands say of a journal. None of them needs Kafka."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import yaml
+
+from copycat_agent.extending import Probed
+from copycat_agent.sources import SOURCES
+from tests.journald.conftest import needs_journals
+from tests.rig.journals import lines, write_journal
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+Done = subprocess.CompletedProcess[str]
+
+
+@pytest.fixture
+def copycat(tmp_path: Path) -> Callable[..., Done]:
+    """`copycat("check", ...)`, as a process of its own."""
+
+    def call(*arguments: object, stdin: str = "") -> Done:
+        command = [sys.executable, "-m", "copycat_agent", *map(str, arguments)]
+        environment = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), "NO_COLOR": "1"}
+        return subprocess.run(command, capture_output=True, text=True, timeout=110, check=False, env=environment, input=stdin, cwd=tmp_path)
+
+    return call
+
+
+@pytest.fixture
+def define(tmp_path: Path, journal: Path) -> Callable[..., Path]:
+    """`define(source options, sections)` writes connectors.d/app.yaml."""
+
+    def write(source: dict[str, Any] | None = None, **sections: Any) -> Path:
+        path = tmp_path / "connectors.d/app.yaml"
+        path.parent.mkdir(exist_ok=True)
+        chosen = {"type": "journald", "directory": str(journal), **(source or {})}
+        kafka = {"bootstrap_servers": ["127.0.0.1:1"]}
+        document = {"name": "app", "source": chosen, "record": {"topic": "logs"}, "kafka": kafka, **sections}
+        path.write_text(yaml.safe_dump(document, sort_keys=False))
+        return path
+
+    return write
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"priority": "loud"}, "priority"),
+        ({"match": ["MESSAGE"]}, "match"),
+        ({"match": ["--file=/etc/shadow"]}, "match"),
+        ({"match": ["/usr/bin/sshd"]}, "match"),
+        ({"units": ["--file=/etc/shadow"]}, "units"),
+        ({"units": ["a b"]}, "units"),
+        ({"boot": "-1"}, "boot"),
+        ({"start_at": "yesterday"}, "start_at"),
+        ({"directory": "relative"}, "directory"),
+        ({"namespace": "a/b"}, "namespace"),
+        ({"max_bytes": "1GiB"}, "max_bytes"),
+        ({"unit": ["a"]}, "unit"),
+    ],
+)
+def test_what_journalctl_would_not_take_is_told_with_its_place(
+    copycat: Callable[..., Done], define: Callable[..., Path], options: dict[str, Any], words: str
+) -> None:
+    done = copycat("check", define(options).parent)
+    assert done.returncode != 0
+    assert words in done.stdout + done.stderr
+    assert "app.yaml:" in done.stdout + done.stderr
+
+
+def test_a_definition_tests_itself_with_lines_of_json_and_is_begun_by_new(
+    copycat: Callable[..., Done], define: Callable[..., Path], tmp_path: Path
+) -> None:
+    case = {"input": '{"MESSAGE": "hello", "PRIORITY": "3"}', "expect": [{"value": {"message": "hello", "PRIORITY": "3"}}]}
+    path = define(transforms=[{"rename": {"MESSAGE": "message"}}], tests=[case])
+    done = copycat("test", path.parent)
+    assert done.returncode == 0, done.stdout + done.stderr
+    made = copycat("new", "journald", "-o", tmp_path / "connectors.d/journal.yaml")
+    assert made.returncode == 0, made.stderr
+    assert "good journald: journald -> logs.journald" in copycat("check", path.parent).stdout
+    refused = copycat("new", "journald", "--from", path)
+    assert "--from looks at files, and journald reads none" in refused.stderr
+    nothing = copycat("new", "datasource")
+    assert "datasource is no source to begin with" in nothing.stderr
+    assert "journald" in nothing.stderr
+    assert "reads no files" in copycat("explain", path, path.parent).stdout
+
+
+@needs_journals
+def test_try_plan_doctor_and_a_dry_run_look_and_move_nothing(
+    copycat: Callable[..., Done], define: Callable[..., Path], journal: Path, tmp_path: Path
+) -> None:
+    write_journal(journal, lines(0, 9))
+    path = define({"priority": "3"})
+    done = copycat("try", "-d", path, "--records", 2)
+    assert done.returncode == 0, done.stderr
+    assert 'MESSAGE: "line 0"' in done.stdout
+    done = copycat("plan", path.parent)
+    assert "app: 1 of 1 partitions have something to read -> logs" in done.stdout, done.stderr
+    done = copycat("doctor", path.parent)
+    assert "systemd 2" in done.stdout
+    assert f"may read all 1 files in {journal}" in done.stdout
+    assert "the newest was written at 2023-11-14T22:13:20.009" in done.stdout
+    done = copycat("run", path.parent, "--dry-run", "--state-dir", tmp_path / "state")
+    assert done.returncode == 0, done.stderr
+    assert len(done.stdout.splitlines()) == 6
+
+
+class Somebody:
+    """A user who may read some of it."""
+
+    name = "copycat"
+
+    def __init__(self, *shut: Path) -> None:
+        self._shut = {str(one) for one in shut}
+
+    def may(self, path: str, wanted: str) -> bool:
+        del wanted
+        return path not in self._shut
+
+    def closed_parent(self, path: str) -> str:
+        return os.path.dirname(path) if os.path.dirname(path) in self._shut else ""  # noqa: PTH120 - a text
+
+
+@needs_journals
+def test_doctor_tells_what_a_user_may_not_read_and_how_to_let_it(journal: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kind = SOURCES["journald"]
+    options = kind.options.model_validate({"type": "journald", "directory": str(journal)})
+
+    def probed(user: Somebody) -> dict[str, Probed]:
+        assert kind.probe is not None
+        return {one.name: one for one in kind.probe(options, user)}
+
+    missing = probed(Somebody())
+    assert (missing["journals"].verdict, missing["journals"].text) == ("fail", f"there are none in {journal}")
+    one, two = write_journal(journal, lines(0, 2), "one"), write_journal(journal, lines(3, 4), "two")
+    assert {each.verdict for each in probed(Somebody()).values()} == {"ok"}
+    for shut, verdict in (((one,), "warn"), ((one, two), "fail"), ((journal,), "fail"), ((tmp_path,), "fail")):
+        found = probed(Somebody(*shut))["journals"]
+        assert (found.verdict, "usermod --append --groups systemd-journal copycat" in found.fix) == (verdict, True)
+        assert str(shut[0]) in found.text
+    (journal / "bad.journal").write_bytes(os.urandom(100_000))
+    assert "corrupted" in probed(Somebody())["damage"].text
+    shutil.rmtree(journal)
+    journal.mkdir()
+    assert probed(Somebody())["entries"].verdict == "warn"
+    monkeypatch.setenv("PATH", str(tmp_path))
+    gone = probed(Somebody())["journalctl"]
+    assert (gone.verdict, gone.text) == ("fail", "journalctl is not there")
