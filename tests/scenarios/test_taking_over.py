@@ -152,3 +152,31 @@ def test_positions_go_through_an_agent_that_runs_and_it_goes_on_there_with_the_n
     assert [one.value for one in consume(broker.bootstrap, topic, until=40, deadline=60)] == lines(60, 100).splitlines()
     with pytest.raises(CopycatError, match="saved already of shop"):
         CliRunner().invoke(app, [*map(str, call)], catch_exceptions=False)
+
+
+def test_an_agent_that_went_ahead_goes_back_with_force_to_where_the_product_was(
+    agent: AgentProcess, broker: DevBroker, make_topic: Callable[..., str], tmp_path: Path
+) -> None:
+    """Its definition was there before the positions, and began at the end; the log was rotated since."""
+    log, registry, topic = tmp_path / "app.log", Registry(tmp_path / "registry"), make_topic()
+    log.write_bytes(lines(0, 100))
+    registry.set(*of_log(log, len(lines(0, 60))))
+    configuration, made = tmp_path / "filebeat.yml", tmp_path / "made"
+    inputs = f"filebeat.inputs: [{{type: log, id: shop, paths: ['{log}'], tail_files: true}}]\n"
+    configuration.write_text(f"{inputs}output.kafka: {{hosts: ['{broker.bootstrap}'], topic: {topic}}}\n")
+    call = ["import", "filebeat", configuration, "--positions", registry.directory, "--state-dir", agent.state_dir]
+    assert CliRunner().invoke(app, [*map(str, call), "-o", str(made)]).exit_code == 0
+    agent.define("shop", (made / "shop.yaml").read_text())
+    agent.start()
+    show = ["offsets", "show", "shop", "--state-dir", str(agent.state_dir)]
+    wait_until(lambda: str(log) in CliRunner().invoke(app, show).output, 60.0, "it has begun at the end")
+    with log.open("ab") as file:
+        file.write(lines(100, 110))
+    consume(broker.bootstrap, topic, until=10, deadline=60)
+    log.rename(log.with_name("app.log.1"))
+    log.write_bytes(lines(110, 120))
+    consume(broker.bootstrap, topic, until=20, deadline=60)
+    done = CliRunner().invoke(app, [*map(str, call), "--write", "--force"])
+    assert done.exit_code == 0, done.output
+    found = [one.value for one in consume(broker.bootstrap, topic, until=70, deadline=60)]
+    assert set(found) == set(lines(60, 120).splitlines())
