@@ -17,8 +17,9 @@ from werkzeug.routing import BaseConverter, Map, Rule
 
 from copycat_agent.api import MissingError, RefusedRequestError
 from copycat_agent.api.guard import CHALLENGE, FAULT_HINT, Guard, StatusError, fault
-from copycat_agent.api.handlers import ENDPOINTS, Endpoint, Request
+from copycat_agent.api.handlers import ENDPOINTS, Endpoint, Request, rates
 from copycat_agent.api.messages import refusal
+from copycat_agent.api.rate_history import RateHistory
 from copycat_agent.control import Control
 from copycat_agent.errors import BusyError, CopycatError, DataError, UnknownConnectorError
 
@@ -41,10 +42,11 @@ class _Name(BaseConverter):
 class Commands:
     """The `/v1` addresses."""
 
-    def __init__(self, control: Control) -> None:
+    def __init__(self, control: Control, history: RateHistory) -> None:
         self._control = control
+        endpoints = (*ENDPOINTS, Endpoint("GET", "/v1/rates", partial(rates, history)))
         self._map = Map(
-            [Rule(one.path, methods=[one.method], endpoint=one) for one in ENDPOINTS],
+            [Rule(one.path, methods=[one.method], endpoint=one) for one in endpoints],
             converters={"name": _Name}, strict_slashes=False, merge_slashes=False,
         )  # fmt: skip
         self._changes = threading.BoundedSemaphore(CHANGES_MAX)

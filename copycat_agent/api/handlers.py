@@ -17,6 +17,8 @@ from typing import Any, NamedTuple, get_args
 
 from copycat_agent import logs
 from copycat_agent.api import RefusedRequestError, is_name
+from copycat_agent.api.rate_history import LOOKS, SPAN_SECONDS, RateHistory
+from copycat_agent.api.words import TROUBLED_FILES
 from copycat_agent.control import Control, Reload
 from copycat_agent.definitions import origins
 from copycat_agent.errors import CopycatError, UnknownConnectorError
@@ -165,10 +167,17 @@ def definition(control: Control, request: Request) -> object:
 
 
 def files(control: Control, request: Request) -> object:
-    """The files of a connector, by path; `total` says how many there are beyond `limit`."""
+    """The files of a connector, those in trouble first, then by path; `total` says how many there are beyond `limit`."""
     limit = int(request.number("limit", 1_000, LIST_MAX))
-    found = control.files(request.connector)
+    found = sorted(control.files(request.connector), key=lambda one: (one.state not in TROUBLED_FILES, one.path))
     return {"files": [each._asdict() for each in found[:limit]], "total": len(found)}
+
+
+def rates(history: RateHistory, _control: Control, request: Request) -> object:
+    """Records per second of each connector over the last `seconds`, oldest first, in at most `points` points."""
+    points, wanted = max(1, int(request.number("points", LOOKS, LOOKS))), request.text("connector")
+    lines = {name: line for name, line in history.lines(points).items() if wanted in {None, name}}
+    return {"seconds": SPAN_SECONDS, "rates": {name: [round(one, 2) for one in line] for name, line in lines.items()}}
 
 
 def tap(control: Control, request: Request) -> Iterator[Any]:

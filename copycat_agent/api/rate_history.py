@@ -1,6 +1,6 @@
-"""How many records each connector had acknowledged per second, over the last 15 minutes: the line that the page draws.
+"""How many records each connector had acknowledged per second, over the last 15 minutes: the line that the page and `top` draw.
 
-Kept in the driver, so that it is there for whoever opens the page now. A connector takes 720 bytes and its name, however long it runs.
+Kept in the driver, so that it is there for whoever looks now. A connector takes 720 bytes and its name, however long it runs.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import contextlib
 import threading
 import time
 from array import array
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -20,6 +20,12 @@ LOOK_SECONDS = 5.0
 """From one look to the next."""
 LOOKS = int(SPAN_SECONDS / LOOK_SECONDS)
 """Rates kept of a connector."""
+
+
+def means(rates: Sequence[float], points: int) -> list[float]:
+    """Rates from look to look in at most `points` points, oldest first. The newest point is whole, the oldest may be of fewer looks."""
+    width = -(-LOOKS // points)
+    return [sum(part) / len(part) for part in (rates[max(0, end - width) : end] for end in range(len(rates), 0, -width))][::-1]
 
 
 class RateHistory:
@@ -67,6 +73,12 @@ class RateHistory:
         with self._lock:
             known = self._rates.get(name)
             return known[-1] if known else None
+
+    def lines(self, points: int) -> Mapping[str, list[float]]:
+        """By connector, its rates as `means` has them; one without two looks is left out."""
+        with self._lock:
+            known = {name: tuple(rates) for name, rates in self._rates.items()}
+        return {name: means(rates, points) for name, rates in known.items()}
 
     def _append(self, name: str, rate: float) -> None:
         kept = self._rates.setdefault(name, array("f"))

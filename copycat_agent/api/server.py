@@ -179,8 +179,7 @@ class ApiServer:
                 servers.append(Server(port.socket, partial(late.answer, number, port.limits.form), port.limits, port.tls))
                 undo.callback(servers[-1].close)
             self.page = next((port.origin for port in ports if port.limits is PAGE), "")
-            if self.page:
-                history.start()
+            history.start()
             self._undo, self._servers = undo.pop_all(), servers
         _log.info("listening", socket=self._path, listen=" ".join(port.listen for port in ports) or None)
 
@@ -231,7 +230,7 @@ class _Late:
         from copycat_agent.api.app import Application, Commands  # noqa: PLC0415 - slow, see `GRACE_SECONDS`
 
         mounts = self._mounts()
-        made: list[WSGIApplication] = [Application(Commands(self._control), mounts, Guard(()))]
+        made: list[WSGIApplication] = [Application(Commands(self._control, self._history), mounts, Guard(()))]
         for port in self._ports:
             hosts = None if port.is_open else (port.host,)
             if port.limits is CONNECT:

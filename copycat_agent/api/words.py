@@ -10,7 +10,7 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from copycat_agent.display import visible, without_nulls
+from copycat_agent.display import age, count, size, visible, without_nulls
 
 Document = Mapping[str, Any]
 """A JSON object of the API."""
@@ -46,6 +46,29 @@ def reason_words(connector: Document) -> str:
 def lost_bytes(connector: Document) -> int:
     """Everything this connector ever gave up, for whatever reason."""
     return sum(total["size_bytes"] for total in connector["losses"].values())
+
+
+def oldest_words(connector: Document, now: float) -> str:
+    """How long the oldest unread bytes wait at `now` (epoch seconds), "-" when nothing does."""
+    oldest = connector["lag"]["oldest_unread_ms"]
+    return age(now - oldest / 1000) if oldest else "-"
+
+
+def connector_facts(connector: Document, now: float) -> dict[str, str]:
+    """What is told of one connector beside its state and its rate, by what it is called; "" for what does not apply."""
+    counts, lag, last = connector["counts"], connector["lag"], connector["acknowledged_at"]
+    return {
+        "lag": f"{size(lag['bytes'])} in {count(lag['files'])} of {count(lag['known_files'])} files",
+        "oldest unread": oldest_words(connector, now),
+        "acknowledged": f"{count(counts['acknowledged'])} records{f', the last {age(now - last)} ago' if last else ''}",
+        "retries": count(connector["retries"]),
+        "dead letters": count(counts["dead_lettered"]),
+        "passed over": count(counts["rejected"]),
+        "dropped on purpose": count(counts["dropped"]),
+        "lost, ever": size(lost_bytes(connector)),
+        "guarantee": connector["guarantee"].replace("_", " "),
+        "errors": visible(", ".join(f"{count(one['count'])} {one['type']} in {one['stage']}" for one in connector["errors"])),
+    }
 
 
 def warnings(agent: Document) -> list[str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import time
-from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -22,8 +21,6 @@ GAP = 2
 WRAP_CELLS = 20
 """What a column that wraps needs at least."""
 _ENDLESS = 10_000
-HISTORY = 60
-"""Rates remembered by connector, one per look."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,15 +55,15 @@ def fitting(columns: Sequence[TableColumn], width: int) -> list[TableColumn]:
     return kept
 
 
-def table(columns: Sequence[TableColumn], width: int) -> Table:
-    """The columns that fit, without lines around them."""
+def table(columns: Sequence[TableColumn], width: int, chosen: int | None = None) -> Table:
+    """The columns that fit, without lines around them. Row `chosen` (from 0) is marked."""
     kept = fitting(columns, width)
     made = Table(box=None, padding=(0, GAP, 0, 0), pad_edge=False, header_style="bold")
     for column in kept:
         how: OverflowMethod = "fold" if column.wraps else "ellipsis"
         made.add_column(column.title, justify="left" if column.left else "right", no_wrap=not column.wraps, overflow=how)
-    for row in zip(*(column.cells for column in kept), strict=True):
-        made.add_row(*row)
+    for number, row in enumerate(zip(*(column.cells for column in kept), strict=True)):
+        made.add_row(*row, style="reverse" if number == chosen else None)
     return made
 
 
@@ -75,7 +72,7 @@ class Rates:
 
     def __init__(self) -> None:
         self._last: dict[str, tuple[float, int]] = {}
-        self._history: dict[str, deque[float]] = {}
+        self._rates: dict[str, float] = {}
 
     def look(self, connectors: Iterable[Mapping[str, Any]], now: float) -> None:
         """Connectors as the API shows them, at `now` (monotonic seconds). A count that shrank began anew."""
@@ -85,16 +82,11 @@ class Rates:
             self._last[name] = (now, count)
             if now > then:
                 moved = count - before if count >= before else count
-                self._history.setdefault(name, deque(maxlen=HISTORY)).append(moved / (now - then))
+                self._rates[name] = moved / (now - then)
 
     def of(self, name: str) -> float | None:
         """Acknowledged records per second between the last two looks, None before there were two."""
-        history = self._history.get(name)
-        return history[-1] if history else None
-
-    def history(self, name: str) -> list[float]:
-        """The rates of the last looks, oldest first."""
-        return list(self._history.get(name, ()))
+        return self._rates.get(name)
 
 
 @dataclass(slots=True)
@@ -137,13 +129,11 @@ class AgentWatch:
         return agent, self._client.get("/v1/connectors")["connectors"]
 
 
-def show(
-    watch: AgentWatch, draw: Callable[[LookAtAgent], RenderableType], console: Console, interval: float, *, screen: bool = False
-) -> None:
+def show(watch: AgentWatch, draw: Callable[[LookAtAgent], RenderableType], console: Console, interval: float) -> None:
     """Draw every `interval` seconds until Ctrl-C: in place on a terminal, one block after the other elsewhere."""
     try:
         if console.is_terminal:
-            with Live(draw(watch.seen), console=console, auto_refresh=False, screen=screen) as live:
+            with Live(draw(watch.seen), console=console, auto_refresh=False) as live:
                 while True:
                     time.sleep(interval)
                     live.update(draw(watch.look()), refresh=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import date, datetime, time
 from decimal import Decimal
 from typing import Any
@@ -30,8 +30,8 @@ EXACTLY_ONCE = "exactly_once"
 READERS = "for consumers with isolation.level=read_committed"
 
 
-def spark(values: list[float], width: int) -> str:
-    """The last `width` values as bars, relative to the largest of them."""
+def spark(values: Sequence[float], width: int) -> str:
+    """The last `width` values as bars, relative to the largest of them, "" without any."""
     last = values[-width:]
     most = max(last, default=0.0)
     if most <= 0:

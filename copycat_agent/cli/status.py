@@ -17,6 +17,7 @@ from copycat_agent.api.words import (
     TROUBLED_FILES,
     is_degraded,
     lost_bytes,
+    oldest_words,
     option_words,
     origin_words,
     position_words,
@@ -31,7 +32,8 @@ from copycat_agent.cli.screen import AgentWatch, LookAtAgent, Rates, TableColumn
 from copycat_agent.cli.shown import EXACTLY_ONCE, exactly_once_facts, guarantee_of, spark
 from copycat_agent.display import age, count, rate, size, visible
 
-SPARK_CELLS = 20
+LINE_CELLS = 15
+"""Of a line in a table: one a minute."""
 BETWEEN_LOOKS_SECONDS = 0.5
 """A rate needs two looks."""
 _STYLES = {"running": "green", "failed": "bold red", "retrying": "yellow", "blocked": "yellow", "paused": "cyan", "stopped": "dim"}
@@ -40,10 +42,14 @@ _OUTSIDE = frozenset({"retrying", "blocked"})
 """States in which a connector waits for something outside, which `doctor` looks at."""
 
 Connector = Mapping[str, Any]
+Lines = Mapping[str, Sequence[float]]
+"""Records per second over the last 15 minutes, by connector, as the agent keeps them."""
 
 
-def connectors_table(connectors: Sequence[Connector], rates: Rates, now: float, width: int, *, sparks: bool = False) -> Table:
-    """One row per connector. `now` in epoch seconds, `width` in terminal cells."""
+def connectors_table(
+    connectors: Sequence[Connector], rates: Rates, now: float, width: int, lines: Lines | None = None, chosen: int | None = None
+) -> Table:
+    """One row per connector, row `chosen` marked. `now` in epoch seconds, `width` in terminal cells; `lines` adds those of the agent."""
     columns = [
         TableColumn("connector", [visible(one["name"]) for one in connectors], left=True),
         TableColumn("state", [state_text(one) for one in connectors], left=True),
@@ -51,24 +57,24 @@ def connectors_table(connectors: Sequence[Connector], rates: Rates, now: float, 
     ]
     if any(one.get("guarantee") == EXACTLY_ONCE for one in connectors):
         columns.append(TableColumn("guarantee", [guarantee_of(one) for one in connectors], rank=6, left=True))
-    oldest: list[int] = [one["lag"]["oldest_unread_ms"] for one in connectors]
-    known = [rates.of(one["name"]) for one in connectors]
+    oldest, known = [oldest_words(one, now) for one in connectors], [rates.of(one["name"]) for one in connectors]
     if any(value is not None for value in known):
         columns.append(TableColumn("records/s", ["" if value is None else rate(value) for value in known], rank=1))
-    if sparks:
-        columns.append(TableColumn("", [spark(rates.history(one["name"]), SPARK_CELLS) for one in connectors], rank=9, left=True))
+    if lines is not None:
+        drawn = [spark(lines.get(one["name"], ()), LINE_CELLS) for one in connectors]
+        columns.append(TableColumn("15 minutes", drawn, rank=1, is_idle=not any(drawn), left=True))
     columns += [
         TableColumn("acknowledged", [count(one["counts"]["acknowledged"]) for one in connectors], rank=2),
         TableColumn("lag", [size(one["lag"]["bytes"]) for one in connectors], rank=1),
         _numbers("files", [one["lag"]["files"] for one in connectors], rank=5),
-        TableColumn("oldest unread", [age(now - one / 1000) if one else "-" for one in oldest], rank=2, is_idle=not any(oldest)),
+        TableColumn("oldest unread", oldest, rank=2, is_idle=oldest.count("-") == len(oldest)),
         _numbers("retries", [one["retries"] for one in connectors], rank=6),
         _numbers("DLQ", [one["counts"]["dead_lettered"] for one in connectors], rank=4),
         _numbers("kept", [one["counts"]["kept"] for one in connectors], rank=7),
         _numbers("passed over", [one["counts"]["rejected"] for one in connectors], rank=8),
-        TableColumn("lost", [_lost(one) for one in connectors], rank=3, is_idle=not any(map(lost_bytes, connectors))),
+        TableColumn("lost", [_lost(one) for one in connectors], rank=2, is_idle=not any(map(lost_bytes, connectors))),
     ]
-    return table(columns, width)
+    return table(columns, width, chosen)
 
 
 def reasons(connectors: Sequence[Connector]) -> list[Text]:
@@ -219,10 +225,17 @@ def _show_state(watched: AgentWatch, console: Console) -> None:
 
 
 def _show_files(followed: Mapping[str, Any], console: Console) -> None:
-    found, now = followed["files"], time.time()
+    for part in files_parts(followed, console.width, time.time()):
+        console.print(part, soft_wrap=isinstance(part, Text))
+    if followed["total"] > len(followed["files"]) > 0:
+        typer.echo(f"{followed['total'] - len(followed['files']):,} more files; see --files", err=True)
+
+
+def files_parts(followed: Mapping[str, Any], width: int, now: float) -> list[RenderableType]:
+    """Files with their positions, and why those in trouble are; `now` in epoch seconds."""
+    found = followed["files"]
     if not found:
-        console.print(f"files: {followed['total']}")
-        return
+        return [Text(f"files: {followed['total']}")]
     columns = [
         TableColumn("state", [one["state"] for one in found], left=True),
         TableColumn("position", [position_words(one) for one in found]),
@@ -233,12 +246,8 @@ def _show_files(followed: Mapping[str, Any], console: Console) -> None:
         TableColumn("read", [age(now - one["read_at"]) + " ago" if one["read_at"] else "never" for one in found], rank=1),
         TableColumn("file", [visible(one["path"]) for one in found], left=True, wraps=True),
     ]
-    console.print(table(columns, console.width))
-    for one in found:
-        if one["why"] and one["state"] in TROUBLED_FILES:
-            console.print(Text(f"{visible(one['path'])}: {visible(one['why'])}"), soft_wrap=True)
-    if followed["total"] > len(found):
-        typer.echo(f"{followed['total'] - len(found):,} more files; see --files", err=True)
+    troubled = [one for one in found if one["why"] and one["state"] in TROUBLED_FILES]
+    return [table(columns, width), *(Text(f"{visible(one['path'])}: {visible(one['why'])}") for one in troubled)]
 
 
 def _show_values(definition: Mapping[str, Any], console: Console) -> None:

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
+import signal
+import sys
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any
 
 import typer
-from rich.console import Group, RenderableType
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
@@ -18,14 +22,18 @@ from copycat_agent.api import AgentClient, address
 from copycat_agent.api.words import warnings
 from copycat_agent.cli.agent_client import Name, find_agent
 from copycat_agent.cli.common_options import Config, Format, NoColor, Output, Socket, StateDir
-from copycat_agent.cli.screen import AgentWatch, LookAtAgent, TableColumn, make_console, show, table
+from copycat_agent.cli.keys import Key, Keyboard
+from copycat_agent.cli.screen import LookAtAgent, TableColumn, make_console, table
 from copycat_agent.cli.status import connectors_table, reasons
+from copycat_agent.cli.top_screen import LookAtTop, TopScreen, TopWatch
 from copycat_agent.display import age, count, rate, size, visible
 from copycat_agent.templates import time_text
 
 _UP = "UP"
 ONCE_SECONDS = 1.0
 """--once looks twice, so that it can tell rates."""
+_RESIZE_SECONDS = 0.25
+"""So soon it is seen that the terminal has another size."""
 _SLICE_SECONDS = 10.0
 """One request lasts so long: the agent notices within it that nobody listens any more."""
 _LIMIT = 1_000
@@ -84,26 +92,64 @@ def top(
     config: Config = None,
     no_color: NoColor = False,
 ) -> None:
-    """Show connectors, rates, lag and the brokers, live, until Ctrl-C. Off a terminal, as with --once."""
-    watched = AgentWatch(find_agent(socket, state_dir, config))
+    """Show connectors, rates, lag and the brokers, live; Enter opens a connector, q or Ctrl-C ends. Off a terminal, as with --once."""
+    watched = TopWatch(find_agent(socket, state_dir, config))
     console = make_console(no_color=no_color)
-    if once or not console.is_terminal:
+    if once or not console.is_terminal or console.is_dumb_terminal:
         time.sleep(ONCE_SECONDS)
         console.print(frame(watched.look(), console.width))
     else:
-        show(watched, lambda look: frame(look, console.width), console, interval, screen=True)
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, _leave)  # the terminal is given back as it was
+        with contextlib.suppress(KeyboardInterrupt, EOFError):
+            live(watched, console, interval)
 
 
-def frame(look: LookAtAgent, width: int, now: float | None = None) -> RenderableType:
-    """One picture, `width` cells wide; `now` in epoch seconds."""
-    now = time.time() if now is None else now
-    parts: list[RenderableType] = [_head(look, now)]
-    parts += [Text(f"! {words}", "bold red") for words in warnings(look.agent)]
-    parts += [Text(), connectors_table(look.connectors, look.rates, now, width, sparks=True)]
-    parts += reasons(look.connectors)
-    if brokers := kafka_table(look.connectors, width):
-        parts += [Text(), brokers, clients_line(look.connectors)]
-    return Group(*parts)
+def _leave(number: int, _frame: object) -> None:
+    sys.exit(128 + number)
+
+
+def live(watched: TopWatch, console: Console, interval: float) -> None:
+    """Draw until somebody leaves: what the agent says every `interval` seconds, and what a key or another size asks for at once.
+
+    Raises KeyboardInterrupt, and EOFError when the terminal is gone.
+    """
+    screen, look, drawn = TopScreen(), watched.seen, console.size
+
+    def draw() -> RenderableType:
+        head, beneath = Group(*_above(look.agent, time.time())), Group(*_beneath(look.agent, console.width))
+        return screen.picture(look, head, beneath, console)
+
+    with Keyboard() as keyboard, Live(draw(), console=console, auto_refresh=False, screen=True) as picture:
+        next_look, goes_on = time.monotonic() + interval, True
+        while goes_on:
+            key = keyboard.wait(min(_RESIZE_SECONDS, max(0.0, next_look - time.monotonic())))
+            if key is not None:
+                goes_on = screen.press(key, look)
+                look = watched.open(screen.opened) if key is Key.OPEN else look
+            elif time.monotonic() >= next_look:
+                look, next_look = watched.look(screen.opened), time.monotonic() + interval
+            elif console.size == drawn:
+                continue
+            drawn = console.size
+            picture.update(draw(), refresh=True)
+
+
+def frame(look: LookAtTop, width: int, now: float | None = None) -> RenderableType:
+    """All of it as one picture, `width` cells wide; `now` in epoch seconds."""
+    now, seen = time.time() if now is None else now, look.agent
+    table = connectors_table(seen.connectors, seen.rates, now, width, look.lines)
+    return Group(*_above(seen, now), Text(), table, *_beneath(seen, width))
+
+
+def _above(look: LookAtAgent, now: float) -> list[RenderableType]:
+    return [_head(look, now), *(Text(f"! {words}", "bold red") for words in warnings(look.agent))]
+
+
+def _beneath(look: LookAtAgent, width: int) -> list[RenderableType]:
+    brokers = kafka_table(look.connectors, width)
+    parts: list[RenderableType] = [*reasons(look.connectors)]
+    return [*parts, Text(), brokers, clients_line(look.connectors)] if brokers else parts
 
 
 def _head(look: LookAtAgent, now: float) -> Text:

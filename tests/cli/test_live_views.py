@@ -16,6 +16,7 @@ from copycat_agent.cli.screen import AgentWatch, LookAtAgent, Rates, TableColumn
 from copycat_agent.cli.shown import exactly_once_facts, spark
 from copycat_agent.cli.status import connectors_table
 from copycat_agent.cli.top import body, head
+from copycat_agent.cli.top_screen import LookAtTop
 from copycat_agent.display import age, rate, size, visible
 
 NOW = 1_763_776_800.0
@@ -110,6 +111,11 @@ def look(connectors: list[dict[str, Any]], **agent: Any) -> LookAtAgent:
     return LookAtAgent({**AGENT, **agent}, connectors, NOW, rates=rates)
 
 
+def top_of(seen: LookAtAgent) -> LookAtTop:
+    """The same with a line for each connector."""
+    return LookAtTop(seen, {one["name"]: [0.0, 250.0, 500.0] for one in seen.connectors})
+
+
 def drawn(what: RenderableType, width: int) -> list[str]:
     console = Console(file=io.StringIO(), width=width, color_system=None, highlight=False, markup=False)
     console.print(what)
@@ -192,14 +198,14 @@ def test_a_long_value_goes_on_in_the_next_line() -> None:
 
 @pytest.mark.parametrize("width", [20, 40, 60, 80, 100, 120, 160, 240])
 def test_no_line_of_top_is_wider_than_the_terminal(width: int) -> None:
-    for line in drawn(top.frame(look(BUSY), width, NOW), width):
+    for line in drawn(top.frame(top_of(look(BUSY)), width, NOW), width):
         assert len(line) <= width
 
 
 def test_top_shows_the_agent_its_connectors_why_and_the_brokers() -> None:
-    lines = drawn(top.frame(look(BUSY), 160, NOW), 160)
+    lines = drawn(top.frame(top_of(look(BUSY)), 160, NOW), 160)
     assert lines[0] == "copycat 1.2  pid 42  up 2h  spark running  1,500 records/s  3.0 GiB unread"
-    assert "500  █" in lines[3]
+    assert "500  ▁▅█" in lines[3]
     assert "payments: topic pay is missing; create it" in lines
     assert lines[-4:] == [
         "broker     state  producers     rtt",
@@ -211,7 +217,7 @@ def test_top_shows_the_agent_its_connectors_why_and_the_brokers() -> None:
 
 def test_top_shows_what_is_wrong_with_the_agent_as_a_whole() -> None:
     reload = {"kept": {"web": "a tab"}, "restart": ["spark.master"]}
-    lines = drawn(top.frame(look(QUIET, offsets_unsaved="disk full", stuck=["web"], last_reload=reload), 160, NOW), 160)
+    lines = drawn(top.frame(top_of(look(QUIET, offsets_unsaved="disk full", stuck=["web"], last_reload=reload)), 160, NOW), 160)
     assert lines[1:5] == [
         "! offsets cannot be saved: disk full",
         "! stuck: web; a file system that they read from may hang",
@@ -221,13 +227,13 @@ def test_top_shows_what_is_wrong_with_the_agent_as_a_whole() -> None:
 
 
 def test_files_that_cannot_be_read_are_told_though_the_connector_runs() -> None:
-    lines = drawn(top.frame(look([connector("app", lag={"troubled_files": 2})]), 160, NOW), 160)
+    lines = drawn(top.frame(top_of(look([connector("app", lag={"troubled_files": 2})])), 160, NOW), 160)
     assert "app: 2 paths that match cannot be read, or not cleaned up: copycat describe names them" in lines
 
 
 def test_words_of_the_outside_reach_the_terminal_as_text() -> None:
     seen = look([connector("app", state="blocked", reason="\x1b[31mred\x07 [bold]topic[/bold]\nnext")])
-    shown = "\n".join(drawn(top.frame(seen, 160, NOW), 160))
+    shown = "\n".join(drawn(top.frame(top_of(seen), 160, NOW), 160))
     assert "app: \\x1b[31mred\\x07 [bold]topic[/bold]\\nnext" in shown
     assert "\x1b" not in shown
 
@@ -244,11 +250,11 @@ def test_while_the_agent_is_away_the_last_picture_stays_and_says_so() -> None:
 
     watch = AgentWatch(Gone(None))  # type: ignore[arg-type]  # it connects to nothing
     first = watch.look()
-    assert "no agent answers at /s/agent.sock; waiting for it since 0s" in drawn(top.frame(first, 160), 160)[0]
+    assert "no agent answers at /s/agent.sock; waiting for it since 0s" in drawn(top.frame(top_of(first), 160), 160)[0]
     assert "no agent answers" in drawn(status.frame(first, 160), 160)[0]
-    assert "nginx-access" in "\n".join(drawn(top.frame(first, 160), 160))
+    assert "nginx-access" in "\n".join(drawn(top.frame(top_of(first), 160), 160))
     watch.look()
-    assert drawn(top.frame(watch.look(), 160), 160)[0].startswith("copycat 1.2")
+    assert drawn(top.frame(top_of(watch.look()), 160), 160)[0].startswith("copycat 1.2")
 
 
 @pytest.mark.parametrize(
@@ -274,7 +280,7 @@ def test_rates_begin_anew_when_counts_do() -> None:
     assert rates.of("app") is None
     rates.look([connector("app", counts={"acknowledged": 1000})], 2.0)
     rates.look([connector("app", counts={"acknowledged": 40})], 4.0)
-    assert rates.history("app") == [100.0, 20.0]
+    assert rates.of("app") == 20.0
 
 
 def test_numbers_as_people_read_them() -> None:

@@ -6,12 +6,12 @@ import urllib.parse
 from collections.abc import Sequence
 from typing import Any, cast
 
-from copycat_agent.api.handlers import LIST_MAX, Request, connector, definition, files
+from copycat_agent.api.handlers import Request, connector, definition, files
 from copycat_agent.api.page.markup import Heading, Html, facts, joined, table, tag
 from copycat_agent.api.page.order_page import order_links
-from copycat_agent.api.page.overview import lost_tag, oldest_words, state_tag
+from copycat_agent.api.page.overview import lost_tag, state_tag
 from copycat_agent.api.page.page_frame import Fields, Moment, View, line
-from copycat_agent.api.words import TROUBLED_FILES, Document, option_words, origin_words, position_words, reason_words
+from copycat_agent.api.words import TROUBLED_FILES, Document, connector_facts, option_words, origin_words, position_words, reason_words
 from copycat_agent.display import age, count, size
 
 FILES = 200
@@ -46,36 +46,18 @@ def _looking(name: str) -> Html:
 
 
 def _state(moment: Moment, one: Document) -> Html:
-    counts, why = one["counts"], reason_words(one)
-    told = facts(
-        [
-            ("state", joined(state_tag(one), f" for {age(moment.now - one['since'])}")),
-            ("records/s", moment.rate_words(one["name"])),
-            ("lag", f"{size(one['lag']['bytes'])} in {count(one['lag']['files'])} of {count(one['lag']['known_files'])} files"),
-            ("oldest unread", oldest_words(moment, one)),
-            ("acknowledged", f"{count(counts['acknowledged'])} records{_last(moment, one)}"),
-            ("retries", count(one["retries"])),
-            ("dead letters", count(counts["dead_lettered"])),
-            ("passed over", count(counts["rejected"])),
-            ("dropped on purpose", count(counts["dropped"])),
-            ("lost, ever", lost_tag(one)),
-            ("guarantee", one["guarantee"].replace("_", " ")),
-            ("errors", ", ".join(f"{count(each['count'])} {each['type']} in {each['stage']}" for each in one["errors"])),
-        ]
-    )
+    why = reason_words(one)
+    state = joined(state_tag(one), f" for {age(moment.now - one['since'])}")
+    shown = connector_facts(one, moment.now) | {"lost, ever": lost_tag(one)}
+    told = facts([("state", state), ("records/s", moment.rate_words(one["name"])), *shown.items()])
     drawn = line(moment.history.rates(one["name"]), one["name"])
     figure = tag("figure", drawn, tag("figcaption", "Records per second, the last 15 minutes")) if drawn else Html()
     return joined(tag("p", why, class_="why") if why else "", told, figure)
 
 
-def _last(moment: Moment, one: Document) -> str:
-    return f", the last {age(moment.now - one['acknowledged_at'])} ago" if one["acknowledged_at"] else ""
-
-
 def _files(moment: Moment, name: str) -> Html:
-    followed = cast("dict[str, Any]", files(moment.control, Request(f"limit={LIST_MAX}", None, name)))
-    found = sorted(followed["files"], key=lambda one: (one["state"] not in TROUBLED_FILES, one["path"]))[:FILES]
-    title = tag("h2", "Files and positions")
+    followed = cast("dict[str, Any]", files(moment.control, Request(f"limit={FILES}", None, name)))
+    found, title = followed["files"], tag("h2", "Files and positions")
     if not found:
         return joined(title, tag("p", "It follows no file now."))
     total = followed["total"]

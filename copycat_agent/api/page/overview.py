@@ -11,8 +11,8 @@ from typing import Any
 from copycat_agent.api.handlers import connector_document, loss_totals
 from copycat_agent.api.page.markup import Heading, Html, joined, table, tag
 from copycat_agent.api.page.page_frame import Fields, Moment, View, line
-from copycat_agent.api.words import GOOD_STATES, Document, lost_bytes, reason_words, state_words
-from copycat_agent.display import age, count, rate, size
+from copycat_agent.api.words import GOOD_STATES, Document, lost_bytes, oldest_words, reason_words, state_words
+from copycat_agent.display import count, rate, size
 from copycat_agent.worker import Status
 
 ROWS = 50
@@ -58,12 +58,6 @@ def lost_tag(one: Document) -> Html:
     return tag("a", size(lost), href=f"/losses?connector={one['name']}", class_="bad") if lost else Html(size(0))
 
 
-def oldest_words(moment: Moment, one: Document) -> str:
-    """How long the oldest unread bytes wait, "-" when nothing does."""
-    oldest = one["lag"]["oldest_unread_ms"]
-    return age(moment.now - oldest / 1000) if oldest else "-"
-
-
 def _is_troubled(one: Status) -> bool:
     return one.state.value not in GOOD_STATES or one.unsaved or bool(one.troubled_files)
 
@@ -76,7 +70,7 @@ def _row(moment: Moment, one: dict[str, Any]) -> Sequence[str]:
         moment.rate_words(one["name"]),
         line(moment.history.rates(one["name"]), one["name"]),
         size(one["lag"]["bytes"]),
-        oldest_words(moment, one),
+        oldest_words(one, moment.now),
         count(one["retries"]),
         count(one["counts"]["dead_lettered"]),
         lost_tag(one),

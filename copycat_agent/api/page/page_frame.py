@@ -10,7 +10,7 @@ from typing import NamedTuple
 from copycat_agent.api.handlers import Request, agent
 from copycat_agent.api.page.child_commands import SECONDS, ChildCommands, Told
 from copycat_agent.api.page.markup import Html, joined, lines, tag
-from copycat_agent.api.rate_history import LOOKS, RateHistory
+from copycat_agent.api.rate_history import RateHistory, means
 from copycat_agent.api.words import warnings
 from copycat_agent.control import Control
 from copycat_agent.display import age, rate
@@ -19,8 +19,8 @@ from copycat_agent.templates import time_text
 DOCTYPE = "<!doctype html>\n"
 HEIGHT = 20
 """Of a line, in its own units."""
-_PER_POINT = 3
-"""Rates of which a point of the line is the mean."""
+_POINTS = 60
+"""Of a line that is 15 minutes long."""
 
 
 Fields = Mapping[str, str]
@@ -80,15 +80,21 @@ def error_document(title: str, words: str, hint: str) -> str:
 
 def line(rates: Sequence[float], name: str) -> Html:
     """The rates of the last 15 minutes as a line whose highest point is the largest of them; nothing where there are no two."""
-    means = [sum(part) / len(part) for part in (rates[max(0, end - _PER_POINT) : end] for end in range(len(rates), 0, -_PER_POINT))][::-1]
-    if len(means) < 2:  # noqa: PLR2004 - a line has two ends
+    drawn = means(rates, _POINTS)
+    if len(drawn) < 2:  # noqa: PLR2004 - a line has two ends
         return Html()
-    most, width = max(means), LOOKS // _PER_POINT - 1
-    left = width - (len(means) - 1)
-    points = " ".join(f"{left + x},{_height(mean, most)}" for x, mean in enumerate(means))
+    most, width = max(drawn), _POINTS - 1
+    left = width - (len(drawn) - 1)
+    points = " ".join(f"{left + x},{_height(mean, most)}" for x, mean in enumerate(drawn))
     words = f"{name}: records per second over the last {age(15 * 60)}, at most {rate(most)}"
-    drawn = tag("polyline", points=points)
-    return tag("svg", drawn, viewBox=f"0 -1 {width} {HEIGHT + 2}", preserveAspectRatio="none", role="img", aria_label=words)
+    return tag(
+        "svg",
+        tag("polyline", points=points),
+        viewBox=f"0 -1 {width} {HEIGHT + 2}",
+        preserveAspectRatio="none",
+        role="img",
+        aria_label=words,
+    )
 
 
 def _height(mean: float, most: float) -> int:

@@ -1,0 +1,189 @@
+"""The screen of `copycat top`: connectors to choose from, one of them opened, and the part of it that a terminal has room for."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from rich.console import Console, Group, RenderableType
+from rich.segment import Segment, SegmentLines
+from rich.table import Table
+from rich.text import Text
+
+from copycat_agent.api import AgentClient, AgentUnreachableError, MissingError, address
+from copycat_agent.api.words import connector_facts, reason_words
+from copycat_agent.cli.keys import Key
+from copycat_agent.cli.screen import GAP, AgentWatch, LookAtAgent
+from copycat_agent.cli.shown import exactly_once_facts, spark
+from copycat_agent.cli.status import LINE_CELLS, Lines, connectors_table, files_parts, state_text
+from copycat_agent.display import age, count, rate, size, visible
+from copycat_agent.errors import UnknownConnectorError
+
+FILES = 200
+"""Files of an opened connector, those in trouble first."""
+LINE_POINTS = 60
+"""Of an opened connector's line."""
+_LIST_KEYS = "\u2191\u2193 choose   Enter open   q quit"
+_OPEN_KEYS = "\u2191\u2193 PgUp PgDn scroll   Esc back   q back   Ctrl-C quit"
+
+
+@dataclass(slots=True)
+class LookAtTop:
+    """What was last seen: the agent, its lines, and of the opened connector its own line and its files."""
+
+    agent: LookAtAgent
+    lines: Lines = field(default_factory=dict)
+    line: Sequence[float] = ()
+    files: Mapping[str, Any] | None = None
+
+
+class TopWatch:
+    """Asks one agent what `top` shows."""
+
+    def __init__(self, client: AgentClient) -> None:
+        """Ask for the first time: raises what `AgentClient` raises."""
+        self._client, self._watch = client, AgentWatch(client)
+        self.seen = LookAtTop(self._watch.seen)
+        self._ask("")
+
+    def look(self, opened: str = "") -> LookAtTop:
+        """Ask again, also about the connector `opened`. An agent that does not answer leaves the last picture."""
+        self._watch.look()
+        self._ask(opened)
+        return self.seen
+
+    def open(self, name: str) -> LookAtTop:
+        """Ask about this connector, with everything else as it was."""
+        self.seen.line, self.seen.files = (), None
+        self._ask(name)
+        return self.seen
+
+    def _ask(self, opened: str) -> None:
+        """What the agent says beyond `AgentWatch`. One that was started before an upgrade knows no lines."""
+        with contextlib.suppress(AgentUnreachableError, UnknownConnectorError):
+            if not self.seen.agent.away_since:
+                self.seen.lines = self._rates(f"points={LINE_CELLS}")
+                if opened:
+                    self.seen.line = self._rates(f"points={LINE_POINTS}&connector={opened}").get(opened, ())
+                    self.seen.files = self._client.get(address("connectors", opened, f"/files?limit={FILES}"))
+
+    def _rates(self, query: str) -> Lines:
+        with contextlib.suppress(MissingError):
+            known: Lines = self._client.get(f"/v1/rates?{query}")["rates"]
+            return known
+        return {}
+
+
+class TopScreen:
+    """What is chosen, opened and scrolled to. Keys change it; `picture` draws it."""
+
+    def __init__(self) -> None:
+        self.opened = ""
+        """The name of the connector that is opened, "" while all are shown."""
+        self._chosen = ""
+        self._scrolled = 0
+        self._room = 1
+        """Lines that the last picture had for what scrolls, and how many of that there were."""
+        self._length = 0
+
+    def press(self, key: Key, look: LookAtTop) -> bool:
+        """Returns whether it goes on: False when somebody wants to leave."""
+        if self.opened:
+            left = key in {Key.BACK, Key.QUIT}
+            self.opened = "" if left else self.opened
+            self._scrolled = 0 if left else _moved(key, self._scrolled, max(1, self._length - self._room + 1), self._room)
+            return True
+        names = [one["name"] for one in look.agent.connectors]
+        if key is Key.OPEN and names:
+            self.opened, self._chosen, self._scrolled = names[self._number(names)], names[self._number(names)], 0
+        elif names:
+            self._chosen = names[_moved(key, self._number(names), len(names), self._room)]
+        return key is not Key.QUIT
+
+    def picture(self, look: LookAtTop, head: RenderableType, beneath: RenderableType, console: Console) -> RenderableType:
+        """As many lines as the terminal has: `head`, what scrolls (`beneath` comes last where all are shown), and the keys."""
+        names, now = [one["name"] for one in look.agent.connectors], time.time()
+        if self.opened not in names:
+            self.opened = ""
+        if self.opened:
+            one = look.agent.connectors[names.index(self.opened)]
+            above = _lines(console, Group(head, Text(), _title(one)))
+            return self._fitted(console, above, _lines(console, Group(*_opened(one, look, console.width, now))), _OPEN_KEYS)
+        chosen = self._number(names) if names else None
+        table = connectors_table(look.agent.connectors, look.agent.rates, now, console.width, look.lines, chosen)
+        titles, *rows = _lines(console, table)
+        return self._fitted(
+            console, [*_lines(console, Group(head, Text())), titles], [*rows, *_lines(console, beneath)], _LIST_KEYS, chosen
+        )
+
+    def _fitted(
+        self, console: Console, above: list[list[Segment]], body: list[list[Segment]], keys: str, chosen: int | None = None
+    ) -> RenderableType:
+        """What is above, as much of the body as there is room for, its line `chosen` included, and the keys."""
+        self._room, self._length = max(1, console.height - len(above) - 1), len(body)
+        if chosen is not None:
+            self._scrolled = min(max(self._scrolled, chosen - self._room + 1), chosen)
+        begin = self._scrolled = max(0, min(self._scrolled, self._length - self._room))
+        shown = body[begin : begin + self._room]
+        more = f"   lines {begin + 1} to {begin + len(shown)} of {self._length}" if self._length > self._room else ""
+        foot = _lines(console, Text(keys + more, "dim", no_wrap=True, overflow="ellipsis"))
+        empty: list[list[Segment]] = [[] for _ in range(self._room - len(shown))]
+        return SegmentLines([*above, *shown, *empty, *foot][: console.height], new_lines=True)
+
+    def _number(self, names: Sequence[str]) -> int:
+        """Of the chosen one; of the first where it is gone."""
+        return names.index(self._chosen) if self._chosen in names else 0
+
+
+def _moved(key: Key, at: int, length: int, page: int) -> int:
+    """Where `at` goes by a key, within `length`."""
+    steps = {Key.UP: -1, Key.DOWN: 1, Key.PAGE_UP: -page, Key.PAGE_DOWN: page, Key.FIRST: -length, Key.LAST: length}
+    return min(max(0, at + steps.get(key, 0)), length - 1)
+
+
+def _lines(console: Console, what: RenderableType) -> list[list[Segment]]:
+    return console.render_lines(what, console.options.update(height=None), pad=False)
+
+
+def _title(one: Mapping[str, Any]) -> Text:
+    return Text.assemble((visible(one["name"]), "bold"), "  ", state_text(one))
+
+
+def _opened(one: Mapping[str, Any], look: LookAtTop, width: int, now: float) -> list[RenderableType]:
+    """Everything about one connector: why, counts, line, losses by reason, files."""
+    why, current = reason_words(one), look.agent.rates.of(one["name"])
+    told = connector_facts(one, now) | {"state since": age(now - one["since"]), "records/s": "" if current is None else rate(current)}
+    errors = told.pop("errors")
+    parts: list[RenderableType] = [Text(why, "yellow"), Text()] if why else []
+    parts.append(_facts([(name, words) for name, words in told.items() if words], width))
+    parts += [Text(f"errors: {errors}")] if errors else []
+    parts += [Text(f"lost: {_losses(one)}; see: copycat losses {one['name']}", "red")] if one["losses"] else []
+    parts += map(Text, exactly_once_facts(one))
+    if look.line:
+        parts += [Text(), Text(f"{spark(look.line, LINE_POINTS)}  at most {rate(max(look.line))} records/s in 15 minutes", overflow="fold")]
+    if look.files is not None:
+        total, shown = look.files["total"], len(look.files["files"])
+        some = f" of {count(total)}, those in trouble first; copycat describe --files has more" if total > shown else ""
+        parts += [Text(), Text(f"{count(shown)} {'file' if shown == 1 else 'files'}{some}", "bold")]
+        parts += files_parts(look.files, width, now) if shown else []
+    return parts
+
+
+def _facts(pairs: Sequence[tuple[str, str]], width: int) -> Table:
+    """Names with their values, two pairs in a line where that fits, column by column."""
+    longest = max(len(name) + len(words) for name, words in pairs) + 2
+    columns = 2 if 2 * longest + 2 * GAP <= width else 1
+    height = -(-len(pairs) // columns)
+    made = Table.grid(padding=(0, GAP, 0, 0))
+    for number in range(height):
+        cells = [cell for name, words in pairs[number::height] for cell in (Text(name, "dim"), Text(words))]
+        made.add_row(*cells)
+    return made
+
+
+def _losses(one: Mapping[str, Any]) -> str:
+    """`2.0 KiB destroyed, 10 B too_long`."""
+    return ", ".join(f"{size(total['size_bytes'])} {visible(reason)}" for reason, total in sorted(one["losses"].items()))
