@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -31,11 +32,12 @@ from copycat_agent.cli.common_options import (
 from copycat_agent.cli.dlq_view import letter_entry, letter_text, report_entry, report_text, survey_entry, survey_text
 from copycat_agent.cli.running import Stopping, resolve_settings
 from copycat_agent.definitions import load_directory
-from copycat_agent.dlq import Replay, ReplayProgress, Survey, group_of, latest, saved_progress, survey
+from copycat_agent.dlq import Place, Replay, ReplayProgress, Survey, group_of, latest, saved_progress, survey
 from copycat_agent.errors import BlockedError, RetriableError
 from copycat_agent.options import Definition
 from copycat_agent.producer.consuming import TopicReader
 
+_PLACE = re.compile(r"(\d{1,9}):(\d{1,18})", re.ASCII)
 _DIRECTORY = "Directory of definitions; without it that of the running agent."
 MaybeName = Annotated[list[str] | None, typer.Argument(metavar="[DIR] [NAME]", help=f"{_DIRECTORY} NAME: only this connector.")]
 Name = Annotated[list[str], typer.Argument(metavar="[DIR] NAME", help=f"{_DIRECTORY} NAME: the connector.")]
@@ -99,6 +101,10 @@ def replay(  # noqa: PLR0913, PLR0917 - the command's options
     of: Name,
     limit: Annotated[int | None, typer.Option("--limit", "-n", min=1, help="Try at most so many.")] = None,
     everything: Annotated[bool, typer.Option("--all", help="Also those that were replayed before.")] = False,
+    only: Annotated[
+        list[str] | None,
+        typer.Option("--only", metavar="PARTITION:OFFSET", help="Only this letter, and others with --only again."),
+    ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Send nothing, and remember nothing.")] = False,
     output: Output = Format.TEXT,
     config: Config = None,
@@ -107,19 +113,20 @@ def replay(  # noqa: PLR0913, PLR0917 - the command's options
     bootstrap_servers: BootstrapServers = None,
     no_color: NoColor = False,
 ) -> None:
-    """Send a connector's dead letters again, through the definition as it is now.
+    """Send a connector's dead letters again, all that wait or some, through the definition as it is now.
 
     A letter that goes, or that a transform drops, is not tried again: the consumer group copycat-dlq-NAME remembers it. One that
-    fails again stays for the next time. Exits 0 when all went, 3 when some are left, 130 when it was interrupted. Do not run two
-    at once.
+    fails again stays for the next time. Exits 0 when all went, 3 when some are left or not there, 130 when it was interrupted.
+    Do not run two at once.
     """
+    places = [_place(one) for one in only or []]
     (definition,), _ = _chosen(of, config, state_dir, socket, bootstrap_servers, no_color=no_color, one=True)
     stop = Stopping()
     work = Replay(definition, lambda: stop.asked, dry_run=dry_run)
     ended = False
     try:
         with _kafka(), _progress() as told:
-            work.run(limit=limit, everything=everything, told=lambda report: told(report.tried))
+            work.run(limit=limit, everything=everything, only=places, told=lambda report: told(report.tried))
         ended = True
     finally:
         if ended or work.report.tried:  # what went before Kafka did not answer any more
@@ -127,8 +134,15 @@ def replay(  # noqa: PLR0913, PLR0917 - the command's options
             typer.echo(json.dumps(entry, indent=2) if output is Format.JSON else report_text(work.report, dry_run=dry_run))
     if work.report.stopped:
         raise typer.Exit(exits.INTERRUPTED)
-    if work.report.left:
+    if work.report.left or work.report.missed:
         raise typer.Exit(exits.DEGRADED)
+
+
+def _place(text: str) -> Place:
+    """`0:17`, a letter's partition and offset."""
+    if not (match := _PLACE.fullmatch(text)):
+        raise typer.BadParameter(f"{text!r} is no PARTITION:OFFSET, as in 0:17", param_hint="--only")
+    return Place(int(match[1]), int(match[2]))
 
 
 def _chosen(

@@ -94,6 +94,8 @@ def report_text(report: ReplayReport, *, dry_run: bool) -> str:
     parts += [f"{report.dropped:,} dropped by a transform"] if report.dropped else []
     parts += [f"{report.left:,} left"]
     lines.append(f"{report.connector}: {_several(report.tried, 'dead letter')}: {', '.join(parts)}")
+    if report.missed:
+        lines.append(f"{report.missed:,} asked for, and no letter of {report.connector}, or replayed before: see --all")
     if report.foreign:
         lines.append(f"{_several(report.foreign, 'record')} of the topic passed over: no dead letter of this agent")
     return "\n".join(lines)
@@ -103,7 +105,7 @@ def report_entry(report: ReplayReport) -> dict[str, Any]:
     """The same for programs."""
     return {
         "connector": report.connector, "topic": report.topic, "tried": report.tried, "sent": report.sent, "dropped": report.dropped,
-        "left": report.left, "foreign": report.foreign, "interrupted": report.stopped,
+        "left": report.left, "foreign": report.foreign, "missed": report.missed, "interrupted": report.stopped,
         "named": [{name: getattr(letter, name) for name in _PLACE} | {"why": why} for letter, why in report.named],
     }  # fmt: skip
 

@@ -192,7 +192,7 @@ def ls(
 
 def describe(
     name: Name,
-    files: Annotated[int, typer.Option("--files", min=0, max=10_000, help="Show so many files.")] = 50,
+    files: Annotated[int, typer.Option("--files", min=0, max=10_000, help="Show so many files, those in trouble first.")] = 50,
     output: Output = Format.TEXT,
     socket: Socket = None,
     state_dir: StateDir = None,

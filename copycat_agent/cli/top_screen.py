@@ -26,8 +26,13 @@ FILES = 200
 """Files of an opened connector, those in trouble first."""
 LINE_POINTS = 60
 """Of an opened connector's line."""
+_HEAD_SHARE = 3
+"""Of the terminal's lines the head takes one in so many: an agent may have much to complain of."""
 _LIST_KEYS = "\u2191\u2193 choose   Enter open   q quit"
 _OPEN_KEYS = "\u2191\u2193 PgUp PgDn scroll   Esc back   q back   Ctrl-C quit"
+
+Drawn = list[list[Segment]]
+"""Lines as they are written."""
 
 
 @dataclass(slots=True)
@@ -108,29 +113,28 @@ class TopScreen:
         names, now = [one["name"] for one in look.agent.connectors], time.time()
         if self.opened not in names:
             self.opened = ""
+        above = _lines(console, head)[: max(1, console.height // _HEAD_SHARE)]
         if self.opened:
             one = look.agent.connectors[names.index(self.opened)]
-            above = _lines(console, Group(head, Text(), _title(one)))
+            above += _lines(console, Group(Text(), _title(one)))
             return self._fitted(console, above, _lines(console, Group(*_opened(one, look, console.width, now))), _OPEN_KEYS)
-        chosen = self._number(names) if names else None
-        table = connectors_table(look.agent.connectors, look.agent.rates, now, console.width, look.lines, chosen)
+        chosen = self._number(names)
+        table = connectors_table(look.agent.connectors, look.agent.rates, now, console.width, look.lines, chosen if names else None)
         titles, *rows = _lines(console, table)
-        return self._fitted(
-            console, [*_lines(console, Group(head, Text())), titles], [*rows, *_lines(console, beneath)], _LIST_KEYS, chosen
-        )
+        body = [*rows, *_lines(console, beneath)]
+        last = len(body) - 1 if chosen == len(rows) - 1 else chosen  # what stands beneath the table is reached by its last row
+        return self._fitted(console, [*above, [], titles], body, _LIST_KEYS, (chosen, last))
 
-    def _fitted(
-        self, console: Console, above: list[list[Segment]], body: list[list[Segment]], keys: str, chosen: int | None = None
-    ) -> RenderableType:
-        """What is above, as much of the body as there is room for, its line `chosen` included, and the keys."""
+    def _fitted(self, console: Console, above: Drawn, body: Drawn, keys: str, sight: tuple[int, int] | None = None) -> RenderableType:
+        """What is above, as much of the body as there is room for, and the keys. Lines `sight` of it are seen, the first at least."""
         self._room, self._length = max(1, console.height - len(above) - 1), len(body)
-        if chosen is not None:
-            self._scrolled = min(max(self._scrolled, chosen - self._room + 1), chosen)
+        if sight:
+            self._scrolled = min(max(self._scrolled, sight[1] - self._room + 1), sight[0])
         begin = self._scrolled = max(0, min(self._scrolled, self._length - self._room))
         shown = body[begin : begin + self._room]
         more = f"   lines {begin + 1} to {begin + len(shown)} of {self._length}" if self._length > self._room else ""
         foot = _lines(console, Text(keys + more, "dim", no_wrap=True, overflow="ellipsis"))
-        empty: list[list[Segment]] = [[] for _ in range(self._room - len(shown))]
+        empty: Drawn = [[] for _ in range(self._room - len(shown))]
         return SegmentLines([*above, *shown, *empty, *foot][: console.height], new_lines=True)
 
     def _number(self, names: Sequence[str]) -> int:
@@ -144,7 +148,7 @@ def _moved(key: Key, at: int, length: int, page: int) -> int:
     return min(max(0, at + steps.get(key, 0)), length - 1)
 
 
-def _lines(console: Console, what: RenderableType) -> list[list[Segment]]:
+def _lines(console: Console, what: RenderableType) -> Drawn:
     return console.render_lines(what, console.options.update(height=None), pad=False)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import NamedTuple
@@ -23,6 +23,7 @@ from copycat_agent.transforms.sql import sql_at
 
 __all__ = [
     "Letter",
+    "Place",
     "Replay",
     "ReplayProgress",
     "ReplayReport",
@@ -44,6 +45,13 @@ NAMED_MAX = 100
 """Letters left that are named one by one; all are counted."""
 
 
+class Place(NamedTuple):
+    """Where a letter lies in its dead-letter topic."""
+
+    partition: int
+    offset: int
+
+
 class Left(NamedTuple):
     """A letter that stays, and why."""
 
@@ -56,7 +64,8 @@ class ReplayReport:
     """The outcome of a replay of a connector's dead letters.
 
     `sent` were acknowledged (in a dry run: would be sent); `dropped` by a transform of the definition; `left` stay in the
-    topic, the first `NAMED_MAX` of them are in `named`. `foreign` records of the topic are no dead letters.
+    topic, the first `NAMED_MAX` of them are in `named`. `foreign` records of the topic are no dead letters. `missed` of those that
+    were asked for are no letters of this connector, or were replayed before.
     """
 
     connector: str
@@ -65,6 +74,7 @@ class ReplayReport:
     dropped: int = 0
     left: int = 0
     foreign: int = 0
+    missed: int = 0
     named: list[Left] = field(default_factory=list)
     stopped: bool = False
 
@@ -95,9 +105,14 @@ class Replay:
         self.report = ReplayReport(definition.name, definition.errors.dlq.topic)
 
     def run(
-        self, *, limit: int | None = None, everything: bool = False, told: Callable[[ReplayReport], None] = lambda _: None
+        self,
+        *,
+        limit: int | None = None,
+        everything: bool = False,
+        only: Collection[Place] = (),
+        told: Callable[[ReplayReport], None] = lambda _: None,
     ) -> ReplayReport:
-        """Replay what was not replayed yet, or, with `everything`, all that is there; at most `limit` letters.
+        """Replay what was not replayed yet, or, with `everything`, all that is there; at most `limit` letters, and of some places `only`.
 
         `told` hears how far it is after each group. Raises RetriableError when Kafka cannot be reached, BlockedError when it
         refuses; what went before is saved.
@@ -110,7 +125,8 @@ class Replay:
             producer = self._producer = TaskProducer(kafka, group_of(self._definition.name))
             try:
                 producer.begin(self._stopping)
-                mine = islice(self._mine(reader, everything=everything), limit)
+                found = self._asked_for(reader, only, everything=everything) if only else self._mine(reader, everything=everything)
+                mine = islice(found, limit)
                 while letters := _group(mine):
                     self._replay(letters)
                     self._save(reader)
@@ -135,6 +151,26 @@ class Replay:
             else:
                 self.report.foreign += letter is None
                 progress.done(record.offset)
+
+    def _asked_for(self, reader: TopicReader, only: Collection[Place], *, everything: bool) -> Iterator[Letter]:
+        """The connector's letters at these places. What lies before them and is not done waits as before."""
+        waiting = set(only)
+        starts = {number: end for number, (_, end) in reader.ranges.items()}
+        for number, offset in waiting:
+            starts[number] = min(offset, starts.get(number, offset))
+        for record in reader.records(starts):
+            place = Place(record.partition, record.offset)
+            if place in waiting:
+                waiting.remove(place)
+                progress, letter = self._progress[record.partition], parse(record)
+                if letter is None or letter.connector not in self._names or (progress.is_done(letter.offset) and not everything):
+                    self.report.missed += 1
+                else:
+                    progress.pass_to(letter.offset)
+                    yield letter
+            if not waiting:
+                return
+        self.report.missed += len(waiting)
 
     def _save(self, reader: TopicReader) -> None:
         if not self._dry_run:

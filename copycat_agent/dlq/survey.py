@@ -52,7 +52,7 @@ class ReplayProgress:
         return offset < self._end and offset not in self._left
 
     def done(self, offset: int) -> None:
-        """The letter at `offset` was sent, or is none of ours. Call it in the order of the partition, beginning at `begin` or before."""
+        """The letter at `offset` was sent, or is none of ours. Call it in the partition's order, from `begin` on, or after `pass_to`."""
         self._left.discard(offset)
         self._end = max(self._end, offset + 1)
 
@@ -60,6 +60,11 @@ class ReplayProgress:
         """The letter at `offset` failed again and stays for another replay."""
         self._left.add(offset)
         self._end = max(self._end, offset + 1)
+
+    def pass_to(self, offset: int) -> None:
+        """The letter at `offset` is about to be tried out of turn: what was not looked at before it stays for another replay."""
+        self._left.update(range(self._end, offset))
+        self._end = max(self._end, offset)
 
     def saved(self) -> GroupPosition:
         """Returns the position for the group to keep. Where there is no room for all that is left, the letters behind it are sent again."""

@@ -12,10 +12,12 @@ import pytest
 from copycat_agent import logs
 from copycat_agent.api import HOST, AgentClient, MissingError, RefusedRequestError, address, handlers
 from copycat_agent.api.handlers import sample
+from copycat_agent.api.rate_history import RateHistory, means
 from copycat_agent.api.server import ApiServer
 from copycat_agent.errors import BusyError, CopycatError, FatalError, UnknownConnectorError
 from copycat_agent.model import Fingerprint, Head, OffsetsPartition, Sample, SourceOffset, SourcePartition
 from copycat_agent.offsets.lanes import KeptLanes
+from copycat_agent.sources import FileView
 from tests.unit.api.conftest import DEFINITION, Answer
 from tests.unit.api.doubles import CANARY, LoudError, MemoryControl
 
@@ -51,6 +53,27 @@ def test_files_are_told_up_to_a_limit_and_how_many_there_are(client: AgentClient
     answer = client.get("/v1/connectors/app/files?limit=2")
     assert [one["path"] for one in answer["files"]] == ["/var/log/0.log", "/var/log/1.log"]
     assert answer["total"] == 3
+
+
+def test_files_in_trouble_are_told_before_others(client: AgentClient, control: MemoryControl, monkeypatch: pytest.MonkeyPatch) -> None:
+    bad = FileView("/z.log", "", 0, 0, 0, "failing", is_open=False, why="Permission denied")
+    followed = (*control.files("app"), bad)
+    monkeypatch.setattr(control, "files", lambda _: followed)
+    assert [one["path"] for one in client.get("/v1/connectors/app/files?limit=2")["files"]] == ["/z.log", "/var/log/0.log"]
+
+
+def test_rates_of_the_last_15_minutes_are_told_in_as_many_points_as_one_asks_for(
+    client: AgentClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert client.get("/v1/rates") == {"seconds": 900.0, "rates": {}}
+    rates = {"app": [1.0] * 12 + [3.0] * 12, "new": [0.25]}
+    monkeypatch.setattr(RateHistory, "lines", lambda _history, points: {name: means(known, points) for name, known in rates.items()})
+    assert client.get("/v1/rates?points=15")["rates"] == {"app": [1.0, 3.0], "new": [0.25]}
+    assert client.get("/v1/rates?connector=new&points=60")["rates"] == {"new": [0.25]}
+    assert len(client.get("/v1/rates")["rates"]["app"]) == 24
+    for points in ("-1", "181", "x"):
+        with pytest.raises(RefusedRequestError):
+            client.get(f"/v1/rates?points={points}")
 
 
 def test_losses_are_told_of_one_connector_or_all(client: AgentClient) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from copycat_agent.api import rate_history
-from copycat_agent.api.rate_history import LOOKS, RateHistory
+from copycat_agent.api.rate_history import LOOKS, RateHistory, means
 from copycat_agent.errors import CopycatError
 from copycat_agent.model import Counts
 from copycat_agent.worker import Status
@@ -38,6 +38,19 @@ def test_a_rate_is_what_was_acknowledged_between_two_looks() -> None:
     history.look(110.0)
     assert history.rates("app") == (10.0, 0.0)
     assert history.rate("app") == 0.0
+
+
+def test_a_line_has_no_more_points_than_asked_for_and_its_newest_one_is_whole() -> None:
+    assert means([], 15) == []
+    assert means([7.0], 15) == [7.0]
+    assert means([1.0, *[2.0] * 12, *[4.0] * 12], 15) == [1.0, 2.0, 4.0]
+    assert len(means([1.0] * LOOKS, 7)) == 7
+    seen = Connectors()
+    history = RateHistory(seen.statuses)
+    for at, count in ((0.0, 0), (5.0, 20)):
+        seen.counts = {"app": count, "other": 0}
+        history.look(at)
+    assert history.lines(15) == {"app": [4.0], "other": [0.0]}
 
 
 def test_a_connector_that_was_started_again_counts_from_nothing() -> None:

@@ -44,6 +44,16 @@ def test_a_second_try_takes_it_off_the_list() -> None:
     assert (progress.begin, progress.saved()) == (2, GroupPosition(2, ""))
 
 
+def test_what_is_passed_over_to_try_a_later_one_is_left() -> None:
+    progress = ReplayProgress(3, {1})
+    progress.pass_to(6)
+    progress.done(6)
+    progress.pass_to(2)
+    progress.done(2)
+    assert [progress.is_done(offset) for offset in range(8)] == [True, False, True, False, False, False, True, False]
+    assert progress.saved() == GroupPosition(1, "copycat1 7 1-1,3-5")
+
+
 def test_a_letter_of_long_ago_can_be_left_again() -> None:
     progress = ReplayProgress(10)
     progress.leave(3)

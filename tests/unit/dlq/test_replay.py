@@ -13,7 +13,7 @@ import pytest
 from confluent_kafka import Producer
 
 from copycat_agent.dev_broker import free_port
-from copycat_agent.dlq import Replay, group_of, latest, saved_progress, survey
+from copycat_agent.dlq import Place, Replay, group_of, latest, saved_progress, survey
 from copycat_agent.dlq.survey import Kind
 from copycat_agent.errors import RetriableError
 from copycat_agent.executor import run_batch
@@ -225,6 +225,25 @@ def test_a_limit_ends_early_and_the_next_replay_goes_on(post: Post) -> None:
     post.fill(*[b"%d" % number for number in range(5)])
     assert [Replay(post.mended()).run(limit=2).sent for _ in range(4)] == [2, 2, 1, 0]
     assert post.arrived() == [b"%d" % number for number in range(5)]
+
+
+def test_letters_that_are_asked_for_go_alone_and_the_others_wait_as_before(post: Post, make_topic: Callable[..., str]) -> None:
+    post.dlq = make_topic(2)
+    post.fill(*[b"%d" % number for number in range(6)])
+    post.fill(b"theirs", by=post.broken().model_copy(update={"name": f"other-{post.name}"}))
+    with TopicReader(post.mended().kafka, post.dlq, "look") as reader:
+        found = latest(reader, frozenset((post.name, f"other-{post.name}")), 10)
+    places = {letter.raw: Place(letter.partition, letter.offset) for letter in found}
+    report = Replay(post.mended()).run(only=[places[b"4"], places[b"2"]])
+    assert (report.sent, report.left, report.missed) == (2, 0, 0)
+    assert sorted(value or b"" for value in post.arrived()) == [b"2", b"4"]
+    strange = [places[b"2"], places[b"theirs"], Place(0, 10**9), Place(7, 0)]
+    again = Replay(post.mended()).run(only=strange)
+    assert (again.tried, again.missed) == (0, 4)
+    assert Replay(post.broken()).run(only=[places[b"5"]]).left == 1
+    assert Replay(post.mended()).run(only=[places[b"2"]], everything=True).sent == 1
+    assert Replay(post.mended()).run().sent == 4
+    assert sorted(value or b"" for value in post.arrived()) == [b"0", b"1", b"2", b"2", b"3", b"4", b"5"]
 
 
 def test_several_partitions_are_each_remembered(post: Post, make_topic: Callable[..., str]) -> None:
