@@ -32,7 +32,7 @@ from copycat_agent.cli.common_options import (
 from copycat_agent.cli.dlq_view import letter_entry, letter_text, report_entry, report_text, survey_entry, survey_text
 from copycat_agent.cli.running import Stopping, resolve_settings
 from copycat_agent.definitions import load_directory
-from copycat_agent.dlq import Place, Replay, ReplayProgress, Survey, group_of, latest, saved_progress, survey
+from copycat_agent.dlq import LetterPlace, Replay, ReplayProgress, Survey, group_of, latest, saved_progress, survey
 from copycat_agent.errors import BlockedError, RetriableError
 from copycat_agent.options import Definition
 from copycat_agent.producer.consuming import TopicReader
@@ -138,11 +138,11 @@ def replay(  # noqa: PLR0913, PLR0917 - the command's options
         raise typer.Exit(exits.DEGRADED)
 
 
-def _place(text: str) -> Place:
+def _place(text: str) -> LetterPlace:
     """`0:17`, a letter's partition and offset."""
     if not (match := _PLACE.fullmatch(text)):
         raise typer.BadParameter(f"{text!r} is no PARTITION:OFFSET, as in 0:17", param_hint="--only")
-    return Place(int(match[1]), int(match[2]))
+    return LetterPlace(int(match[1]), int(match[2]))
 
 
 def _chosen(

@@ -22,7 +22,7 @@ from copycat_agent.api import AgentClient, address
 from copycat_agent.api.words import warnings
 from copycat_agent.cli.agent_client import Name, find_agent
 from copycat_agent.cli.common_options import Config, Format, NoColor, Output, Socket, StateDir
-from copycat_agent.cli.keys import Key, Keyboard
+from copycat_agent.cli.keyboard import Keyboard, KeyPress
 from copycat_agent.cli.screen import LookAtAgent, TableColumn, make_console, table
 from copycat_agent.cli.status import connectors_table, reasons
 from copycat_agent.cli.top_screen import LookAtTop, TopScreen, TopWatch
@@ -126,7 +126,7 @@ def live(watched: TopWatch, console: Console, interval: float) -> None:
             key = keyboard.wait(min(_RESIZE_SECONDS, max(0.0, next_look - time.monotonic())))
             if key is not None:
                 goes_on = screen.press(key, look)
-                look = watched.open(screen.opened) if key is Key.OPEN else look
+                look = watched.open(screen.opened) if key is KeyPress.OPEN else look
             elif time.monotonic() >= next_look:
                 look, next_look = watched.look(screen.opened), time.monotonic() + interval
             elif console.size == drawn:

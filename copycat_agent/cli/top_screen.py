@@ -15,7 +15,7 @@ from rich.text import Text
 
 from copycat_agent.api import AgentClient, AgentUnreachableError, MissingError, address
 from copycat_agent.api.words import connector_facts, reason_words
-from copycat_agent.cli.keys import Key
+from copycat_agent.cli.keyboard import KeyPress
 from copycat_agent.cli.screen import GAP, AgentWatch, LookAtAgent
 from copycat_agent.cli.shown import exactly_once_facts, spark
 from copycat_agent.cli.status import LINE_CELLS, Lines, connectors_table, files_parts, state_text
@@ -94,19 +94,19 @@ class TopScreen:
         """Lines that the last picture had for what scrolls, and how many of that there were."""
         self._length = 0
 
-    def press(self, key: Key, look: LookAtTop) -> bool:
+    def press(self, key: KeyPress, look: LookAtTop) -> bool:
         """Returns whether it goes on: False when somebody wants to leave."""
         if self.opened:
-            left = key in {Key.BACK, Key.QUIT}
+            left = key in {KeyPress.BACK, KeyPress.QUIT}
             self.opened = "" if left else self.opened
             self._scrolled = 0 if left else _moved(key, self._scrolled, max(1, self._length - self._room + 1), self._room)
             return True
         names = [one["name"] for one in look.agent.connectors]
-        if key is Key.OPEN and names:
+        if key is KeyPress.OPEN and names:
             self.opened, self._chosen, self._scrolled = names[self._number(names)], names[self._number(names)], 0
         elif names:
             self._chosen = names[_moved(key, self._number(names), len(names), self._room)]
-        return key is not Key.QUIT
+        return key is not KeyPress.QUIT
 
     def picture(self, look: LookAtTop, head: RenderableType, beneath: RenderableType, console: Console) -> RenderableType:
         """As many lines as the terminal has: `head`, what scrolls (`beneath` comes last where all are shown), and the keys."""
@@ -142,9 +142,16 @@ class TopScreen:
         return names.index(self._chosen) if self._chosen in names else 0
 
 
-def _moved(key: Key, at: int, length: int, page: int) -> int:
+def _moved(key: KeyPress, at: int, length: int, page: int) -> int:
     """Where `at` goes by a key, within `length`."""
-    steps = {Key.UP: -1, Key.DOWN: 1, Key.PAGE_UP: -page, Key.PAGE_DOWN: page, Key.FIRST: -length, Key.LAST: length}
+    steps = {
+        KeyPress.UP: -1,
+        KeyPress.DOWN: 1,
+        KeyPress.PAGE_UP: -page,
+        KeyPress.PAGE_DOWN: page,
+        KeyPress.FIRST: -length,
+        KeyPress.LAST: length,
+    }
     return min(max(0, at + steps.get(key, 0)), length - 1)
 
 

@@ -23,7 +23,7 @@ from copycat_agent.transforms.sql import sql_at
 
 __all__ = [
     "Letter",
-    "Place",
+    "LetterPlace",
     "Replay",
     "ReplayProgress",
     "ReplayReport",
@@ -45,7 +45,7 @@ NAMED_MAX = 100
 """Letters left that are named one by one; all are counted."""
 
 
-class Place(NamedTuple):
+class LetterPlace(NamedTuple):
     """Where a letter lies in its dead-letter topic."""
 
     partition: int
@@ -109,7 +109,7 @@ class Replay:
         *,
         limit: int | None = None,
         everything: bool = False,
-        only: Collection[Place] = (),
+        only: Collection[LetterPlace] = (),
         told: Callable[[ReplayReport], None] = lambda _: None,
     ) -> ReplayReport:
         """Replay what was not replayed yet, or, with `everything`, all that is there; at most `limit` letters, and of some places `only`.
@@ -152,14 +152,14 @@ class Replay:
                 self.report.foreign += letter is None
                 progress.done(record.offset)
 
-    def _asked_for(self, reader: TopicReader, only: Collection[Place], *, everything: bool) -> Iterator[Letter]:
+    def _asked_for(self, reader: TopicReader, only: Collection[LetterPlace], *, everything: bool) -> Iterator[Letter]:
         """The connector's letters at these places. What lies before them and is not done waits as before."""
         waiting = set(only)
         starts = {number: end for number, (_, end) in reader.ranges.items()}
         for number, offset in waiting:
             starts[number] = min(offset, starts.get(number, offset))
         for record in reader.records(starts):
-            place = Place(record.partition, record.offset)
+            place = LetterPlace(record.partition, record.offset)
             if place in waiting:
                 waiting.remove(place)
                 progress, letter = self._progress[record.partition], parse(record)

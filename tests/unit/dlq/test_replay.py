@@ -13,7 +13,7 @@ import pytest
 from confluent_kafka import Producer
 
 from copycat_agent.dev_broker import free_port
-from copycat_agent.dlq import Place, Replay, group_of, latest, saved_progress, survey
+from copycat_agent.dlq import LetterPlace, Replay, group_of, latest, saved_progress, survey
 from copycat_agent.dlq.survey import Kind
 from copycat_agent.errors import RetriableError
 from copycat_agent.executor import run_batch
@@ -233,11 +233,11 @@ def test_letters_that_are_asked_for_go_alone_and_the_others_wait_as_before(post:
     post.fill(b"theirs", by=post.broken().model_copy(update={"name": f"other-{post.name}"}))
     with TopicReader(post.mended().kafka, post.dlq, "look") as reader:
         found = latest(reader, frozenset((post.name, f"other-{post.name}")), 10)
-    places = {letter.raw: Place(letter.partition, letter.offset) for letter in found}
+    places = {letter.raw: LetterPlace(letter.partition, letter.offset) for letter in found}
     report = Replay(post.mended()).run(only=[places[b"4"], places[b"2"]])
     assert (report.sent, report.left, report.missed) == (2, 0, 0)
     assert sorted(value or b"" for value in post.arrived()) == [b"2", b"4"]
-    strange = [places[b"2"], places[b"theirs"], Place(0, 10**9), Place(7, 0)]
+    strange = [places[b"2"], places[b"theirs"], LetterPlace(0, 10**9), LetterPlace(7, 0)]
     again = Replay(post.mended()).run(only=strange)
     assert (again.tried, again.missed) == (0, 4)
     assert Replay(post.broken()).run(only=[places[b"5"]]).left == 1

@@ -12,7 +12,7 @@ from enum import Enum, auto
 from typing import IO, Any, Self
 
 
-class Key(Enum):
+class KeyPress(Enum):
     """What somebody wants, by whichever key."""
 
     UP = auto()
@@ -27,15 +27,15 @@ class Key(Enum):
 
 
 _KEYS = {
-    b"\x1b[A": Key.UP, b"\x1bOA": Key.UP, b"k": Key.UP,
-    b"\x1b[B": Key.DOWN, b"\x1bOB": Key.DOWN, b"j": Key.DOWN,
-    b"\x1b[5~": Key.PAGE_UP, b"b": Key.PAGE_UP,
-    b"\x1b[6~": Key.PAGE_DOWN, b" ": Key.PAGE_DOWN,
-    b"\x1b[H": Key.FIRST, b"\x1bOH": Key.FIRST, b"\x1b[1~": Key.FIRST, b"g": Key.FIRST,
-    b"\x1b[F": Key.LAST, b"\x1bOF": Key.LAST, b"\x1b[4~": Key.LAST, b"G": Key.LAST,
-    b"\r": Key.OPEN, b"\n": Key.OPEN, b"\x1b[C": Key.OPEN, b"\x1bOC": Key.OPEN,
-    b"\x1b": Key.BACK, b"\x7f": Key.BACK, b"\x1b[D": Key.BACK, b"\x1bOD": Key.BACK,
-    b"q": Key.QUIT,
+    b"\x1b[A": KeyPress.UP, b"\x1bOA": KeyPress.UP, b"k": KeyPress.UP,
+    b"\x1b[B": KeyPress.DOWN, b"\x1bOB": KeyPress.DOWN, b"j": KeyPress.DOWN,
+    b"\x1b[5~": KeyPress.PAGE_UP, b"b": KeyPress.PAGE_UP,
+    b"\x1b[6~": KeyPress.PAGE_DOWN, b" ": KeyPress.PAGE_DOWN,
+    b"\x1b[H": KeyPress.FIRST, b"\x1bOH": KeyPress.FIRST, b"\x1b[1~": KeyPress.FIRST, b"g": KeyPress.FIRST,
+    b"\x1b[F": KeyPress.LAST, b"\x1bOF": KeyPress.LAST, b"\x1b[4~": KeyPress.LAST, b"G": KeyPress.LAST,
+    b"\r": KeyPress.OPEN, b"\n": KeyPress.OPEN, b"\x1b[C": KeyPress.OPEN, b"\x1bOC": KeyPress.OPEN,
+    b"\x1b": KeyPress.BACK, b"\x7f": KeyPress.BACK, b"\x1b[D": KeyPress.BACK, b"\x1bOD": KeyPress.BACK,
+    b"q": KeyPress.QUIT,
 }  # fmt: skip
 """What terminals send: arrows as CSI or, in application mode, as SS3."""
 _SEQUENCE = re.compile(rb"\x1b(?:\[[0-?]*[ -/]*[@-~]|O[@-~])")
@@ -69,7 +69,7 @@ class Keyboard:
         """Whether keys can come."""
         return self._descriptor is not None
 
-    def wait(self, seconds: float) -> Key | None:
+    def wait(self, seconds: float) -> KeyPress | None:
         """The next key; None when none came within `seconds`, or one that means nothing. EOFError when the terminal is gone."""
         if not self._bytes:
             self._read(seconds)
