@@ -85,7 +85,7 @@ class S3Store:
             asked = {
                 "Bucket": self._bucket,
                 "Key": found.name,
-                "NameRange": f"bytes={position}-{position + size - 1}",
+                "Range": f"bytes={position}-{position + size - 1}",
                 "IfMatch": found.version,
             }
             return _told("read", lambda: bytes(self._client.get_object(**asked)["Body"].read()))
