@@ -153,8 +153,9 @@ class StoredFile(Protocol):
 class FileSource(Protocol):
     """A source whose partitions are whole files, which never change: `Class(options)`, with options derived from `FilesOptions`.
 
-    The agent unpacks and parses them. The position of a file is `{"position": ..., "done": ...}`: `done` once all of it is delivered,
-    or given up as damaged. All else is as in `AuthorSource`. A file that could not be read is read again once a look has found it again.
+    The agent unpacks and parses them. The position of a file is `{"position": ..., "done": ..., "damaged": ...}`: `done` once all of it
+    is delivered, or given up as damaged. All else is as in `AuthorSource`. A file that could not be read is read again once a look has
+    found it again.
     """
 
     def look(self, saved: Mapping[str, Position], *, to_the_end: bool) -> Iterable[Finding]:

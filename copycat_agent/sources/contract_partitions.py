@@ -155,7 +155,7 @@ class FilePartitions:
         return not offset.cursor
 
     def position_of(self, offset: SourceOffset) -> Position:
-        return {"position": offset.position, "done": offset.done}
+        return {"position": offset.position, "done": offset.done, "damaged": bool(offset.trouble)}
 
     def has_moved(self, offset: SourceOffset) -> bool:
         return bool(offset.position or offset.done)

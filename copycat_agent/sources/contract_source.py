@@ -203,15 +203,7 @@ class ContractSource:
         for loss in changes.losses:
             if loss.reason in ("destroyed", "damaged"):
                 self._log.error("what was not read yet is lost", partition=loss.partition.key, why=loss.detail, records=loss.records)
-        for partition, offset in changes.offsets.items():
-            if known := self._known.get(partition.key):
-                self._begun(known)
-            elif offset.done and offset.cursor:
-                self._remembered[partition.key] = from_text(offset.cursor)
-                self._next_look.is_wanted = True
-        for partition in changes.forget:
-            self._remembered.pop(partition.key, None)
-        told: dict[str, Position] = {}
+        told = self._take_in(changes)
         for result in results:
             known = self._planner.land(result.split.partition)
             if settled := changes.offsets.get(known.partition):
@@ -221,6 +213,21 @@ class ContractSource:
             self._go_on(known, result)
         if told and self._tells:
             self._looker.committed(told)
+
+    def _take_in(self, changes: Changes) -> dict[str, Position]:
+        """What a look told is saved. Returns the positions of those that are done as they begin: empty files."""
+        done: dict[str, Position] = {}
+        for partition, offset in changes.offsets.items():
+            if known := self._known.get(partition.key):
+                if known.met and self._kind.has_moved(offset):
+                    done[partition.key] = known.position
+                self._begun(known)
+            elif offset.done and offset.cursor:
+                self._remembered[partition.key] = from_text(offset.cursor)
+                self._next_look.is_wanted = True
+        for partition in changes.forget:
+            self._remembered.pop(partition.key, None)
+        return done
 
     def _begun(self, known: Partition) -> None:
         """Where it begins is saved. A look that told no more than that is followed by another one, also in a run to the end."""

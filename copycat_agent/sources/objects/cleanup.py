@@ -19,22 +19,24 @@ class Cleanup:
         self._options = options
         self._delivered: set[str] = set()
         self._tagged: set[str] = set()
+        self._damaged: set[str] = set()
         self.absent: set[str] = set()
         self.trouble: dict[str, str] = {}
 
-    def deliver(self, keys: Iterable[str]) -> None:
-        """All records of these are delivered, and that is saved."""
-        self._delivered.update(keys)
+    def deliver(self, keys: Iterable[str], damaged: Iterable[str]) -> None:
+        """All records of these are delivered, and that is saved. Of the `damaged` ones as many as could be read: they stay as they are."""
+        self._damaged.update(damaged)
+        self._delivered.update(keys, self._damaged)
 
     def finished(self) -> set[str]:
         """Those that are delivered, stay, and with which nothing more is to be done."""
         policy = self._options.policy
-        return (self._delivered if policy == "none" else self._tagged if policy == "tag" else set()) - self.absent
+        return (self._delivered if policy == "none" else self._tagged | self._damaged) - self.absent
 
     def forget_all_but(self, keys: Mapping[str, bool]) -> set[str]:
         """Returns the delivered ones that are forgotten: nothing is saved of them any more."""
         forgotten = self._delivered - keys.keys()
-        for group in (self._delivered, self._tagged, self.absent):
+        for group in (self._delivered, self._tagged, self._damaged, self.absent):
             group.intersection_update(keys)
         for key in forgotten:
             self.trouble.pop(key, None)
@@ -44,7 +46,7 @@ class Cleanup:
         """Do what is to be done with each that is delivered, and known. An object that was replaced meanwhile is left alone."""
         if self._options.policy == "none":
             return
-        for key in (self._delivered - self.absent - self._tagged) & known.keys():
+        for key in (self._delivered - self.absent - self._tagged - self._damaged) & known.keys():
             found = known[key]
             try:
                 is_there = key_of(store.look(found.name)) == key

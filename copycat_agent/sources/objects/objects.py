@@ -30,7 +30,7 @@ from copycat_agent.extending import (
 )
 from copycat_agent.sources.objects.blocks import BlockFile
 from copycat_agent.sources.objects.cleanup import Cleanup
-from copycat_agent.sources.objects.memory import ReadMemory
+from copycat_agent.sources.objects.memory import CHUNK_IDS, ReadMemory
 from copycat_agent.sources.objects.options import ObjectsOptions
 from copycat_agent.sources.objects.passes import Pass, Passes
 from copycat_agent.sources.objects.stores import KEY, Listed, Store, key_of
@@ -138,12 +138,11 @@ class Objects:
         return {key for key, is_done in rows.items() if is_done and (key in self._cleanup.absent or id_of(key) in self._memory)}
 
     def _remember(self) -> Iterator[Finding]:
-        done = [key for key in self._cleanup.finished() if id_of(key) not in self._memory]
+        done = [key for key in self._cleanup.finished() if key in self._known and id_of(key) not in self._memory][:CHUNK_IDS]
         if len(done) < REMEMBER_AT:
             yield from self._memory.joined(self._passes.passed)
             return
-        newest_ms = max((self._known[key].mtime_ms for key in done if key in self._known), default=-1)
-        yield from self._memory.add(map(id_of, done), newest_ms)
+        yield from self._memory.add(map(id_of, done), max(self._known[key].mtime_ms for key in done))
 
     def _list(self, rows: Mapping[str, bool], begun_ms: int, *, to_the_end: bool) -> None:
         waiting = sum(not rows.get(key, False) for key in self._known)
@@ -151,6 +150,7 @@ class Objects:
         one = self._passes.current(now, lists_behind=self._store.lists_behind, to_the_end=to_the_end)
         if one is None or waiting > WAITING_MOST // 2:
             return
+        one.seen.intersection_update(self._known)  # of the others nobody asks any more
         now_ms = time.time() * 1000
         young_ms = now_ms - self._min_age * 1000 if self._min_age and not to_the_end else math.inf
         old_ms = now_ms - self._options.look_back * 1000
@@ -207,7 +207,8 @@ class Objects:
         return self._store.open(Listed(*json.loads(stretch.work)))
 
     def committed(self, positions: Mapping[str, Any]) -> None:
-        self._cleanup.deliver(key for key, position in positions.items() if key.startswith(KEY) and position["done"])
+        done = {key: position["damaged"] for key, position in positions.items() if key.startswith(KEY) and position["done"]}
+        self._cleanup.deliver(done, (key for key, is_damaged in done.items() if is_damaged))
 
     def close(self) -> None:
         """Connections are the process's."""

@@ -137,8 +137,8 @@ def test_a_file_is_read_once_and_what_is_told_of_it_is_its_position() -> None:
     assert rig.kind.saved(result, rig.options) == (changes.offsets[SourcePartition("app", "a")], ())
     assert rig.source.plan(1).splits == ()
     rig.look()
-    assert shelf.told == {"a": {"position": 8, "done": True}}
-    assert shelf.saved == {"a": {"position": 8, "done": True}, "empty": {"position": 0, "done": True}}
+    done = {"a": {"position": 8, "done": True, "damaged": False}, "empty": {"position": 0, "done": True, "damaged": False}}
+    assert shelf.told == shelf.saved == done
     assert rig.source.plan(1).splits == (), "it was found again, and is read"
     assert {view.path: view.state for view in rig.source.files()} == {"shelf/a": "done", "shelf/empty": "done"}
     assert Rig(shelf, rig.saved).look().offsets == {}, "another process knows it"
@@ -187,10 +187,13 @@ def test_the_rest_of_a_damaged_file_is_lost_and_the_file_is_done() -> None:
     (offset,) = changes.offsets.values()
     (loss,) = changes.losses
     assert (offset.done, offset.trouble, loss.reason) == (True, result.damage, "damaged")
-    assert rig.kind.saved(result, rig.options) == (offset, (loss,))
+    saved, (same_loss,) = rig.kind.saved(result, rig.options)
+    assert (saved, same_loss._replace(at_ms=loss.at_ms)) == (offset, loss)
     rig.save((result,), changes)
     (view,) = rig.source.files()
     assert (view.state, view.why) == ("failing", result.damage)
+    Rig(shelf, rig.saved).look()
+    assert shelf.told["a"] == {"position": offset.position, "done": True, "damaged": True}, "also by another process"
 
 
 def test_what_is_gone_before_it_is_read_is_lost_and_what_is_done_is_only_forgotten() -> None:

@@ -1,0 +1,189 @@
+"""What looks tell of a store in memory, and what is saved of it: no broker, so that rare orders of events can be made."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from copycat_agent.extending import Found, Gone, Remembered
+from copycat_agent.sources.objects import memory, objects
+from copycat_agent.sources.objects.objects import Objects
+from copycat_agent.sources.objects.options import ObjectsOptions
+from copycat_agent.sources.objects.stores import KEY, Listed, key_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from copycat_agent.extending import Finding
+    from copycat_agent.sources.objects.blocks import BlockFile
+    from copycat_agent.sources.objects.passes import NameRange
+
+
+class Shelf:
+    """A store in memory. `listed_most`: after so many names a listing breaks, once."""
+
+    prefix = ""
+    lists_behind = True
+
+    def __init__(self) -> None:
+        self.objects: dict[str, Listed] = {}
+        self.listed_most: int | None = None
+
+    def put(self, name: str, size: int = 1, mtime_ms: int = 1000, version: str = "v") -> str:
+        """Returns its key."""
+        self.objects[name] = Listed(name, size, mtime_ms, version)
+        return key_of(self.objects[name])
+
+    def listed(self, names: NameRange) -> Iterator[Listed]:
+        for number, one in enumerate(sorted(self.objects.values())):
+            if number == self.listed_most:
+                self.listed_most = None
+                raise OSError(5, "it broke")
+            if one.name in names:
+                yield one
+
+    def look(self, name: str) -> Listed:
+        if name not in self.objects:
+            raise FileNotFoundError(2, "there is no such object")
+        return self.objects[name]
+
+    def delete(self, name: str) -> None:
+        del self.objects[name]
+
+    def copy(self, name: str, to: str) -> None:
+        self.objects[to] = self.objects[name]._replace(name=to)
+
+    def tag(self, name: str, tag: str, value: str) -> None:
+        raise PermissionError(13, "it is not allowed")
+
+    def shown(self, name: str) -> str:
+        return name
+
+    def name_at(self, path: str) -> str:
+        return path.lstrip("/")
+
+    def open(self, found: Listed) -> BlockFile:
+        raise NotImplementedError
+
+
+class Clock:
+    """This host's, where an hour lies between two looks."""
+
+    def __init__(self, ahead_seconds: float = 0.0) -> None:
+        self.ahead_seconds = ahead_seconds
+        self.passed = 0.0
+
+    def monotonic(self) -> float:
+        return self.passed
+
+    def time(self) -> float:
+        return time.time() + self.ahead_seconds
+
+
+class Agent:
+    """What an agent does with a source of objects, less the reading."""
+
+    def __init__(self, shelf: Shelf, patch: pytest.MonkeyPatch, **options: Any) -> None:
+        patch.setattr(objects, "store_at", lambda _: shelf)
+        patch.setattr(objects, "time", clock := Clock())
+        self.clock = clock
+        self.options = ObjectsOptions(uri="s3://shelf/", **options)
+        self.saved: dict[str, Any] = {}
+        self.read: list[str] = []
+        self.lost: dict[str, str] = {}
+        self.failing: set[str] = set()
+        self.start()
+
+    def start(self) -> None:
+        """Another process, with what is saved."""
+        self.source = Objects(self.options)
+        self.source.committed({key: one for key, one in self.saved.items() if key.startswith(KEY)})
+        self.names: dict[str, str] = {}
+
+    def look(self, *, to_the_end: bool = False) -> list[Finding]:
+        """One look, whose findings are saved."""
+        self.clock.passed += 3600
+        found = list(self.source.look(dict(self.saved), to_the_end=to_the_end))
+        for one in found:
+            if isinstance(one, Remembered):
+                self.saved[one.key] = one.value
+            elif isinstance(one, Gone):
+                if not self.saved.pop(one.key, {"done": True}).get("done", True):
+                    self.lost[one.key] = one.why
+            elif one.key not in self.saved:
+                self.saved[one.key] = {"position": 0, "done": not one.size, "damaged": False}
+        self.names.update({one.key: one.name for one in found if isinstance(one, Found)})
+        empty = {key: one for key, one in self.saved.items() if key.startswith(KEY) and one["done"] and key in self.names}
+        self.source.committed(empty)
+        return found
+
+    def settle(self, key: str, *, damaged: bool = False) -> None:
+        """All of it is delivered and saved."""
+        self.read.append(self.names[key])
+        self.saved[key] = {"position": 1, "done": True, "damaged": damaged}
+        self.source.committed({key: self.saved[key]})
+
+    def run(self, looks: int = 20, *, to_the_end: bool = False) -> None:
+        """Looks, and reads whatever can be read."""
+        for _ in range(looks):
+            self.look(to_the_end=to_the_end)
+            for key in [key for key, one in self.saved.items() if key.startswith(KEY) and not one["done"] and key in self.names]:
+                if self.names[key] in self.failing:
+                    self.saved[key]["failed"] = True
+                else:
+                    self.settle(key)
+
+    @property
+    def rows(self) -> int:
+        """Partitions that are saved."""
+        return sum(key.startswith(KEY) for key in self.saved)
+
+
+@pytest.fixture
+def shelf() -> Shelf:
+    """Nothing is in it."""
+    return Shelf()
+
+
+def test_empty_objects_and_those_of_a_long_run_are_remembered_in_values_that_can_be_saved(
+    shelf: Shelf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(memory, "CHUNK_IDS", 64)
+    monkeypatch.setattr(objects, "CHUNK_IDS", 64)
+    monkeypatch.setattr(objects, "REMEMBER_AT", 10)
+    agent = Agent(shelf, monkeypatch)
+    for number in range(1000):
+        shelf.put(f"{number:04}", size=0)
+    agent.run()
+    assert agent.rows <= objects.REMEMBER_AT
+    assert max(len(one["ids"]) for key, one in agent.saved.items() if key.startswith("read-")) < 64 * 11
+
+
+def test_what_a_restart_finds_done_is_remembered_with_its_time(shelf: Shelf, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(objects, "REMEMBER_AT", 10)
+    agent = Agent(shelf, monkeypatch)
+    agent.saved = {shelf.put(f"{number:02}", mtime_ms=5000): {"position": 1, "done": True, "damaged": False} for number in range(20)}
+    shelf.put("!", mtime_ms=7000)
+    monkeypatch.setattr(objects, "WAITING_MOST", 1)
+    agent.start()
+    agent.look()
+    assert not [key for key in agent.saved if key.startswith("read-")], "their times are not known yet"
+    agent.run()
+    assert [one["newest_ms"] for key, one in agent.saved.items() if key.startswith("read-")] == [7000]
+    assert agent.read == ["!"]
+
+
+@pytest.mark.parametrize("policy", ["delete", "tag"])
+def test_a_damaged_object_is_left_as_it_is_whatever_becomes_of_others(shelf: Shelf, monkeypatch: pytest.MonkeyPatch, policy: str) -> None:
+    monkeypatch.setattr(objects, "REMEMBER_AT", 1)
+    agent = Agent(shelf, monkeypatch, cleanup={"policy": policy})
+    damaged = shelf.put("damaged")
+    agent.look()
+    agent.settle(damaged, damaged=True)
+    agent.start()
+    agent.run()
+    assert "damaged" in shelf.objects
+    assert agent.read == ["damaged"], "once"
+    assert not agent.rows
