@@ -7,15 +7,17 @@ from collections.abc import Sequence
 from typing import Any, cast
 
 from copycat_agent.api.handlers import Request, connector, definition, files
-from copycat_agent.api.page.markup import Heading, Html, facts, joined, table, tag
+from copycat_agent.api.page.markup import Heading, Html, facts, joined, table, tag, within
 from copycat_agent.api.page.order_page import order_links
 from copycat_agent.api.page.overview import lost_tag, state_tag
 from copycat_agent.api.page.page_frame import Fields, Moment, View, line
 from copycat_agent.api.words import TROUBLED_FILES, Document, connector_facts, option_words, origin_words, position_words, reason_words
 from copycat_agent.display import age, count, size
 
-FILES = 200
-"""Files that are shown, those in trouble first."""
+FILES = 100
+"""Files that are shown at most, those in trouble first."""
+_FILES_BYTES, _VALUES_BYTES = 55 * 1024, 15 * 1024
+"""Of the page, for files, and for values that the definition gives: a page has 100 KB at most."""
 _FILES = (
     Heading("file"),
     Heading("state"),
@@ -57,13 +59,13 @@ def _state(moment: Moment, one: Document) -> Html:
 
 def _files(moment: Moment, name: str) -> Html:
     followed = cast("dict[str, Any]", files(moment.control, Request(f"limit={FILES}", None, name)))
-    found, title = followed["files"], tag("h2", "Files and positions")
-    if not found:
+    rows, title = within((_file(moment, name, one) for one in followed["files"]), _FILES_BYTES), tag("h2", "Files and positions")
+    if not rows:
         return joined(title, tag("p", "It follows no file now."))
     total = followed["total"]
-    some = f"{count(len(found))} of {count(total)} files, those in trouble first; copycat describe {name} has more"
-    caption = f"{count(total)} {'file' if total == 1 else 'files'}" if total == len(found) else some
-    return joined(title, table(_FILES, [_file(moment, name, one) for one in found], caption))
+    some = f"{count(len(rows))} of {count(total)} files, those in trouble first; copycat describe {name} has more"
+    caption = f"{count(total)} {'file' if total == 1 else 'files'}" if total == len(rows) else some
+    return joined(title, table(_FILES, rows, caption))
 
 
 def _file(moment: Moment, name: str, one: Document) -> Sequence[str]:
@@ -94,4 +96,5 @@ def _definition(moment: Moment, name: str) -> Html:
 
 def _values(values: Sequence[Document], caption: str) -> Html:
     rows = [(one["option"], tag("code", option_words(one["value"])), origin_words(one)) for one in values]
-    return table(_VALUES, rows, caption)
+    shown = within(rows, _VALUES_BYTES)
+    return table(_VALUES, shown, caption if len(shown) == len(rows) else f"{caption}; copycat describe has more")

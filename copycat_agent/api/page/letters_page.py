@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import re
 import threading
+from collections.abc import Iterator
 
-from copycat_agent.api.page.markup import joined, tag
+from copycat_agent.api.page.markup import Html, joined, lines, tag, within
 from copycat_agent.api.page.order_page import confirmation
-from copycat_agent.api.page.page_frame import Fields, Moment, View, back_to, ran
+from copycat_agent.api.page.page_frame import COMMAND_BYTES, Fields, Moment, View, back_to, ran
+from copycat_agent.display import visible
 from copycat_agent.errors import BusyError
 
 SHOWN = 50
 """The newest letters, which are shown."""
 REPLAYED = 1_000
 """Letters of one replay."""
+_CHOSEN = re.compile(r"letter-(\d{1,9})-(\d{1,18})", re.ASCII)
+"""The name of a letter's box, and of the field that it becomes: its partition and offset."""
+_SOME = "some"
+"""The field of a form that asks for chosen letters, so that none chosen is not all of them."""
 _replaying = threading.Lock()
 """Two replays of one connector would send its letters twice."""
 
@@ -24,29 +31,77 @@ def letters_page(moment: Moment, name: str, _fields: Fields) -> View:
     if dlq is None:
         return View(title, joined(head, tag("p", "It has no dead-letter topic: set errors.dlq.topic.")))
     told = moment.commands.of_agent("dlq", "show", name, "-n", str(SHOWN))
-    again = tag("nav", tag("a", "Replay", href=f"/connectors/{name}/replay", class_="button"), aria_label="What can be done")
+    letters = list(_letters(told.text, dlq.topic)) if told.code == 0 else []
+    everything = tag("nav", tag("a", "Replay all", href=f"/connectors/{name}/replay", class_="button"), aria_label="What can be done")
     words = tag("p", f"The newest {SHOWN} in topic {dlq.topic}, the newest last.")
-    return View(title, joined(head, again, words, ran(told)))
+    shown = _choice(name, letters) if letters else ran(told)
+    return View(title, joined(head, everything, words, shown))
 
 
-def replay_page(moment: Moment, name: str, _fields: Fields) -> View:
-    """Asks whether it is meant. Raises UnknownConnectorError."""
+def _letters(text: str, topic: str) -> Iterator[tuple[str, str]]:
+    """Each letter's box and words, out of what `dlq show` says: the line with its place stands at the left, and all else is indented."""
+    place = re.compile(rf"{re.escape(visible(topic))}\[(\d+)\] (\d+)  ", re.ASCII)
+    box, words = "", list[str]()
+    for line in text.split("\n"):
+        if match := place.match(line):
+            if words:
+                yield box, "\n".join(words)
+            box, words = f"letter-{match[1]}-{match[2]}", []
+        words.append(line)
+    if words:
+        yield box, "\n".join(words)
+
+
+def _choice(name: str, letters: list[tuple[str, str]]) -> Html:
+    """Letters with a box each, and a button for those chosen."""
+    made = ((joined(_box(box), tag("pre", lines(words), tabindex="0")),) for box, words in reversed(letters))
+    rows = [row for (row,) in within(made, COMMAND_BYTES)][::-1]
+    button = tag("p", tag("button", "Replay those chosen", name=_SOME, value="1"))
+    return tag("form", *rows, button, action=f"/connectors/{name}/replay", class_="fields", id="letters")
+
+
+def _box(box: str) -> Html:
+    """To choose a letter with; nothing for words that are of none."""
+    label = tag("label", f"Replay {_place(box)}", for_=box)
+    return tag("p", tag("input", type="checkbox", name=box, id=box, value="1"), label) if box else Html()
+
+
+def _place(box: str) -> str:
+    """`0:17`, as the command has it, of a box's name; "" for any other name."""
+    match = _CHOSEN.fullmatch(box)
+    return f"{int(match[1])}:{int(match[2])}" if match else ""
+
+
+def replay_page(moment: Moment, name: str, fields: Fields) -> View:
+    """Asks whether it is meant: all letters, or those that are chosen. Raises UnknownConnectorError."""
     moment.control.status(name)
-    title = f"Replay the dead letters of {name}?"
-    meaning = (
-        f"Up to {REPLAYED:,} letters that were not replayed yet are sent again, through the definition as it is now. "
-        "One that fails again stays for the next time."
-    )
-    return View(title, joined(tag("h1", title), tag("p", meaning), confirmation("Replay", f"/connectors/{name}/letters")))
+    letters = f"/connectors/{name}/letters"
+    if places := [place for field in fields if (place := _place(field))]:
+        title = f"Replay {len(places)} dead {'letter' if len(places) == 1 else 'letters'} of {name}?"
+        meaning = f"Partition and offset: {', '.join(places)}. What was replayed before is not sent again."
+    elif _SOME in fields:
+        title = "No letter is chosen"
+        return View(title, joined(tag("h1", title), tag("p", tag("a", "Dead letters", href=letters))))
+    else:
+        title = f"Replay the dead letters of {name}?"
+        meaning = (
+            f"Up to {REPLAYED:,} letters that were not replayed yet are sent again, through the definition as it is now. "
+            "One that fails again stays for the next time."
+        )
+    kept = [tag("input", type="hidden", name=field, value="1") for field in fields if _place(field) or field == _SOME]
+    return View(title, joined(tag("h1", title), tag("p", meaning), confirmation("Replay", letters, *kept)))
 
 
-def replayed(moment: Moment, name: str, _fields: Fields) -> View:
+def replayed(moment: Moment, name: str, fields: Fields) -> View:
     """Do it, and say what came of it. Raises UnknownConnectorError, and BusyError while another replay is under way."""
     moment.control.status(name)
+    places = [place for field in fields if (place := _place(field))]
+    if _SOME in fields and not places:
+        return replay_page(moment, name, fields)
     if not _replaying.acquire(blocking=False):
         raise BusyError("another replay is under way", "try again when it is done")
     try:
-        told = moment.commands.of_agent("dlq", "replay", name, "--limit", str(REPLAYED))
+        told = moment.commands.of_agent("dlq", "replay", name, "--limit", str(REPLAYED), *(f"--only={place}" for place in places))
     finally:
         _replaying.release()
     title = f"Dead letters of {name}, replayed"

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 from copycat_agent.api import is_name
 from copycat_agent.api.handlers import Request, losses
-from copycat_agent.api.page.markup import Heading, Html, joined, table, tag
+from copycat_agent.api.page.markup import Heading, Html, joined, table, tag, within
 from copycat_agent.api.page.page_frame import Fields, Moment, View
 from copycat_agent.api.words import Document
 from copycat_agent.display import count
@@ -16,7 +16,9 @@ from copycat_agent.errors import UnknownConnectorError
 from copycat_agent.templates import time_text
 
 ENTRIES = 200
-"""The newest ones, which are shown."""
+"""The newest ones, which are shown at most."""
+_TOTALS_BYTES, _ENTRIES_BYTES = 25 * 1024, 55 * 1024
+"""Of the page, for sums and for entries: a page has 100 KB at most."""
 _TOTALS = (
     Heading("connector"),
     Heading("reason"),
@@ -49,13 +51,15 @@ def losses_page(moment: Moment, _name: str, fields: Fields) -> View:
 
 
 def _content(found: Document) -> Html:
-    totals = [_total(one) for one in found["totals"]]
-    if not totals:
+    largest = sorted(found["totals"], key=lambda one: -one["size_bytes"])
+    if not largest:
         return tag("p", "Nothing was given up.")
-    known = sum(one["entries"] for one in found["totals"])
-    entries = [_entry(one) for one in found["losses"]]
+    totals = within(map(_total, largest), _TOTALS_BYTES)
+    known = sum(one["entries"] for one in largest)
+    entries = within(map(_entry, found["losses"]), _ENTRIES_BYTES)
+    sums = f"The largest {count(len(totals))} of {count(len(largest))} sums" if len(largest) > len(totals) else "Everything ever given up"
     caption = f"The newest {count(len(entries))} of {count(known)} entries" if known > len(entries) else f"{count(known)} entries"
-    return joined(table(_TOTALS, totals, "Everything ever given up"), table(_LOSSES, entries, caption))
+    return joined(table(_TOTALS, totals, sums), table(_LOSSES, entries, caption))
 
 
 def _total(one: Document) -> Sequence[str]:

@@ -6,11 +6,13 @@ What no browser shows (controls, bidi marks, odd bytes of file names) is escaped
 from __future__ import annotations
 
 import html
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from copycat_agent.display import visible
 
+_ROW_BYTES = 300
+"""Of the tags of a row, at most."""
 _EMPTY = frozenset({"meta", "link", "input", "polyline"})
 """Tags that have no end."""
 
@@ -71,6 +73,17 @@ def table(headings: Sequence[Heading], rows: Sequence[Sequence[str]], caption: s
     head = tag("tr", *(tag("th", one.title, scope="col", class_=_kind(one)) for one in headings))
     lines = [tag("tr", *map(_cell, headings, row, [True] + [False] * (len(row) - 1))) for row in rows]
     return tag("table", tag("caption", caption), tag("thead", head), tag("tbody", *lines))
+
+
+def within(rows: Iterable[Sequence[str]], most_bytes: int) -> list[Sequence[str]]:
+    """The first rows, as many as fit into so many bytes of a page."""
+    fitting, used = [], 0
+    for row in rows:
+        used += _ROW_BYTES + sum(len(joined(cell).encode()) for cell in row)
+        if used > most_bytes:
+            break
+        fitting.append(row)
+    return fitting
 
 
 def _cell(heading: Heading, content: str, is_first: bool) -> Html:  # noqa: FBT001 - called by `map`

@@ -43,9 +43,9 @@ def order_page(address: str, moment: Moment, name: str, _fields: Fields) -> View
     return View(title, joined(tag("h1", title), tag("p", order.meaning), confirmation(order.title, f"/connectors/{name}")), Html())
 
 
-def confirmation(button: str, back: str) -> Html:
-    """A form that does what the page asks about, and a way back."""
-    return tag("form", tag("button", button, class_="does"), tag("a", "No, go back", href=back), method="post")
+def confirmation(button: str, back: str, *fields: Html) -> Html:
+    """A form that does what the page asks about, with these fields, and a way back."""
+    return tag("form", *fields, tag("button", button, class_="does"), tag("a", "No, go back", href=back), method="post")
 
 
 def carry_out(address: str, moment: Moment, name: str, _fields: Fields) -> str:

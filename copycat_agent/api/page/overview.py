@@ -17,6 +17,7 @@ from copycat_agent.worker import Status
 
 ROWS = 50
 """Connectors of one page: with their lines and reasons it stays below 100 KB."""
+_WHY_CHARACTERS = 300
 _NUMBER = re.compile("[0-9]{1,6}", re.ASCII)
 _HEADINGS = (
     Heading("connector"),
@@ -52,6 +53,11 @@ def state_tag(one: Document) -> Html:
     return tag("span", state_words(one), class_=f"state {one['state']}")
 
 
+def _shortened(words: str) -> str:
+    """As much of a reason as a row has room for: the connector's own page has all of it."""
+    return words if len(words) <= _WHY_CHARACTERS else f"{words[:_WHY_CHARACTERS]} ..."
+
+
 def lost_tag(one: Document) -> Html:
     """How much was lost, leading to what it was."""
     lost = lost_bytes(one)
@@ -63,7 +69,7 @@ def _is_troubled(one: Status) -> bool:
 
 
 def _row(moment: Moment, one: dict[str, Any]) -> Sequence[str]:
-    why = reason_words(one)
+    why = _shortened(reason_words(one))
     return (
         tag("a", one["name"], href=f"/connectors/{one['name']}"),
         joined(state_tag(one), tag("span", why, class_="why") if why else ""),

@@ -51,7 +51,7 @@ FILES = {"/page.css": "text/css; charset=utf-8", "/page.js": "text/javascript; c
 _HTML = "text/html; charset=utf-8"
 _FORM = "application/x-www-form-urlencoded"
 _CONNECTORS = "/connectors/"
-_FIELDS_MAX = 10
+_FIELDS_MAX = 60
 CHANGES_MAX = 2
 """Forms that are acted upon at a time: each holds a thread until it is done."""
 STREAMS_MAX = 3

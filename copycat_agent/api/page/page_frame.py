@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from copycat_agent.api.handlers import Request, agent
 from copycat_agent.api.page.child_commands import SECONDS, ChildCommands, Told
-from copycat_agent.api.page.markup import Html, joined, lines, tag
+from copycat_agent.api.page.markup import Html, joined, lines, tag, within
 from copycat_agent.api.rate_history import RateHistory, means
 from copycat_agent.api.words import warnings
 from copycat_agent.control import Control
@@ -17,6 +17,8 @@ from copycat_agent.display import age, rate
 from copycat_agent.templates import time_text
 
 DOCTYPE = "<!doctype html>\n"
+COMMAND_BYTES = 80 * 1024
+"""Of a command's words, which are then shown no further: a page has 100 KB at most."""
 HEIGHT = 20
 """Of a line, in its own units."""
 _POINTS = 60
@@ -59,7 +61,14 @@ def back_to(name: str) -> Html:
 def ran(told: Told) -> Html:
     """What a command put out, as it stands."""
     late = tag("p", f"It took longer than {SECONDS:.0f} s, and was ended.", class_="warning") if told.code is None else Html()
-    return joined(late, tag("pre", lines(told.text), tabindex="0") if told.text else Html())
+    return joined(late, tag("pre", *_bounded(told.text), tabindex="0") if told.text else Html())
+
+
+def _bounded(text: str) -> list[Html]:
+    """A text line by line, as far as a page has room for it."""
+    every = [lines(f"{one}\n") for one in text.split("\n")]
+    kept = len(within(((one,) for one in every), COMMAND_BYTES))
+    return [*every[:kept], *([Html("... there is more: the command shows all of it")] if kept < len(every) else [])]
 
 
 def document(view: View, moment: Moment) -> str:

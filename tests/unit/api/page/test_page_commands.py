@@ -6,6 +6,7 @@ import json
 import os
 import threading
 import time
+import urllib.parse
 from pathlib import Path
 
 import psutil
@@ -93,6 +94,60 @@ def test_a_followed_file_is_explained_by_its_name(reader: User, control: MemoryC
 
 def test_a_connector_without_a_dead_letter_topic_is_told_how_to_get_one(writer: User) -> None:
     assert "set errors.dlq.topic" in writer.read("/connectors/app/letters").text
+
+
+LETTERS = f"""\
+dead[0] 17  2025-11-22T02:00:00.000Z
+  stage record, DataError: {SHOWN}
+  /var/log/{SHOWN}, bytes 0 to 4, record 0
+  dead[0] 99  not a place: the words of a record are indented
+dead[2] 4  -
+  stage record, DataError: field 'missing' is missing"""
+
+
+@pytest.fixture
+def asked(control: MemoryControl, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, ...]]:
+    """What was asked of commands; the connector has the dead-letter topic `dead`, with two letters."""
+    path = Path(control.path("app"))
+    path.write_text(DEFINITION + "errors: {tolerance: all, dlq: {topic: dead}}\n")
+    control.definitions = MemoryControl(path.parent).definitions
+    made: list[tuple[str, ...]] = []
+
+    def of_agent(_commands: ChildCommands, *arguments: str) -> Told:
+        made.append(arguments)
+        return Told(LETTERS if arguments[1] == "show" else "app: 1 dead letter: 1 sent, 0 left", 0)
+
+    monkeypatch.setattr(ChildCommands, "of_agent", of_agent)
+    return made
+
+
+def test_single_letters_are_chosen_asked_about_and_replayed_alone(writer: User, asked: list[tuple[str, ...]]) -> None:
+    read = writer.read("/connectors/app/letters")
+    boxes = [str(given["name"]) for name, given in read.tags if name == "input"]
+    assert boxes == ["letter-0-17", "letter-2-4"]
+    assert SHOWN in read.text
+    assert not any(name == "img" for name, _ in read.tags)
+    question = writer.read("/connectors/app/replay?some=1&letter-2-4=1")
+    assert "Replay 1 dead letter of app?" in question.text
+    assert "2:4" in question.text
+    kept = {str(given["name"]): str(given["value"]) for name, given in question.tags if name == "input"}
+    assert kept == {"some": "1", "letter-2-4": "1"}
+    assert asked == [("dlq", "show", "app", "-n", "50")], "nothing is sent before it is confirmed"
+    assert "1 sent" in Read(writer.post("/connectors/app/replay", None, **kept).body).text
+    assert asked[1:] == [("dlq", "replay", "app", "--limit", "1000", "--only=2:4")]
+
+
+@pytest.mark.parametrize("fields", [{"some": "1"}, {"some": "1", "letter-x-1": "1", "letter-0--1": "1", "letter-0-1;": "1"}])
+def test_none_chosen_is_not_all(writer: User, asked: list[tuple[str, ...]], fields: dict[str, str]) -> None:
+    assert "No letter is chosen" in writer.read("/connectors/app/replay?" + urllib.parse.urlencode(fields)).text
+    assert "No letter is chosen" in Read(writer.post("/connectors/app/replay", None, **fields).body).text
+    assert asked == []
+
+
+def test_who_may_only_look_replays_no_single_letter(reader: User, asked: list[tuple[str, ...]]) -> None:
+    assert reader.ask("/connectors/app/replay?some=1&letter-0-17=1").status == 403
+    assert reader.post("/connectors/app/replay", None, **{"some": "1", "letter-0-17": "1"}).status == 403
+    assert asked == []
 
 
 def test_a_second_replay_waits_for_the_first_to_end(writer: User, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -38,6 +38,7 @@ HOSTILE = "<img src=x onerror=window.pwned=1>"
 PAGE_BYTES_MAX = 100 * 1024
 _TAB, _ENTER = "\ue004", "\ue007"
 _SIZES = "return ['navigation', 'resource'].flatMap((kind) => performance.getEntriesByType(kind)).map((one) => one.decodedBodySize)"
+_FOCUS_BOX = "document.querySelector('#letters input')?.focus(); return document.activeElement.type"
 _VISIBLE = "return [...document.querySelectorAll('#records tbody tr')].filter((row) => !row.hidden).length"
 _MARKUP = "return document.querySelectorAll('img, iframe, style, script:not([src])').length + (window.pwned ?? 0)"
 
@@ -162,6 +163,19 @@ def test_every_view_shows_a_running_agent(  # noqa: PLR0915 - one agent, which t
     in_the_end(browser, f"{HOSTILE} unreadable", lambda: browser.open(f"{base}/connectors/nginx-access/letters"))
     assert "/connectors/nginx-access/replay" in browser.run("return document.querySelector('a.button').href")
     in_the_end(browser, "0 sent", lambda: browser.open(f"{base}/connectors/nginx-access/replay"), lambda: browser.click("button.does"))
+    is_clean(browser)
+
+    def choose() -> None:
+        browser.open(f"{base}/connectors/nginx-access/letters")
+        wait_until(lambda: browser.run(_FOCUS_BOX) == "checkbox", SECONDS)
+        browser.press(" ")
+        assert browser.run("return document.activeElement.checked")
+        browser.click("#letters button")
+        waits_for(browser, "Replay 1 dead letter of nginx-access?", "h1")
+        browser.click("button.does")
+        waits_for(browser, "replayed", "h1")
+
+    in_the_end(browser, "1 dead letter: 0 sent, 1 left", choose)
     is_clean(browser)
 
     def fill_in() -> None:

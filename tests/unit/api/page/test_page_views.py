@@ -8,13 +8,16 @@ from pathlib import Path
 
 import pytest
 
+from copycat_agent.api.page.child_commands import ChildCommands, Told
 from copycat_agent.api.page.markup import Html, joined, tag
+from copycat_agent.api.page.page_app import FILES, OF_CONNECTORS, PLACES
 from copycat_agent.api.page.page_frame import HEIGHT, line
-from copycat_agent.api.rate_history import LOOKS
+from copycat_agent.api.port_access import line_of
+from copycat_agent.api.rate_history import LOOKS, RateHistory
 from copycat_agent.model import Counts, Loss, LossReason, LossTotal, SourcePartition
 from copycat_agent.sources import FileView, Lag
 from copycat_agent.worker import State, Status
-from tests.unit.api.conftest import DEFINITION
+from tests.unit.api.conftest import DEFINITION, PASSWORD, basic
 from tests.unit.api.doubles import LoudError, MemoryControl
 from tests.unit.api.page.conftest import OpenPage, PagePort, Read
 
@@ -66,6 +69,47 @@ def test_the_page_is_small_with_a_thousand_connectors_and_their_lines(
     assert sum(len(page.ask(path).body) for path in ("/", "/page.css", "/page.js")) <= PAGE_BYTES_MAX
 
 
+DEAD = "errors: {tolerance: all, dlq: {topic: dead}}\n"
+LONG_PATH = "/var/log/pods/shop_checkout-7d9f8b6c5d-x2x7k_0f4b6c1e-5d7a-4b7e-9d0c-2f1f0a9b8c7d/checkout/"
+
+
+def test_every_view_is_small_however_much_there_is(
+    open_page: OpenPage, control: MemoryControl, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each loads itself and two files, and nothing else; what is typed into a form is not counted."""
+    users = tmp_path / "users"
+    users.write_text(line_of("writer", PASSWORD, 1000, "operate"))
+    page, headers = open_page(users=str(users)), {"Authorization": basic("writer", PASSWORD)}
+    for number in range(1000):
+        control.states[f"nginx-access-{number:04}"] = Status(f"nginx-access-{number:04}", State.FAILED, "its topic is gone, " * 50)
+    why = "Permission denied " * 5
+    files = tuple(
+        FileView(f"{LONG_PATH}{number}.log", f"fe00:{number:x}:1a2b3c4d5e:0", 2**40, 2**41, 10**9, "failing", True, why=why)
+        for number in range(3000)
+    )
+    monkeypatch.setattr(control, "files", lambda _: files)
+    loss = Loss(SourcePartition("app", "k"), f"{LONG_PATH}0.log", 10**12, 2**40, 10**9, 1_763_776_800_000, "destroyed", "deleted " * 10, 0)
+    monkeypatch.setattr(control, "losses", lambda _, limit: (loss,) * limit)
+    totals: dict[tuple[str, LossReason], LossTotal] = {(name, "destroyed"): LossTotal(10**9, 10, 10) for name in control.states}
+    monkeypatch.setattr(control, "loss_totals", lambda: totals)
+    monkeypatch.setattr(RateHistory, "rates", lambda *_: tuple(map(float, range(180))))
+    monkeypatch.setattr(ChildCommands, "of_agent", lambda *_: Told("<'\"&>" * 20_000, 0))
+    path = Path(control.path("app"))
+    path.write_text(DEFINITION.replace("host: h1", ", ".join(f"host-{number}: h1" for number in range(300))) + DEAD)
+    control.definitions = MemoryControl(path.parent).definitions
+
+    def size(path: str) -> int:
+        answer = page.ask(path, headers=headers)
+        assert answer.status == 200, path
+        return len(answer.body)
+
+    shared = sum(map(size, FILES))
+    of_app = [f"/connectors/app/{rest}".rstrip("/") for rest in OF_CONNECTORS]
+    for address in (*PLACES, *of_app, "/try?connector=app", "/losses?connector=app", "/?q=nginx&page=7"):
+        where = f"{address}?key={files[0].key}" if address.endswith("/file") else address
+        assert shared + size(where) <= PAGE_BYTES_MAX, (where, shared + size(where))
+
+
 def test_the_page_of_a_connector_shows_its_files_and_where_each_value_comes_from(page: PagePort, directory: Path) -> None:
     read = page.read("/connectors/app")
     assert ["/var/log/0.log", "following", "5", "10", "0 B", "1", "never"] in read.rows
@@ -80,7 +124,7 @@ def test_of_many_files_those_in_trouble_are_shown(page: PagePort, control: Memor
     many = (*(FileView(f"/{number:05}.log", str(number), 0, 0, 0, "following", is_open=False) for number in range(3000)), bad)
     monkeypatch.setattr(control, "files", lambda _: many)
     read = page.read("/connectors/app")
-    assert "200 of 3,001 files" in read.text
+    assert "100 of 3,001 files" in read.text
     assert next(row for row in read.rows if ".log" in row[0])[:2] == ["/z.log Permission denied", "failing"]
 
 
