@@ -27,13 +27,17 @@ from benchmarks.tools import describe_machine
 from copycat_agent.dev_broker import DevBroker
 from tests.kill.both import ROWS, Load, definitions, row_definitions, source_of
 from tests.kill.journal_load import CONNECTOR, JournalLoad, journal_definition
+from tests.kill.object_load import CONNECTORS, ObjectLoad, object_definitions
 from tests.rig.agent import AgentProcess
 from tests.rig.kafka import create_topic
+from tests.rig.object_store import CREDENTIALS
 from tests.rig.verifier import Verifier
 
-_SOURCES = {"files": ("logs", "drops", *ROWS), "journald": (CONNECTOR,)}
+_SOURCES = {"files": ("logs", "drops", *ROWS), "journald": (CONNECTOR,), "objects": CONNECTORS}
 """What is read -> the connectors."""
 _PARTITIONS = 2
+_FIRST_OBJECTS = 2200
+"""More than those of which all are listed at each poll."""
 
 
 def main() -> None:
@@ -58,7 +62,7 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="benchmarks/run kill_loop", description=__doc__)
     parser.add_argument("--kills", type=int, default=100, help="how many more")
     parser.add_argument("--minutes", type=float, default=90, help="end after so many, whatever was done by then")
-    parser.add_argument("--source", choices=_SOURCES, default="files", help="logs, dropped files and rows, or a journal")
+    parser.add_argument("--source", choices=_SOURCES, default="files", help="logs, dropped files and rows; a journal; a bucket")
     parser.add_argument("--guarantee", choices=("exactly_once", "at_least_once"), default="exactly_once", help="of both connectors")
     parser.add_argument("--seed", type=int, default=None, help="of who is killed, and when")
     parser.add_argument("--rate", type=int, default=300, help="lines a second")
@@ -101,11 +105,16 @@ def _run(work: Path, options: argparse.Namespace) -> dict[str, Any]:
                 print(f"{time.strftime('%H:%M:%S')} all runs: {kill_loop_totals.line(runs)}", file=sys.stderr, flush=True)
                 return runs
 
+            if isinstance(load, ObjectLoad):
+                load.watch(verifier)
             with load:
                 loop = Loop(agent, broker, load, verifier, findings, Asked(saved["seed"], saved["guarantee"], note))
                 loop.begin()
                 loop.strike_all(len(findings.struck) + options.kills, began + options.minutes * 60)
                 loop.settle()
+                if isinstance(load, ObjectLoad):
+                    findings.broken += load.broken(agent.state_dir, saved["guarantee"])
+                    print(f"objects: {dict(load.done)}", file=sys.stderr, flush=True)
             verdict = verifier.finish(load.counts())
             told = kill_loop_totals.text(note(verifier.committed.lost_by_source(load.counts(), source_of)), code)
     verdict["written_bytes"] = load.written_bytes
@@ -121,15 +130,20 @@ def _run(work: Path, options: argparse.Namespace) -> dict[str, Any]:
     return kill_loop_report.result(verdict, findings, asked, verifier.committed.repeated_ms)
 
 
-def _load(files: Path, saved: dict[str, Any], rate: int) -> Load | JournalLoad:
+def _load(files: Path, saved: dict[str, Any], rate: int) -> Load | JournalLoad | ObjectLoad:
     if saved["source"] == "journald":
         return JournalLoad(files, saved["run"], rate)
+    if saved["source"] == "objects":
+        os.environ.update(CREDENTIALS)
+        return ObjectLoad(files, saved["run"], rate, first=_FIRST_OBJECTS)
     return Load(files, saved["run"], rate, rows=True)
 
 
-def _connectors(load: Load | JournalLoad, topics: dict[str, str], guarantee: str) -> dict[str, dict[str, object]]:
+def _connectors(load: Load | JournalLoad | ObjectLoad, topics: dict[str, str], guarantee: str) -> dict[str, dict[str, object]]:
     if isinstance(load, JournalLoad):
         return {CONNECTOR: journal_definition(load, topics[CONNECTOR], guarantee)}
+    if isinstance(load, ObjectLoad):
+        return object_definitions(load, topics, guarantee)
     return definitions(load, topics, guarantee) | row_definitions(load, topics, guarantee)
 
 

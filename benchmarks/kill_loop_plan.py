@@ -19,6 +19,8 @@ WORKER_PLACES = frozenset({"begun", "sending", "positions-sent", "committing", "
 """Failpoints that a task's process comes to; the driver comes to the others."""
 LANE_PLACES = WORKER_PLACES | {"fenced", "claimed", "recovering"}
 """Failpoints that there are with exactly_once only."""
+SPOOL_PLACES = frozenset({"moved", "cleaned"})
+"""Failpoints of spool directories."""
 START_SECONDS = 5.0
 """An agent that starts is killed within so many seconds: it ships after about 5."""
 PAUSE_SECONDS = 2.0
@@ -63,9 +65,9 @@ def planned(seed: int, number: int) -> Kill:
     return Kill(number, victim, moment, delay, dice.choice((1, 2, 3, 5, 8, 13)), stop)
 
 
-def places(victim: Victim, guarantee: str) -> list[str]:
-    """Failpoints that such a process comes to."""
-    names = [name for name in NAMES if (name in WORKER_PLACES) == (victim == "worker")]
+def places(victim: Victim, guarantee: str, *, has_spool: bool = True) -> list[str]:
+    """Failpoints that such a process comes to. `has_spool`: whether some source is a spool directory."""
+    names = [name for name in NAMES if (name in WORKER_PLACES) == (victim == "worker") and (has_spool or name not in SPOOL_PLACES)]
     return [name for name in names if guarantee == "exactly_once" or name not in LANE_PLACES]
 
 

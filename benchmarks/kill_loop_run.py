@@ -25,6 +25,7 @@ from tests.rig.verifier import Later, Verifier
 if TYPE_CHECKING:
     from tests.kill.both import Load
     from tests.kill.journal_load import JournalLoad
+    from tests.kill.object_load import ObjectLoad
 
 _LOOK_SECONDS = 0.02
 _RECOVER_SECONDS = 90.0
@@ -59,7 +60,13 @@ class Loop:
     """One run. `strike_all` until enough are killed or the time is over, then `settle`."""
 
     def __init__(
-        self, agent: AgentProcess, broker: DevBroker, load: Load | JournalLoad, verifier: Verifier, findings: Findings, asked: Asked
+        self,
+        agent: AgentProcess,
+        broker: DevBroker,
+        load: Load | JournalLoad | ObjectLoad,
+        verifier: Verifier,
+        findings: Findings,
+        asked: Asked,
     ) -> None:
         self.findings = findings
         self._agent = agent
@@ -97,6 +104,8 @@ class Loop:
                 self._load.resume()
 
     def _next(self, kill: Kill) -> None:
+        if kill.victim == "planner" and not self._load.has_planner:
+            kill = replace(kill, victim="worker")
         if kill.moment == "failpoint" and self._places(kill.victim):
             self.findings.pending.append(kill)
             if len(self.findings.pending) > _MOST_PENDING:
@@ -107,7 +116,7 @@ class Loop:
 
     def _places(self, victim: Victim) -> list[str]:
         """Failpoints that such a process comes to; none that it has only missed so far."""
-        names = places(victim, self._guarantee)
+        names = places(victim, self._guarantee, has_spool=self._load.has_spool)
         fired = {one.place for one in self.findings.struck if one.fired}
         return [name for name in names if name in fired or self.findings.misses[name] < _MOST_MISSES]
 
@@ -117,6 +126,8 @@ class Loop:
         self._up()
         self._recovered()
         self._check()
+        if not self._wait(self._load.is_cleaned_up, _GONE_SECONDS):
+            self._broke("what is delivered is not cleaned up")
         self._stop()
 
     # Kills

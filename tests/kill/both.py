@@ -36,6 +36,9 @@ class Load:
     A directory that an earlier run has left is gone on with: what it holds is counted first.
     """
 
+    has_spool = has_planner = True
+    """Whether files are moved; whether there are processes beside the agent's own in which sources plan or read."""
+
     def __init__(self, root: Path, run: str, per_second: int, *, rows: bool = False) -> None:
         self.logs, self.drops, self.done, self.failed, self.rows = (root / name for name in ("logs", "in", "done", "failed", "rows"))
         for directory in (self.logs, self.drops, self.done, self.failed, self.rows):
@@ -68,6 +71,10 @@ class Load:
     def written_bytes(self) -> int:
         """Bytes in all files there are."""
         return sum(path.stat().st_size for where in (self.logs, self.drops, self.done, self.failed) for path in where.glob("*.log*"))
+
+    def is_cleaned_up(self) -> bool:
+        """Whether nothing is left that the agent should have moved or deleted."""
+        return not any(self.drops.iterdir())
 
     def pause(self) -> None:
         """Write nothing until `resume`."""
@@ -167,6 +174,8 @@ class Load:
 
 def source_of(file: str) -> str:
     """Which connector the lines of a file belong to."""
+    if "/" in file:
+        return file.partition("/")[0]
     return file if file in (*ROWS, "journal") else "drops" if file.startswith("drop-") else "logs"
 
 

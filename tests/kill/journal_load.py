@@ -23,6 +23,8 @@ _PAYLOAD = b"abcdefghijklmnopqrstuvwxyz =.,:"
 class JournalLoad:
     """As `both.Load`, with `per_second` lines in all. A directory that an earlier run has left is gone on with."""
 
+    has_spool, has_planner = False, True
+
     def __init__(self, root: Path, run: str, per_second: int) -> None:
         self.journal = root / "journal"
         self.rotations = 0
@@ -46,6 +48,10 @@ class JournalLoad:
     def written_bytes(self) -> int:
         """Bytes of all journals."""
         return sum(path.stat().st_size for path in self.journal.glob("*.journal"))
+
+    def is_cleaned_up(self) -> bool:
+        """Whether nothing is left that the agent should have moved or deleted."""
+        return True
 
     def pause(self) -> None:
         """Write nothing until `resume`."""
