@@ -29,7 +29,8 @@ class Partition:
 
     `next` is what to read next, or what a task reads, and `unread` about how many bytes that stands for. `why`: what went wrong last,
     `trouble`: what the source says is wrong with it.
-    `unread_since_ms`: since when something is unread, 0 while nothing is.
+    `unread_since_ms`: since when something is unread, 0 while nothing is. `failed`: it could not be read when that was tried last, or
+    was another version by then.
     """
 
     partition: SourcePartition
@@ -42,6 +43,7 @@ class Partition:
     unread: int = 0
     why: str = ""
     backoff: FileBackoff = READY
+    failed: bool = False
     unread_since_ms: int = 0
     read_at: float = 0.0
 
@@ -67,6 +69,9 @@ class PartitionKind(Protocol):
 
     def position_of(self, offset: SourceOffset) -> Position:
         """The position as the source knows it."""
+
+    def shown_to_look(self, known: Partition) -> Position:
+        """What the source is given of it when it looks."""
 
     def has_moved(self, offset: SourceOffset) -> bool:
         """Whether something of the partition was ever settled, were it a stretch without records."""
@@ -107,6 +112,9 @@ class RecordPartitions:
 
     def position_of(self, offset: SourceOffset) -> Position:
         return from_text(offset.cursor)
+
+    def shown_to_look(self, known: Partition) -> Position:
+        return known.position
 
     def has_moved(self, offset: SourceOffset) -> bool:
         return bool(offset.records or offset.mtime_ns)
@@ -156,6 +164,9 @@ class FilePartitions:
 
     def position_of(self, offset: SourceOffset) -> Position:
         return {"position": offset.position, "done": offset.done, "damaged": bool(offset.trouble)}
+
+    def shown_to_look(self, known: Partition) -> Position:
+        return {**known.position, "failed": known.failed}
 
     def has_moved(self, offset: SourceOffset) -> bool:
         return bool(offset.position or offset.done)

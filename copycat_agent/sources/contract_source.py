@@ -238,12 +238,14 @@ class ContractSource:
     def _go_on(self, known: Partition, result: SplitResult) -> None:
         """Plan what follows, or have everything looked at anew."""
         known.why = result.damage if result.error is None else result.error.message
+        known.failed = result.changed or isinstance(result.error, FileError)
         if result.error is not None or result.changed:
             known.forget_next()
             self._next_look.is_wanted = True
             if isinstance(result.error, FileError | BlockedError):  # its own trouble; what is everybody's is paced by the connector
                 delay = wait_seconds(RETRY_SECONDS, known.backoff.errors)
                 known.backoff = known.backoff.after_error(time.monotonic(), RETRY_SECONDS)
+                self._turns.served(known)
                 path = known.offset.path
                 self._log.warning("partition cannot be read, the others go on", path=path, why=known.why, retry_s=delay)
             return
@@ -262,7 +264,7 @@ class ContractSource:
             if now < self._next_look.not_before:
                 return self._next_look.not_before
             self._next_look.is_wanted, self._next_look.asked_at = False, now
-            saved = {key: one.position for key, one in self._known.items() if not one.met}
+            saved = {key: self._kind.shown_to_look(one) for key, one in self._known.items() if not one.met}
             self._looker.look({**saved, **self._remembered}, to_the_end=at_once)
         if self._looker.is_busy:
             return now + max(LOOK_AGAIN_SECONDS, min(0.5, (now - self._next_look.asked_at) / 10))

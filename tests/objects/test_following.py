@@ -147,6 +147,19 @@ def test_a_run_to_the_end_reads_what_is_there_and_ends(shipping: Objects, place:
     assert sorted(shipping.lines(), key=int) == [str(number) for number in range(40)]
 
 
+def test_a_run_to_the_end_ends_when_an_object_goes_while_it_is_read(shipping: Objects, bucket: Bucket) -> None:
+    bucket.put("a", lines("a", 20_000))
+    bucket.put("b", b"b\n")
+    slowly: dict[str, Any] = {"delivery": {"max_batch_bytes": "64KiB", "tasks_max": 1}, "limits": {"records_per_second": 2000}}
+    shipping.follow(bucket, until_idle=True, **slowly)
+    wait_until(lambda: any(one.position for one in shipping.offsets.values()), 30)
+    bucket.delete("a")
+    shipping.wait_idle()
+    assert "b" in shipping.lines()
+    (loss,) = shipping.losses
+    assert (loss.reason, loss.detail) == ("destroyed", "it was deleted before it was read to its end")
+
+
 def test_a_file_that_grows_is_left_alone_until_it_is_old_enough(shipping: Objects, tmp_path: Path) -> None:
     tree = tmp_path / "logs" / "tree"
     tree.mkdir()

@@ -105,7 +105,10 @@ class Agent:
     def look(self, *, to_the_end: bool = False) -> list[Finding]:
         """One look, whose findings are saved."""
         self.clock.passed += 3600
-        found = list(self.source.look(dict(self.saved), to_the_end=to_the_end))
+        saved = {
+            key: {**one, "failed": self.names.get(key) in self.failing} if key.startswith(KEY) else one for key, one in self.saved.items()
+        }
+        found = list(self.source.look(saved, to_the_end=to_the_end))
         for one in found:
             if isinstance(one, Remembered):
                 self.saved[one.key] = one.value
@@ -130,9 +133,7 @@ class Agent:
         for _ in range(looks):
             self.look(to_the_end=to_the_end)
             for key in [key for key, one in self.saved.items() if key.startswith(KEY) and not one["done"] and key in self.names]:
-                if self.names[key] in self.failing:
-                    self.saved[key]["failed"] = True
-                else:
+                if self.names[key] not in self.failing:
                     self.settle(key)
 
     @property
@@ -187,3 +188,35 @@ def test_a_damaged_object_is_left_as_it_is_whatever_becomes_of_others(shelf: She
     assert "damaged" in shelf.objects
     assert agent.read == ["damaged"], "once"
     assert not agent.rows
+
+
+def test_objects_that_cannot_be_read_do_not_hold_up_the_listing(shelf: Shelf, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(objects, "WAITING_MOST", 20)
+    agent = Agent(shelf, monkeypatch)
+    for number in range(100):
+        shelf.put(f"{number:03}")
+    agent.failing = {f"{number:03}" for number in range(50)}
+    agent.run()
+    assert agent.read == [f"{number:03}" for number in range(50, 100)]
+    agent.failing = set()
+    agent.run()
+    assert len(agent.read) == 100
+
+
+@pytest.mark.parametrize("what", ["deleted", "replaced"])
+def test_a_run_to_the_end_learns_what_became_of_an_object_that_cannot_be_read(
+    shelf: Shelf, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    agent = Agent(shelf, monkeypatch)
+    key = shelf.put("a")
+    agent.look(to_the_end=True)
+    agent.failing = {"a"}
+    if what == "deleted":
+        shelf.delete("a")
+    else:
+        shelf.put("a", version="w")
+    agent.look(to_the_end=True)
+    assert agent.lost == {key: f"it was {what} before it was read to its end"}
+    agent.failing = set()
+    agent.run(to_the_end=True)
+    assert agent.read == ([] if what == "deleted" else ["a"])

@@ -10,7 +10,7 @@ import json
 import math
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from functools import lru_cache
 from typing import Any
 
@@ -37,6 +37,12 @@ from copycat_agent.sources.objects.stores import KEY, Listed, Store, key_of
 
 WAITING_MOST = 1000
 """Objects that are known and not read: with so many a pass stops, with half of them it goes on."""
+FAILING_MOST = 10_000
+"""Of these so many may be objects that cannot be read, beside those."""
+CHECKS = 32
+"""Objects that could not be read, and are looked at one by one at each look: whether they are there still."""
+CHECK_SECONDS = 5.0
+"""Time between two such looks at one."""
 REMEMBER_AT = 256
 """So many that are done are remembered in one go."""
 LOCAL_AGE_SECONDS = 5.0
@@ -67,7 +73,10 @@ def store_at(address: Address) -> Store:
 
 
 class Objects:
-    """An `extending.FileSource`. `_known`: what are partitions, as the last pass has them. `_lost`: which of them are gone, and why."""
+    """An `extending.FileSource`. `_known`: what are partitions, as the last pass has them. `_lost`: which of them are gone, and why.
+
+    `_checked_at`: when those that could not be read were looked at, by `time.monotonic()`.
+    """
 
     def __init__(self, options: ObjectsOptions) -> None:
         self._options = options
@@ -81,6 +90,7 @@ class Objects:
         self._planned: Passes | None = None
         self._known: dict[str, Listed] = {}
         self._lost: dict[str, str] = {}
+        self._checked_at: dict[str, float] = {}
 
     @property
     def _store(self) -> Store:
@@ -103,8 +113,10 @@ class Objects:
         gone = self._forgotten(rows)
         yield from map(Gone, gone)
         self._cleanup.run(self._store, self._known)
+        failing = {key for key in self._known if key in saved and saved[key]["failed"]}
+        self._check(failing, saved.get(_BEGUN, -1))
         try:
-            self._list(rows, saved.get(_BEGUN, -1), to_the_end=to_the_end)
+            self._list(rows, failing, saved.get(_BEGUN, -1), to_the_end=to_the_end)
         except OSError as error:
             raise self.failure(self._address, error) from None
         yield from self._remember()
@@ -144,8 +156,28 @@ class Objects:
             return
         yield from self._memory.add(map(id_of, done), max(self._known[key].mtime_ms for key in done))
 
-    def _list(self, rows: Mapping[str, bool], begun_ms: int, *, to_the_end: bool) -> None:
-        waiting = sum(not rows.get(key, False) for key in self._known)
+    def _check(self, failing: Collection[str], begun_ms: int) -> None:
+        """Looks at those that could not be read: no listing need come by them soon, and a run to the end lists once."""
+        now = time.monotonic()
+        self._checked_at = {key: self._checked_at.get(key, -math.inf) for key in failing if key not in self._lost}
+        due = sorted((at, key) for key, at in self._checked_at.items() if now - at >= CHECK_SECONDS)
+        for _, key in due[:CHECKS]:
+            self._checked_at[key] = now
+            former = self._known[key]
+            try:
+                found = self._store.look(former.name)
+            except FileNotFoundError:
+                self._lost[key] = _DELETED
+            except OSError:
+                continue  # that it cannot be read is told by who reads it
+            else:
+                if (new := key_of(found)) != key:
+                    self._lost[key] = _REPLACED
+                    if self._is_new(new, found, begun_ms):
+                        self._known[new] = found
+
+    def _list(self, rows: Mapping[str, bool], failing: Collection[str], begun_ms: int, *, to_the_end: bool) -> None:
+        waiting = sum(not rows.get(key, False) for key in self._known) - min(len(failing), FAILING_MOST)
         now = time.monotonic()
         one = self._passes.current(now, lists_behind=self._store.lists_behind, to_the_end=to_the_end)
         if one is None or waiting > WAITING_MOST // 2:
