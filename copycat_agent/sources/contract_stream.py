@@ -120,6 +120,10 @@ class RecordStream:
 
     def _take(self, run: ReadRun) -> list[Any]:
         """The records of a run, whose positions are noted, as is what stands for lost ones."""
+        values = [record for record, _ in run]
+        if LostRecords not in set(map(type, values)):
+            self._positions += [position for _, position in run]
+            return values
         values = []
         for record, position in run:
             if type(record) is LostRecords:

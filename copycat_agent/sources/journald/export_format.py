@@ -47,7 +47,9 @@ class ExportReader:
         """Yields each entry once."""
         try:
             while self._is_more():
-                yield self._quick() or self._by_field()
+                yield from self._quick_ones()
+                if self._is_more() and not self._waits():
+                    yield self._by_field()
         except EOFError:
             self.is_torn = True
 
@@ -71,23 +73,26 @@ class ExportReader:
         self._buffer = self._buffer[self._at :] + chunk
         self._at = 0
 
-    def _quick(self) -> Fields | None:
-        """An entry of texts with each field once, which most are; None, and nothing is read, for any other."""
-        while (end := self._buffer.find(b"\n\n", self._at)) < 0:
-            if len(self._buffer) - self._at > min(_QUICK_BYTES, self._most_bytes):
-                return None
-            self._read_on()
-        if end - self._at > self._most_bytes:
-            return None
-        try:
-            lines = self._buffer[self._at : end].decode().split("\n")
-            fields = dict(map(str.split, lines, repeat("="), repeat(1)))
-        except ValueError:  # no UTF-8, or a line without a value: what follows is binary, and may hold anything
-            return None
-        if len(fields) != len(lines):
-            return None
-        self._at = end + 2
-        return fields
+    def _quick_ones(self) -> Iterator[Fields]:
+        """Entries of the buffer, as long as they are texts with each field once, which most are."""
+        buffer, at, most_bytes = self._buffer, self._at, self._most_bytes
+        while 0 <= (end := buffer.find(b"\n\n", at)) <= at + most_bytes:
+            try:
+                lines = buffer[at:end].decode().split("\n")
+                fields = dict(map(str.split, lines, repeat("="), repeat(1)))
+            except ValueError:  # no UTF-8, or a line without a value: what follows is binary, and may hold anything
+                return
+            if len(fields) != len(lines):
+                return
+            self._at = at = end + 2
+            yield fields
+
+    def _waits(self) -> bool:
+        """Whether the end of the next entry has yet to come. Then more is read."""
+        if self._buffer.find(b"\n\n", self._at) >= 0 or len(self._buffer) - self._at > min(_QUICK_BYTES, self._most_bytes):
+            return False
+        self._read_on()
+        return True
 
     def _by_field(self) -> Fields | LargeEntry:
         fields: Fields = {}
