@@ -202,7 +202,8 @@ class ContractSource:
         self._unsaved.confirm(changes)
         for loss in changes.losses:
             if loss.reason in ("destroyed", "damaged"):
-                self._log.error("what was not read yet is lost", partition=loss.partition.key, why=loss.detail, records=loss.records)
+                key, why = loss.partition.key, loss.detail
+                self._log.error("what was not read yet is lost", path=loss.path, partition=key, why=why, records=loss.records)
         told = self._take_in(changes)
         for result in results:
             known = self._planner.land(result.split.partition)

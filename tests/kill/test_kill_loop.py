@@ -104,10 +104,12 @@ def test_a_few_kills_keep_the_promise(tmp_path: Path, guarantee: str) -> None:
 
 @pytest.mark.long
 @pytest.mark.timeout(600)
-@pytest.mark.skipif(bool(MISSING), reason=MISSING or "there are journals")
 @pytest.mark.parametrize("guarantee", ["exactly_once", "at_least_once"])
-def test_a_few_kills_keep_the_promise_of_a_journal(tmp_path: Path, guarantee: str) -> None:
-    command = [sys.executable, "-m", "benchmarks.kill_loop_main", "--source", "journald", "--guarantee", guarantee, "--seed", "1"]
+@pytest.mark.parametrize(
+    "source", [pytest.param("journald", marks=pytest.mark.skipif(bool(MISSING), reason=MISSING or "there are journals")), "objects"]
+)
+def test_a_few_kills_keep_the_promise_of_other_sources(tmp_path: Path, source: str, guarantee: str) -> None:
+    command = [sys.executable, "-m", "benchmarks.kill_loop_main", "--source", source, "--guarantee", guarantee, "--seed", "1"]
     more = ["--kills", "8", "--totals", str(tmp_path / "totals"), "--directory", str(tmp_path / "work"), "--json", str(tmp_path / "told")]
     done = subprocess.run([*command, *more], cwd=PROJECT, check=False)
     told = json.loads((tmp_path / "told").read_text())

@@ -197,7 +197,7 @@ def test_the_rest_of_a_damaged_file_is_lost_and_the_file_is_done() -> None:
     assert shelf.told["a"] == {"position": offset.position, "done": True, "damaged": True}, "also by another process"
 
 
-def test_what_is_gone_before_it_is_read_is_lost_and_what_is_done_is_only_forgotten() -> None:
+def test_what_is_gone_before_it_is_read_is_lost_and_what_is_done_is_only_forgotten(caplog: pytest.LogCaptureFixture) -> None:
     shelf = Shelf()
     shelf.data = {"a": b"one\n", "b": b"two\n"}
     rig = Rig(shelf)
@@ -214,6 +214,7 @@ def test_what_is_gone_before_it_is_read_is_lost_and_what_is_done_is_only_forgott
     changes = rig.look()
     (loss,) = changes.losses
     assert (loss.path, loss.start, loss.end, loss.reason, loss.detail) == ("shelf/b", 0, 4, "destroyed", "it was deleted")
+    assert [vars(one)["fields"]["path"] for one in caplog.records if one.levelname == "ERROR"] == ["shelf/b"]
     assert rig.saved == {}
     assert rig.source.files() == ()
 
