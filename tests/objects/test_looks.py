@@ -220,3 +220,53 @@ def test_a_run_to_the_end_learns_what_became_of_an_object_that_cannot_be_read(
     agent.failing = set()
     agent.run(to_the_end=True)
     assert agent.read == ([] if what == "deleted" else ["a"])
+
+
+@pytest.mark.parametrize("ahead_seconds", [-86_400 * 400, 0, 3600])
+def test_start_at_end_passes_over_what_is_there_and_nothing_else_whatever_this_host_s_clock_says(
+    shelf: Shelf, monkeypatch: pytest.MonkeyPatch, ahead_seconds: float
+) -> None:
+    now_ms = int(time.time()) * 1000
+    shelf.put("years old", mtime_ms=now_ms - 10**11)
+    shelf.put("just now", mtime_ms=now_ms)
+    shelf.put("in a hundred years", mtime_ms=now_ms + 10**11 * 31)
+    agent = Agent(shelf, monkeypatch, start_at="end")
+    agent.clock.ahead_seconds = ahead_seconds
+    agent.look()
+    shelf.put("in the same second", mtime_ms=now_ms)
+    shelf.put("an upload that had begun an hour before", mtime_ms=now_ms - 3_600_000)
+    agent.start()
+    agent.run()
+    assert sorted(agent.read) == ["an upload that had begun an hour before", "in the same second"]
+
+
+def test_start_at_end_in_an_empty_store_reads_all_that_comes(shelf: Shelf, monkeypatch: pytest.MonkeyPatch) -> None:
+    agent = Agent(shelf, monkeypatch, start_at="end")
+    agent.look()
+    shelf.put("copied with its time", mtime_ms=0)
+    agent.run()
+    assert agent.read == ["copied with its time"]
+
+
+def test_what_was_forgotten_stays_so_when_more_is_forgotten_in_the_first_listing_after_a_restart(
+    shelf: Shelf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in {"CHUNK_IDS": 8, "CHUNKS_MOST": 3, "SMALL_MOST": 2}.items():
+        monkeypatch.setattr(memory, name, value)
+    monkeypatch.setattr(objects, "REMEMBER_AT", 7)
+    monkeypatch.setattr(objects, "WAITING_MOST", 4)
+    agent = Agent(shelf, monkeypatch)
+    names = [f"{number:03}" for number in range(0, 100, 2)]
+    for number, name in enumerate(names):
+        shelf.put(name, mtime_ms=1000 + number)
+    agent.run(60)
+    assert agent.read == names
+    late = [f"{number:03}" for number in range(1, 100, 2)]
+    for number, name in enumerate(late):
+        shelf.put(name, mtime_ms=2000 + number)
+    agent.start()
+    agent.run(80)
+    assert sorted(agent.read) == sorted(names + late)
+    agent.start()
+    agent.run(20)
+    assert len(agent.read) == 100

@@ -184,7 +184,7 @@ def test_what_was_read_is_remembered_by_another_process_too(monkeypatch: pytest.
     saved, one = Saved(), ReadMemory()
     ids = [number * 2**50 for number in range(1, 2000)]
     for begin in range(0, len(ids), 10):
-        saved.tell(one.add(ids[begin : begin + 10], begin))
+        saved.tell(one.add(ids[begin : begin + 10], begin, "k"))
         one.recall(saved.values)
         saved.tell(one.joined(None))
         one.recall(saved.values)
@@ -202,7 +202,7 @@ def test_of_too_many_the_oldest_are_given_up_and_taken_for_read_by_their_time(mo
     monkeypatch.setattr(memory, "CHUNKS_MOST", 3)
     saved, one = Saved(), ReadMemory()
     for number in range(5):
-        saved.tell(one.add(range(number * 8, number * 8 + 8), 1000 + number))
+        saved.tell(one.add(range(number * 8, number * 8 + 8), 1000 + number, "k"))
         one.recall(saved.values)
     for passed in ("k", None):
         saved.tell(one.joined(passed))
@@ -219,6 +219,6 @@ def test_of_too_many_the_oldest_are_given_up_and_taken_for_read_by_their_time(mo
 
 def test_values_are_small_enough_to_be_saved() -> None:
     one = ReadMemory()
-    full = next(iter(one.add(itertools.repeat(2**64 - 1, memory.CHUNK_IDS), 2**43)))
+    full = next(iter(one.add(itertools.repeat(2**64 - 1, memory.CHUNK_IDS), 2**43, "k")))
     assert isinstance(full, Remembered)
     assert len(str(full.value)) < 200_000

@@ -24,11 +24,14 @@ _CHUNK, _FLOOR = "read-", "forgotten"
 
 
 class _Chunk(NamedTuple):
+    """`newest_ms`: the latest time of change among these objects, `last`: the last of their names."""
+
     ids: array[int]
     newest_ms: int
+    last: str
 
     def value(self) -> Position:
-        return {"ids": base64.b64encode(self.ids.tobytes()).decode(), "newest_ms": self.newest_ms}
+        return {"ids": base64.b64encode(self.ids.tobytes()).decode(), "newest_ms": self.newest_ms, "last": self.last}
 
 
 class ReadMemory:
@@ -38,7 +41,7 @@ class ReadMemory:
         self._chunks: dict[str, _Chunk] = {}
         self._sorted = array("Q")
         self._recent: set[int] = set()
-        self._forgotten: tuple[int, str | None] = (-1, "")
+        self._forgotten: list[tuple[int, str | None]] = []
         self._number = 0
 
     def recall(self, saved: Mapping[str, Position]) -> None:
@@ -47,7 +50,7 @@ class ReadMemory:
         for key in keys - self._chunks.keys():
             ids = array("Q")
             ids.frombytes(base64.b64decode(saved[key]["ids"]))
-            self._chunks[key] = _Chunk(ids, saved[key]["newest_ms"])
+            self._chunks[key] = _Chunk(ids, saved[key]["newest_ms"], saved[key]["last"])
             self._number = max(self._number, int(key.removeprefix(_CHUNK)))
             self._recent.update(ids)
         for key in self._chunks.keys() - keys:
@@ -56,7 +59,7 @@ class ReadMemory:
             self._sorted = array("Q", sorted(one for chunk in self._chunks.values() for one in chunk.ids))
             self._recent.clear()
         if _FLOOR in saved:
-            self._forgotten = saved[_FLOOR]["newest_ms"], saved[_FLOOR]["passed"]
+            self._forgotten = [(newest_ms, passed) for newest_ms, passed in saved[_FLOOR]]
 
     def __contains__(self, one: int) -> bool:
         """Whether it is saved that this one was read."""
@@ -68,12 +71,11 @@ class ReadMemory:
 
     def is_forgotten(self, name: str, mtime_ms: int) -> bool:
         """Whether an object of this name and time, which is not in it, was read all the same."""
-        newest_ms, passed = self._forgotten
-        return mtime_ms <= newest_ms and (passed is None or name <= passed)
+        return any(mtime_ms <= newest_ms and _reaches(passed, name) for newest_ms, passed in self._forgotten)
 
-    def add(self, ids: Iterable[int], newest_ms: int) -> Iterator[Finding]:
-        """What to tell to have these remembered, once it is saved. `newest_ms`: the latest time of change among them."""
-        yield from self._told(array("Q", ids), newest_ms)
+    def add(self, ids: Iterable[int], newest_ms: int, last: str) -> Iterator[Finding]:
+        """What to tell to have these remembered, once it is saved; with the latest time of change among them, and the last name."""
+        yield from self._told(_Chunk(array("Q", ids), newest_ms, last))
 
     def joined(self, passed: str | None) -> Iterator[Finding]:
         """What to tell to have small chunks joined, and the oldest given up where there are too many. What a look tells is saved as one.
@@ -84,15 +86,24 @@ class ReadMemory:
         if len(small) >= SMALL_MOST:
             ids = array("Q", (one for key in small for one in self._chunks[key].ids))
             newest_ms = max(self._chunks[key].newest_ms for key in small)
+            last = max(self._chunks[key].last for key in small)
             for begin in range(0, len(ids), CHUNK_IDS):
-                yield from self._told(ids[begin : begin + CHUNK_IDS], newest_ms)
+                yield from self._told(_Chunk(ids[begin : begin + CHUNK_IDS], newest_ms, last))
             yield from map(Gone, small)
         elif len(self._chunks) > CHUNKS_MOST:
             oldest = min(self._chunks, key=lambda key: self._chunks[key].newest_ms)
-            newest_ms = max(self._forgotten[0], self._chunks[oldest].newest_ms)
-            yield Remembered(_FLOOR, {"newest_ms": newest_ms, "passed": passed})
+            _, newest_ms, last = self._chunks[oldest]
+            if not _reaches(passed, last):
+                return  # soon: a listing has only begun since the start
+            others = [one for one in self._forgotten if one[0] > newest_ms or not _reaches(passed, one[1])]
+            yield Remembered(_FLOOR, [*others, (newest_ms, passed)])
             yield Gone(oldest)
 
-    def _told(self, ids: array[int], newest_ms: int) -> Iterator[Finding]:
+    def _told(self, chunk: _Chunk) -> Iterator[Finding]:
         self._number += 1
-        yield Remembered(f"{_CHUNK}{self._number:06}", _Chunk(ids, newest_ms).value())
+        yield Remembered(f"{_CHUNK}{self._number:06}", chunk.value())
+
+
+def _reaches(passed: str | None, name: str | None) -> bool:
+    """Whether a listing up to `passed` came by this name; None: by all."""
+    return passed is None or (name is not None and name <= passed)

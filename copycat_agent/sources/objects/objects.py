@@ -32,7 +32,7 @@ from copycat_agent.sources.objects.blocks import BlockFile
 from copycat_agent.sources.objects.cleanup import Cleanup
 from copycat_agent.sources.objects.memory import CHUNK_IDS, ReadMemory
 from copycat_agent.sources.objects.options import ObjectsOptions
-from copycat_agent.sources.objects.passes import Pass, Passes
+from copycat_agent.sources.objects.passes import NameRange, Pass, Passes
 from copycat_agent.sources.objects.stores import KEY, Listed, Store, key_of
 
 WAITING_MOST = 1000
@@ -47,6 +47,8 @@ REMEMBER_AT = 256
 """So many that are done are remembered in one go."""
 LOCAL_AGE_SECONDS = 5.0
 """`min_age` where files grow under their names."""
+BEGUN_SECONDS = 86_400
+"""With `start_at: end`, what is there and was changed within so long before the newest is remembered one by one."""
 _BEGUN = "begun"
 _DELETED = "it was deleted before it was read to its end"
 _REPLACED = "it was replaced before it was read to its end"
@@ -106,7 +108,7 @@ class Objects:
     def look(self, saved: Mapping[str, Position], *, to_the_end: bool) -> Iterator[Finding]:
         """Raises RetriableError, or BlockedError, where the store cannot be listed."""
         if self._options.start_at == "end" and _BEGUN not in saved:
-            yield Remembered(_BEGUN, int(time.time() * 1000))
+            yield from self._begin_at_end()
             return
         self._memory.recall(saved)
         rows = {key: bool(saved[key]["done"]) for key in saved if key.startswith(KEY)}
@@ -125,6 +127,23 @@ class Objects:
         for key, found in self._known.items():
             if key not in self._lost and key not in gone:
                 yield self._found(key, found)
+
+    def _begin_at_end(self) -> Iterator[Finding]:
+        """What is there is passed over: old objects by their time, and those of the last day one by one.
+
+        The times are the store's, in seconds, and those of uploads that are under way lie back: the clock of this host decides nothing.
+        """
+        try:
+            found = [(one.mtime_ms, id_of(key_of(one)), one.name) for one in self._store.listed(NameRange())]
+        except OSError as error:
+            raise self.failure(self._address, error) from None
+        newest_ms = max((one[0] for one in found), default=-1)
+        begun_ms = min(newest_ms, int(time.time() * 1000)) - BEGUN_SECONDS * 1000
+        recent = [one for one in found if one[0] > begun_ms]
+        for begin in range(0, len(recent), CHUNK_IDS):
+            times, ids, names = zip(*recent[begin : begin + CHUNK_IDS], strict=True)
+            yield from self._memory.add(ids, max(times), max(names))
+        yield Remembered(_BEGUN, max(-1, begun_ms))
 
     def _found(self, key: str, found: Listed) -> Found:
         name, work, trouble = self._store.shown(found.name), json.dumps(found).encode(), self._cleanup.trouble.get(key, "")
@@ -154,7 +173,8 @@ class Objects:
         if len(done) < REMEMBER_AT:
             yield from self._memory.joined(self._passes.passed)
             return
-        yield from self._memory.add(map(id_of, done), max(self._known[key].mtime_ms for key in done))
+        known = [self._known[key] for key in done]
+        yield from self._memory.add(map(id_of, done), max(one.mtime_ms for one in known), max(one.name for one in known))
 
     def _check(self, failing: Collection[str], begun_ms: int) -> None:
         """Looks at those that could not be read: no listing need come by them soon, and a run to the end lists once."""

@@ -54,7 +54,9 @@ class ObjectsOptions(FilesOptions):
     )
     relist: Duration = Field(600.0, ge=1, le=7 * 86400, description="Time between two listings of everything, which find what is late.")
     start_at: Literal["beginning", "end"] = Field(
-        "beginning", description="end: objects that are there when the connector begins are not read, by their time of change."
+        "beginning",
+        description="end: objects that are there when the connector begins are not read, nor what comes later under a time that is more "
+        "than a day older than theirs.",
     )
     min_age: Duration | None = Field(
         None, ge=0, le=86400, description="Objects are read once they were not changed for so long. 0s; with file and hdfs 5s."
