@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -15,10 +16,13 @@ from copycat_agent.extending import Probed
 from copycat_agent.sources import SOURCES
 from tests.journald.conftest import needs_journals
 from tests.rig.journals import lines, write_journal
+from tests.rig.kafka import consume
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
+
+    from copycat_agent.dev_broker import DevBroker
 
 Done = subprocess.CompletedProcess[str]
 
@@ -156,3 +160,18 @@ def test_doctor_tells_what_a_user_may_not_read_and_how_to_let_it(journal: Path, 
     monkeypatch.setenv("PATH", str(tmp_path))
     gone = probed(Somebody())["journalctl"]
     assert (gone.verdict, gone.text) == ("fail", "journalctl is not there")
+
+
+@needs_journals
+def test_a_backfill_reads_a_journal_to_its_end_and_accounts_for_it(
+    copycat: Callable[..., Done], define: Callable[..., Path], journal: Path, tmp_path: Path, broker: DevBroker, topic: str
+) -> None:
+    write_journal(journal, lines(0, 99))
+    path = define(record={"topic": topic}, kafka={"bootstrap_servers": [broker.bootstrap]}, transforms=[{"drop_if": {"PRIORITY": "7"}}])
+    done = copycat("backfill", path, "--state-dir", tmp_path / "state")
+    assert done.returncode == 0, done.stdout + done.stderr
+    found = consume(broker.bootstrap, topic, "read_committed", 88, 60.0)
+    assert [json.loads(one.value or b"")["MESSAGE"] for one in found] == [f"line {number}" for number in range(100) if number % 8 != 7]
+    again = copycat("backfill", path, "--state-dir", tmp_path / "state")
+    assert again.returncode == 0, again.stdout + again.stderr
+    assert len(consume(broker.bootstrap, topic, "read_committed")) == 88
