@@ -47,6 +47,11 @@ class PolledOptions(SourceOptions):
     _only_looks: bool = PrivateAttr(False)
 
     @property
+    def look_seconds(self) -> float:
+        """Time between two looks while there is nothing to read."""
+        return self.poll_interval
+
+    @property
     def only_looks(self) -> bool:
         """Whether these are for somebody who only looks: the source is told of nothing that it may take for delivered."""
         return self._only_looks

@@ -69,7 +69,7 @@ class ContractSource:
         self._log = log
         self._kind = kind
         self._type = options.type
-        self.scan_seconds = options.poll_interval
+        self.scan_seconds = options.look_seconds
         self._looker = Looker(source, connector)
         self._known: dict[str, Partition] = {}
         self._remembered: dict[str, Position] = {}

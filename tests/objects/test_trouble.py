@@ -106,7 +106,7 @@ def test_damage_ends_an_object_and_no_other(shipping: Objects, bucket: Bucket) -
         ({"uri": "s3://bucket/a/*.log"}, "uri holds no pattern"),
         ({"uri": "s3://bucket/a/", "cleanup": {"policy": "move"}}, "need each other"),
         ({"uri": "s3://bucket/a/", "cleanup": {"policy": "move", "to": "/a/done"}}, "would be read again"),
-        ({"uri": "gs://bucket/a/", "cleanup": {"policy": "tag"}}, "is for s3 alone"),
+        ({"uri": "gs://bucket/a/", "cleanup": {"policy": "tag"}}, "are for s3 alone"),
     ],
 )
 def test_what_cannot_work_is_refused_with_words(shipping: Objects, source: dict[str, Any], words: str) -> None:

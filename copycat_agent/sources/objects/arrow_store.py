@@ -12,7 +12,7 @@ from pyarrow import fs
 from copycat_agent.extending import Address
 from copycat_agent.sources.objects.blocks import BlockFile, ReplacedError
 from copycat_agent.sources.objects.passes import NameRange
-from copycat_agent.sources.objects.stores import Listed, directory_of
+from copycat_agent.sources.objects.stores import Listed, NoticeQueue, directory_of
 
 T = TypeVar("T")
 
@@ -67,6 +67,9 @@ class ArrowStore:
             return data
 
         return BlockFile(found.size, fetch, file.close)
+
+    def queue(self, url: str) -> NoticeQueue:
+        raise NotImplementedError
 
     def delete(self, name: str) -> None:
         try:

@@ -31,9 +31,9 @@ from copycat_agent.extending import (
 from copycat_agent.sources.objects.blocks import BlockFile
 from copycat_agent.sources.objects.cleanup import Cleanup
 from copycat_agent.sources.objects.memory import CHUNK_IDS, ReadMemory
-from copycat_agent.sources.objects.options import ObjectsOptions
+from copycat_agent.sources.objects.options import NotifyOptions, ObjectsOptions
 from copycat_agent.sources.objects.passes import NameRange, Pass, Passes
-from copycat_agent.sources.objects.stores import KEY, Listed, Store, key_of
+from copycat_agent.sources.objects.stores import KEY, Listed, NoticeQueue, Store, key_of
 
 WAITING_MOST = 1000
 """Objects that are known and not read: with so many a pass stops, with half of them it goes on."""
@@ -75,9 +75,10 @@ def store_at(address: Address) -> Store:
 
 
 class Objects:
-    """An `extending.FileSource`. `_known`: what are partitions, as the last pass has them. `_lost`: which of them are gone, and why.
+    """An `extending.FileSource`. `_known`: those that are partitions, `_names`: their keys. `_lost`: what is gone, and why.
 
-    `_checked_at`: when those that could not be read were looked at, by `time.monotonic()`.
+    `_checked_at`: when those that could not be read were looked at, by `time.monotonic()`. `_notices`: messages that were received, by
+    what they are deleted by, and the keys of what they told of.
     """
 
     def __init__(self, options: ObjectsOptions) -> None:
@@ -91,8 +92,11 @@ class Objects:
         self._cleanup = Cleanup(options.cleanup)
         self._planned: Passes | None = None
         self._known: dict[str, Listed] = {}
+        self._names: dict[str, str] = {}
         self._lost: dict[str, str] = {}
         self._checked_at: dict[str, float] = {}
+        self._queue: NoticeQueue | None = None
+        self._notices: dict[str, set[str]] = {}
 
     @property
     def _store(self) -> Store:
@@ -163,10 +167,15 @@ class Objects:
         """Keys of what needs no row: it is remembered, or not there any more."""
         for key in [key for key in self._lost if key not in rows]:
             del self._lost[key]
-            self._known.pop(key, None)
+            self._drop(key)
         for key in self._cleanup.forget_all_but(rows):
-            self._known.pop(key, None)
+            self._drop(key)
         return {key for key, is_done in rows.items() if is_done and (key in self._cleanup.absent or id_of(key) in self._memory)}
+
+    def _drop(self, key: str) -> None:
+        found = self._known.pop(key, None)
+        if found is not None and self._names.get(found.name) == key:
+            del self._names[found.name]
 
     def _remember(self) -> Iterator[Finding]:
         done = [key for key in self._cleanup.finished() if key in self._known and id_of(key) not in self._memory][:CHUNK_IDS]
@@ -183,48 +192,70 @@ class Objects:
         due = sorted((at, key) for key, at in self._checked_at.items() if now - at >= CHECK_SECONDS)
         for _, key in due[:CHECKS]:
             self._checked_at[key] = now
-            former = self._known[key]
             try:
-                found = self._store.look(former.name)
-            except FileNotFoundError:
-                self._lost[key] = _DELETED
+                found = self._find(self._known[key].name)
             except OSError:
                 continue  # that it cannot be read is told by who reads it
-            else:
-                if (new := key_of(found)) != key:
-                    self._lost[key] = _REPLACED
-                    if self._is_new(new, found, begun_ms):
-                        self._known[new] = found
+            if found is None:
+                self._lost[key] = _DELETED
+            elif key_of(found) != key:
+                self._meet(found, {}, begun_ms)
 
     def _list(self, rows: Mapping[str, bool], failing: Collection[str], begun_ms: int, *, to_the_end: bool) -> None:
         waiting = sum(not rows.get(key, False) for key in self._known) - min(len(failing), FAILING_MOST)
-        now = time.monotonic()
-        one = self._passes.current(now, lists_behind=self._store.lists_behind, to_the_end=to_the_end)
-        if one is None or waiting > WAITING_MOST // 2:
+        if waiting > WAITING_MOST // 2:
             return
-        one.seen.intersection_update(self._known)  # of the others nobody asks any more
-        now_ms = time.time() * 1000
+        now, now_ms = time.monotonic(), time.time() * 1000
         young_ms = now_ms - self._min_age * 1000 if self._min_age and not to_the_end else math.inf
         old_ms = now_ms - self._options.look_back * 1000
-        by_name = {found.name: key for key, found in self._known.items()}
+        one = self._passes.current(now, lists_behind=self._store.lists_behind, to_the_end=to_the_end)
+        if self._options.notify is not None and not self._options.only_looks:
+            self._receive(self._options.notify, rows, begun_ms, is_only_way=one is None)
+        if one is None:
+            return
+        one.seen.intersection_update(self._known)  # of the others nobody asks any more
         for found in one.through(self._store.listed):
             if waiting >= WAITING_MOST:
                 return
             one.passed(found.name)
             self._passes.note(one, found.name, now, is_old=found.mtime_ms <= old_ms)
-            if found.mtime_ms > young_ms or not self.is_wanted(found.name):
-                continue
-            key = key_of(found)
-            if (former := by_name.get(found.name, key)) != key and not rows.get(former, False):
-                self._lost[former] = _REPLACED
-            if key in rows or key in self._known:
+            known = len(self._known)
+            if found.mtime_ms <= young_ms and self.is_wanted(found.name) and (key := self._meet(found, rows, begun_ms)):
                 one.seen.add(key)
-                self._known[key] = found
-            elif self._is_new(key, found, begun_ms):
-                one.seen.add(key)
-                self._known[key] = found
-                waiting += 1
+                waiting += len(self._known) > known and not rows.get(key, False)
         self._complete(one, rows)
+
+    def _meet(self, found: Listed, rows: Mapping[str, bool], begun_ms: int) -> str:
+        """It is there, and wanted. Returns its key if it is a partition, "" when it was read before."""
+        key = key_of(found)
+        former = self._names.get(found.name, key)
+        if former != key and not rows.get(former, False):
+            self._lost[former] = _REPLACED
+        if not (key in rows or key in self._known or self._is_new(key, found, begun_ms)):
+            return ""
+        self._known[key], self._names[found.name] = found, key
+        return key
+
+    def _receive(self, options: NotifyOptions, rows: Mapping[str, bool], begun_ms: int, *, is_only_way: bool) -> None:
+        """Takes what the queue tells, and deletes messages whose objects are saved. Raises OSError where no listing is done beside it."""
+        try:
+            self._queue = self._queue or self._store.queue(options.sqs)
+            done = [receipt for receipt, keys in self._notices.items() if all(key in rows or key not in self._known for key in keys)]
+            self._queue.delete(done)
+            for receipt in done:
+                del self._notices[receipt]
+            for notice in self._queue.receive():
+                found = (self._find(name) for name in notice.names if self.is_wanted(name))
+                self._notices[notice.receipt] = {key for one in found if one is not None and (key := self._meet(one, rows, begun_ms))}
+        except OSError as error:
+            if is_only_way:
+                raise OSError(error.errno, f"source.notify: {error.strerror}") from None
+
+    def _find(self, name: str) -> Listed | None:
+        try:
+            return self._store.look(name)
+        except FileNotFoundError:
+            return None
 
     def is_wanted(self, name: str) -> bool:
         """Whether the definition names it."""
@@ -250,10 +281,8 @@ class Objects:
                 self._lost[key] = _DELETED
 
     def _is_gone(self, found: Listed) -> bool:
-        try:
-            return key_of(self._store.look(found.name)) != key_of(found)
-        except FileNotFoundError:
-            return True
+        now = self._find(found.name)
+        return now is None or key_of(now) != key_of(found)
 
     def open(self, stretch: Stretch) -> BlockFile:
         return self._store.open(Listed(*json.loads(stretch.work)))

@@ -9,10 +9,10 @@ from copycat_agent.sources.objects.options import ObjectsOptions
 
 _SAMPLE = """\
 type: objects
-uri: s3://logs/app/?region=eu-central-1       # or gs, abfss, hdfs, file
+uri: s3://logs/app/?region=eu-central-1     # or gs, abfss, hdfs, file
 pattern: "*.log.gz"
-# format: jsonl                               # lines, csv, json, avro, parquet, ...
-# cleanup: {policy: delete}                   # or move, tag; none
+# format: jsonl                             # lines, csv, json, avro, parquet, ...
+# cleanup: {policy: delete}                 # or move, tag; none
 """
 
 OBJECTS = file_source_kind(ObjectsOptions, Objects, probe=probe_objects, sample=_SAMPLE)

@@ -6,6 +6,9 @@ from typing import Literal
 
 from copycat_agent.extending import Duration, FatalError, Field, FilesOptions, Options, Patterns, parse_address
 
+NOTIFY_SECONDS = 1.0
+"""Between two looks into the queue."""
+
 
 class ObjectCleanup(Options):
     """What becomes of an object once Kafka has every record of it and that is saved."""
@@ -24,6 +27,16 @@ class ObjectCleanup(Options):
             raise ValueError("cleanup.to and cleanup.policy: move need each other")
         if self.to is not None and not self.to.startswith("/"):
             raise ValueError("cleanup.to begins with a slash: it is a path in the same bucket or file system")
+
+
+class NotifyOptions(Options):
+    """Where events of the store tell of new objects."""
+
+    sqs: str = Field(
+        pattern=r"^https?://[^\s@?#]+$",
+        description="URL of an SQS queue that gets the bucket's ObjectCreated events, from S3 itself, through SNS or EventBridge. This "
+        "connector alone reads it; a message is deleted once what it tells of is saved.",
+    )
 
 
 class ObjectsOptions(FilesOptions):
@@ -61,6 +74,9 @@ class ObjectsOptions(FilesOptions):
     min_age: Duration | None = Field(
         None, ge=0, le=86400, description="Objects are read once they were not changed for so long. 0s; with file and hdfs 5s."
     )
+    notify: NotifyOptions | None = Field(
+        None, description="New objects are read within a second or two of their event; polls and full listings find all others (s3 only)."
+    )
     cleanup: ObjectCleanup = Field(ObjectCleanup(), description="What becomes of objects that are delivered.")
 
     def model_post_init(self, _: object) -> None:
@@ -73,5 +89,10 @@ class ObjectsOptions(FilesOptions):
             raise ValueError("uri holds no pattern: it is a prefix, and source.pattern says which names below it")
         if self.cleanup.to is not None and f"{self.cleanup.to.rstrip('/')}/".startswith(f"{address.path.rstrip('/')}/"):
             raise ValueError("cleanup.to lies below source.uri: what is moved there would be read again")
-        if self.cleanup.policy == "tag" and address.scheme != "s3":
-            raise ValueError("cleanup.policy: tag is for s3 alone")
+        if address.scheme != "s3" and (self.cleanup.policy == "tag" or self.notify is not None):
+            raise ValueError("cleanup.policy: tag and notify are for s3 alone")
+
+    @property
+    def look_seconds(self) -> float:
+        """A queue is asked oftener than names are listed."""
+        return self.poll_interval if self.notify is None else min(NOTIFY_SECONDS, self.poll_interval)

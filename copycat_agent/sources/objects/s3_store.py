@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
-from urllib.parse import parse_qsl
+from urllib.parse import parse_qsl, urlsplit
 
 import boto3
 from botocore.config import Config
@@ -14,8 +14,9 @@ from botocore.parsers import ResponseParserError
 
 from copycat_agent.extending import Address
 from copycat_agent.sources.objects.blocks import BlockFile, ReplacedError
+from copycat_agent.sources.objects.notices import SqsQueue
 from copycat_agent.sources.objects.passes import NameRange
-from copycat_agent.sources.objects.stores import Listed, directory_of
+from copycat_agent.sources.objects.stores import Listed, NoticeQueue, directory_of
 
 _CONNECT_SECONDS, _READ_SECONDS = 4.0, 15.0
 _PAGE = 1000
@@ -55,7 +56,12 @@ class S3Store:
             response_checksum_validation="when_required",
         )
         session = boto3.session.Session(profile_name=options.get("profile"))
-        self._client: Any = session.client("s3", endpoint_url=endpoint, region_name=options.get("region"), config=config)
+
+        def client(service: str, endpoint: str | None) -> Any:  # noqa: ANN401 - boto3 has no types
+            return session.client(service, endpoint_url=endpoint, region_name=options.get("region"), config=config)
+
+        self._client = client("s3", endpoint)
+        self._make_client = client
         self._bucket = address.authority
         self.prefix = directory_of(address.path[1:])
 
@@ -92,6 +98,10 @@ class S3Store:
 
         return BlockFile(found.size, fetch)
 
+    def queue(self, url: str) -> NoticeQueue:
+        parts = urlsplit(url)
+        return SqsQueue(self._make_client("sqs", f"{parts.scheme}://{parts.netloc}"), _told, url, self._bucket)
+
     def delete(self, name: str) -> None:
         _told("delete", lambda: self._client.delete_object(Bucket=self._bucket, Key=name))
 
@@ -122,8 +132,10 @@ def _told(what: str, ask: Callable[[], T]) -> T:
             raise FileNotFoundError(errno.ENOENT, "there is no such object") from None
         if code in _REPLACED:
             raise ReplacedError(errno.ESTALE, "it was replaced while it was read") from None
-        if code == "NoSuchBucket":
-            raise FileNotFoundError(errno.ENODEV, "there is no such bucket") from None
+        if code in ("NoSuchBucket", "AWS.SimpleQueueService.NonExistentQueue", "QueueDoesNotExist"):
+            raise FileNotFoundError(
+                errno.ENODEV, "there is no such bucket" if code == "NoSuchBucket" else "there is no such queue"
+            ) from None
         if code in _FORBIDDEN:
             raise PermissionError(errno.EACCES, f"it is not allowed ({words})") from None
         raise OSError(errno.EIO, words) from None

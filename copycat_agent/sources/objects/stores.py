@@ -6,7 +6,7 @@ Every trouble is an OSError whose `strerror` may be shown: it names the operatio
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
@@ -38,6 +38,23 @@ def directory_of(path: str) -> str:
     return f"{path.rstrip('/')}/" if path.strip("/") else ""
 
 
+class Notice(NamedTuple):
+    """A message that tells of new objects, by their names. `receipt`: what it is deleted by."""
+
+    names: tuple[str, ...]
+    receipt: str
+
+
+class NoticeQueue(Protocol):
+    """Where messages come from. Everything raises OSError."""
+
+    def receive(self) -> Iterator[Notice]:
+        """What it has now. Each comes again after a while, until it is deleted."""
+
+    def delete(self, receipts: Sequence[str]) -> None:
+        """These are done with."""
+
+
 class Store(Protocol):
     """Thread-safe. `prefix` is what the names of all its objects begin with.
 
@@ -66,6 +83,9 @@ class Store(Protocol):
 
     def open(self, found: Listed) -> BlockFile:
         """This version of one, for reading. Whether it is there shows when it is read."""
+
+    def queue(self, url: str) -> NoticeQueue:
+        """The queue with this URL, which is told what is new."""
 
     def delete(self, name: str) -> None:
         """Delete one; without effect when it is gone."""

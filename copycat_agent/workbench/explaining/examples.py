@@ -238,6 +238,8 @@ EXAMPLES_OF = {
     ("objects", "source.format"): "jsonl",
     ("objects", "source.min_age"): "30s",
     ("objects", "source.start_at"): "end",
+    ("objects", "source.notify"): "{sqs: https://sqs.eu-central-1.amazonaws.com/1234/logs}",
+    ("objects", "source.notify.sqs"): "https://sqs.eu-central-1.amazonaws.com/1234/logs",
     ("objects", "source.cleanup"): "{policy: delete}",
     ("objects", "source.cleanup.policy"): "delete",
     ("objects", "source.cleanup.to"): "/done/",
