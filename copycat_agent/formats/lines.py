@@ -5,6 +5,7 @@ Every step reads from the start of a line, so there is no state between steps bu
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator
 from functools import cached_property
 from typing import Literal, Unpack
@@ -70,7 +71,9 @@ class LineFrames:
         layout = (self._encoding.behind_start if start else None) or self._encoding.of(read, start)
         framing = Framing(layout, self._limits, read, end, final=how.get("final", False), little=how.get("block_bytes"))
         held = Cut.parse(how.get("cut", ""), start) if self._limits.splits else None
-        return framing.frames(start, skipping=how.get("skipping", False) and held is None, cut=held)
+        frames = framing.frames(start, skipping=how.get("skipping", False) and held is None, cut=held)
+        footer = how.get("footer", 0)
+        return without_footer(frames, footer, final=how.get("final", False)) if footer else frames
 
     def layout(self, read: Reader, position: int) -> Layout:
         """Returns the layout of a file that is read from byte `position`."""
@@ -85,6 +88,34 @@ class LineFrames:
         if position % layout.unit:
             return False
         return (position >= size and read(position - size, size) == layout.delimiter) or Holes(layout, read).is_behind(position)
+
+
+def without_footer(frames: Iterator[Frame], lines: int, *, final: bool) -> Iterator[Frame]:
+    """The frames without the last so many lines: those are gaps where the file is `final`, else they wait for what follows.
+
+    A line over the limit is part of no footer, and what stands before it is none: so what waits is bounded.
+    """
+    held: deque[Chunk | Gap] = deque()
+    waiting = 0
+    for frame in frames:
+        if not isinstance(frame, Chunk | Gap):
+            yield from held
+            held.clear()
+            waiting = 0
+            yield frame
+            continue
+        held.append(frame)
+        waiting += frame.total if isinstance(frame, Chunk) else 0
+        while held and waiting > lines:
+            first = held.popleft()
+            if isinstance(first, Chunk):
+                if first.total > waiting - lines:
+                    first, kept = first.cut(waiting - lines)
+                    held.appendleft(kept)
+                waiting -= first.total
+            yield first
+    if final:
+        yield from (Gap(one.start, one.end, one.tail, "header") if isinstance(one, Chunk) else one for one in held)
 
 
 class Framing:

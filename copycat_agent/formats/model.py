@@ -140,6 +140,8 @@ class How(TypedDict, total=False):
     """Read about that little at a time; a record that is longer comes alone. Absent or None: as much as is usual."""
     cut: str
     """`start` lies between two parts of a record, see `Cut.parse`. Given only to those that split records."""
+    footer: int
+    """So many lines before `end` are no records. Absent: none. What is said of `without_footer` holds. Only frames of lines know it."""
 
 
 class Frames(Protocol):

@@ -71,6 +71,10 @@ def xml(count: int = RECORDS) -> bytes:
 
 FILES: dict[str, tuple[Any, bytes]] = {
     "lines": ("lines", "\n".join(json.dumps(one) for one in rows()).encode()),
+    "lines between others": (
+        {"type": "lines", "skip_lines": 2, "skip_footer": 3},
+        "\n".join(["from: here", "", *(json.dumps(one) for one in rows()), "", f"rows: {RECORDS}", "end"]).encode(),
+    ),
     "jsonl": ("jsonl", "\r\n".join(json.dumps(one) for one in rows()).encode()),
     "json array": ("json", json.dumps(rows(), indent=1).encode()),
     "json values": ("json", "".join(json.dumps(one, ensure_ascii=False) for one in rows()).encode()),
@@ -80,7 +84,16 @@ FILES: dict[str, tuple[Any, bytes]] = {
 """Name -> format and a file with the same records."""
 
 
-SHORT = [("lines", True), ("jsonl", False), ("json array", True), ("json values", False), ("xml", False), ("xml", True)]
+SHORT = [
+    ("lines", True),
+    ("lines between others", False),
+    ("lines between others", True),
+    ("jsonl", False),
+    ("json array", True),
+    ("json values", False),
+    ("xml", False),
+    ("xml", True),
+]
 LONG = [pytest.param(name, packed, marks=pytest.mark.long) for name in FILES for packed in (False, True) if (name, packed) not in SHORT]
 
 

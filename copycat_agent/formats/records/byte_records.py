@@ -2,16 +2,87 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Literal, Unpack
 
-from copycat_agent.formats.draft import Parsed
+from copycat_agent.formats.draft import Chunk, Parsed
 from copycat_agent.formats.lines import BLOCK_BYTES, LineFrames, TextLineOptions
-from copycat_agent.formats.model import FileFormat, FormatKind, FormatOptions, Frame, How, LongLine, RecordFile, one_line
+from copycat_agent.formats.model import (
+    FileFormat,
+    FormatKind,
+    FormatOptions,
+    Frame,
+    Gap,
+    How,
+    LongLine,
+    Part,
+    RecordFile,
+    SkippedRest,
+    one_line,
+)
 from copycat_agent.formats.text import TAIL_BYTES, Layout, encoding_problem, split_problem
 from copycat_agent.options import ByteSize, Field
 
 _LOOK_BYTES = 2**16
+_HEADER_BYTES = 2**10
+"""Read at first for what is skipped: so much of a packed file can be had again without unpacking it again."""
+SKIP_LINES: int = Field(0, ge=0, le=100_000, description="Lines at the beginning of a file that are passed over.")
+SKIP_FOOTER: int = Field(
+    0, ge=0, le=100, description="Lines at the end of a file that are passed over. One over line.max_bytes is a record all the same."
+)
+
+
+class FileEdges:
+    """Lines at the beginning and the end of a file that are no records. Stateless: where the first record begins is in the file's memo."""
+
+    def __init__(self, lines: LineFrames, skip_lines: int, skip_footer: int) -> None:
+        self._lines = lines
+        self._skip_lines = skip_lines
+        self._skip_footer = skip_footer
+
+    def begin(self, file: RecordFile, end: int, *, final: bool) -> int | None:
+        """Where the first record can stand, behind what is skipped; None when more of the file has to be known first."""
+        if not self._skip_lines:
+            return 0
+        known = file.memo.get("edges")
+        if known is None or known[0] != self._skip_lines:
+            found = self._behind_skipped(file, file.size if file.size >= 0 else end, final=final)
+            if found is None:
+                return None
+            known = file.memo["edges"] = self._skip_lines, found
+        return int(known[1])
+
+    def _behind_skipped(self, file: RecordFile, end: int, *, final: bool) -> int | None:
+        to_skip, place = self._skip_lines, 0
+        for frame in self._lines.frames(file, 0, end, final=final, block_bytes=_HEADER_BYTES):
+            place = frame.end
+            if isinstance(frame, Chunk):
+                if frame.total >= to_skip:
+                    return min(frame.start + frame.weight(to_skip), frame.end)
+                to_skip -= frame.total
+            elif isinstance(frame, LongLine | SkippedRest):
+                to_skip -= frame.complete
+            elif isinstance(frame, Part):
+                to_skip -= frame.is_last
+            if not to_skip:
+                return place
+        return place if final else None
+
+    def footer(self, file: RecordFile, end: int) -> int:
+        """How many lines before `end` are no records: none before the end of a range that is not the file's."""
+        return self._skip_footer if file.size < 0 or end >= file.size else 0
+
+    def inner(self, file: RecordFile, cuts: Iterable[int]) -> tuple[int, ...]:
+        """Those of the places where lines begin that have lines before and behind them which are not skipped."""
+        begin = self.begin(file, file.size, final=True) or 0
+        found = [cut for cut in cuts if begin < cut < file.size]
+        while found and not self._has_record_behind(file, found[-1]):
+            found.pop()
+        return tuple(found)
+
+    def _has_record_behind(self, file: RecordFile, place: int) -> bool:
+        frames = self._lines.frames(file, place, file.size, final=True, block_bytes=_HEADER_BYTES, footer=self._skip_footer)
+        return any(not isinstance(frame, Gap) for frame in frames)
 
 
 class LinesOptions(FormatOptions):
@@ -20,6 +91,8 @@ class LinesOptions(FormatOptions):
     type: Literal["lines"] = Field("lines", description="Each line is a record.")
     encoding: str = Field("utf-8", min_length=1, max_length=64, description="A codec of Python, or auto: what the byte order mark says.")
     line: TextLineOptions = Field(TextLineOptions(), description="What a line is.")
+    skip_lines: int = SKIP_LINES
+    skip_footer: int = SKIP_FOOTER
 
     def model_post_init(self, _: object) -> None:
         """Refuse an encoding that cannot be framed. pydantic reports the ValueError with its place."""
@@ -36,14 +109,29 @@ class LinesFormat(FileFormat):
     def __init__(self, options: LinesOptions) -> None:
         """Raises what `LineFrames` raises."""
         self._frames = LineFrames(options.line, encoding=options.encoding)
+        self._edges = FileEdges(self._frames, options.skip_lines, options.skip_footer)
         self.on_too_long = options.line.on_too_long
 
     def frames(self, file: RecordFile, start: int, end: int, **how: Unpack[How]) -> Iterator[Frame]:
-        how.setdefault("final", True)
-        return self._frames.frames(file, start, end, **how)
+        final = how.setdefault("final", True)
+        begin = self._edges.begin(file, end, final=final)
+        if begin is None:
+            return
+        if start < begin:
+            yield header_gap(file, start, min(begin, end))
+            start, how = begin, {"final": final, "block_bytes": how.get("block_bytes")}
+        if start < end:
+            how["footer"] = self._edges.footer(file, end)
+            yield from self._frames.frames(file, start, end, **how)
 
     def cuts(self, file: RecordFile, parts: int) -> tuple[int, ...]:
-        return line_starts(self._frames, file, parts)
+        return self._edges.inner(file, line_starts(self._frames, file, parts))
+
+
+def header_gap(file: RecordFile, start: int, end: int) -> Gap:
+    """What is before the first record."""
+    begin = max(start, end - TAIL_BYTES)
+    return Gap(start, end, file(begin, end - begin), "header")
 
 
 def refuse_encoding(encoding: str, delimiter: str) -> None:

@@ -9,12 +9,12 @@ from copycat_agent.errors import DamageError
 from copycat_agent.formats.draft import Chunk, Unparsed
 from copycat_agent.formats.lines import LineFrames
 from copycat_agent.formats.model import FileFormat, FormatKind, Frame, Gap, How, LongLine, RecordFile, SkippedRest
-from copycat_agent.formats.records.byte_records import line_starts
+from copycat_agent.formats.records.byte_records import FileEdges, header_gap, line_starts
 from copycat_agent.formats.records.columns import Columns, Rules, numbered
 from copycat_agent.formats.records.csv_options import CsvOptions, declared, problems
 from copycat_agent.formats.records.csv_rows import CsvRows, RowReader
 from copycat_agent.formats.records.field_types import field_types
-from copycat_agent.formats.records.row_runs import BLOCK_BYTES, Lines, RowRun, header_gap, of_lines
+from copycat_agent.formats.records.row_runs import BLOCK_BYTES, Lines, RowRun, of_lines
 from copycat_agent.formats.text import Layout
 
 _REPLACED = "\ufffd"
@@ -78,8 +78,9 @@ class CsvHead(NamedTuple):
 class HeadReader:
     """Finds heads of files. Stateless: what it found stays in the file's memo."""
 
-    def __init__(self, options: CsvOptions, rules: Rules, lines: LineFrames, rows: RowReader) -> None:
+    def __init__(self, options: CsvOptions, rules: Rules, lines: LineFrames, rows: RowReader, edges: FileEdges) -> None:
         self._options = options
+        self._edges = edges
         self._rules = rules
         self._lines = lines
         self._rows = rows
@@ -97,7 +98,8 @@ class HeadReader:
 
     def _read(self, file: RecordFile, end: int, *, final: bool) -> CsvHead | None:
         end = file.size if file.size >= 0 else end  # a range is shorter than its file
-        frames = self._lines.frames(file, 0, end, final=final, block_bytes=_BLOCK_BYTES)
+        footer = self._edges.footer(file, end)
+        frames = self._lines.frames(file, 0, end, final=final, block_bytes=_BLOCK_BYTES, footer=footer)
         place = 0
         for reached, lines, is_last in self._behind_skipped(frames, file, final=final):
             place = reached
@@ -183,7 +185,8 @@ class CsvFormat(FileFormat):
         self._lines = LineFrames(options.line.as_lines(), encoding=options.encoding)
         self._body_lines = LineFrames(options.line.as_lines(), BLOCK_BYTES, encoding=options.encoding, raw=True)  # they are decoded here
         self._rows = RowReader(options)
-        self._heads = HeadReader(options, self._rules, self._lines, self._rows)
+        self._edges = FileEdges(self._lines, options.skip_lines, options.skip_footer)
+        self._heads = HeadReader(options, self._rules, self._lines, self._rows, self._edges)
 
     def frames(self, file: RecordFile, start: int, end: int, **how: Unpack[How]) -> Iterator[Frame]:
         final = how.setdefault("final", True)
@@ -195,6 +198,7 @@ class CsvFormat(FileFormat):
             start = head.end
         if head.columns is None or start >= end:
             return
+        how["footer"] = self._edges.footer(file, end)
         lines = self._body_lines.frames(file, start, end, **how)
         table = CsvTable(self._rows, head.columns, self._lines.layout(file, start))
         yield from of_lines(table, lines, start, final=final)
@@ -215,7 +219,7 @@ class CsvFormat(FileFormat):
         if head is None or head.columns is None:
             return ()
         found = (self._row_start(file, cut) for cut in line_starts(self._lines, file, parts))
-        return tuple(dict.fromkeys(cut for cut in found if head.end < cut < file.size))
+        return self._edges.inner(file, dict.fromkeys(cut for cut in found if head.end < cut))
 
     def _row_start(self, file: RecordFile, position: int) -> int:
         """Where the first row at or behind a line's beginning stands: what is passed over belongs to the row before it."""

@@ -9,6 +9,7 @@ from typing import Annotated, Literal, NamedTuple
 
 from copycat_agent.formats.lines import LineOptions
 from copycat_agent.formats.model import OptionProblem
+from copycat_agent.formats.records.byte_records import SKIP_FOOTER
 from copycat_agent.formats.records.field_types import TypedOptions, TypeWord, field_types
 from copycat_agent.formats.text import encoding_problem
 from copycat_agent.model import Column
@@ -70,6 +71,7 @@ class CsvOptions(TypedOptions):
     )
     comment: str | None = Field(None, min_length=1, max_length=16, description="Lines that begin with this are passed over.")
     skip_lines: int = Field(0, ge=0, le=100_000, description="Lines at the beginning of a file, before its header, that are passed over.")
+    skip_footer: int = SKIP_FOOTER
     encoding: str = Field("utf-8", min_length=1, max_length=64, description="A codec of Python, or auto: what the byte order mark says.")
     null: str | tuple[str, ...] = Field("", description="Text, or texts, of a value that is not there. [] for none.")
     null_quoted: bool = Field(False, description="true: also within quotes. false: a quoted one is text, in columns of texts.")

@@ -7,19 +7,18 @@ from typing import Any, Literal, NamedTuple, Unpack
 
 from copycat_agent.formats.draft import Parsed, Unparsed
 from copycat_agent.formats.lines import LineFrames
-from copycat_agent.formats.model import FileFormat, FormatKind, Frame, Gap, How, LongLine, OptionProblem, Part, RecordFile, SkippedRest
-from copycat_agent.formats.records.byte_records import line_starts
+from copycat_agent.formats.model import FileFormat, FormatKind, Frame, Gap, How, OptionProblem, RecordFile
+from copycat_agent.formats.records.byte_records import SKIP_FOOTER, FileEdges, header_gap, line_starts
 from copycat_agent.formats.records.columns import Columns, Rules, Value
 from copycat_agent.formats.records.csv_options import RowLineOptions
 from copycat_agent.formats.records.field_types import TypedOptions, TypeWord, field_types
-from copycat_agent.formats.records.row_runs import BLOCK_BYTES, Lines, RowRun, header_gap, of_lines
+from copycat_agent.formats.records.row_runs import BLOCK_BYTES, Lines, RowRun, of_lines
 from copycat_agent.formats.text import TAIL_BYTES, Layout, encoding_problem
 from copycat_agent.options import Field, Options
 
 _BLANKS = " \t\0"
 _STEP_BYTES = 2**20
 _FILE_ENDS = b"\r\n\x1a"
-_KEY = "fixed_width"
 _LOOK_BYTES = 2**10
 
 
@@ -46,6 +45,7 @@ class FixedWidthOptions(TypedOptions):
     skip_lines: int = Field(
         0, ge=0, le=100_000, description="Lines, or records of record_bytes, at the beginning of a file that are passed over."
     )
+    skip_footer: int = SKIP_FOOTER
     encoding: str = Field("utf-8", min_length=1, max_length=64, description="A codec of Python, or auto: what the byte order mark says.")
     trim: bool = Field(True, description="Blanks (and NUL) around values are taken off.")
     null: str | tuple[str, ...] = Field("", description="Text, or texts, of a value that is not there. [] for none.")
@@ -218,6 +218,7 @@ class LineWidths(FileFormat):
         self.on_too_long = options.line.on_too_long
         self._options = options
         self._lines = LineFrames(options.line.as_lines(), BLOCK_BYTES, encoding=options.encoding, raw=True)
+        self._edges = FileEdges(self._lines, options.skip_lines, options.skip_footer)
         self._cutter = Cutter(options)
 
     def frames(self, file: RecordFile, start: int, end: int, **how: Unpack[How]) -> Iterator[Frame]:
@@ -229,34 +230,14 @@ class LineWidths(FileFormat):
             yield header_gap(file, start, min(begin, end))
             start = begin
         if start < end:
+            how["footer"] = self._edges.footer(file, end)
             lines = self._lines.frames(file, start, end, **how)
             yield from of_lines(_Table(self._cutter, self._lines.layout(file, start)), lines, start, final=final)
 
     def _begin(self, file: RecordFile, end: int, *, final: bool) -> int | None:
         """Where the first record can stand: behind the byte order mark and `skip_lines`. None when more has to be known first."""
-        if _KEY not in file.memo or file.memo[_KEY][0] != self._options:
-            found = self._behind_skipped(file, file.size if file.size >= 0 else end, final=final)
-            if found is None:
-                return None
-            file.memo[_KEY] = self._options, found
-        return int(file.memo[_KEY][1])
-
-    def _behind_skipped(self, file: RecordFile, end: int, *, final: bool) -> int | None:
-        to_skip, place = self._options.skip_lines, 0
-        mark = len(self._lines.layout(file, 0).mark)
-        if not to_skip:
-            return mark
-        for frame in self._lines.frames(file, 0, end, final=final, block_bytes=_LOOK_BYTES):
-            place = frame.end
-            if isinstance(frame, LongLine | SkippedRest):
-                to_skip -= frame.complete
-            elif not isinstance(frame, Gap | Parsed | Part):
-                if frame.total >= to_skip:
-                    return min(frame.start + frame.weight(to_skip), frame.end)
-                to_skip -= frame.total
-            if not to_skip:
-                return place
-        return place if final else None
+        begin = self._edges.begin(file, end, final=final)
+        return begin or (None if begin is None else len(self._lines.layout(file, 0).mark))
 
     def alone(self, raw: bytes, columns: tuple[str, ...]) -> dict[str, Any] | Unparsed:
         """One record by its bytes, as a dead letter has them; the options name its columns."""
@@ -276,9 +257,9 @@ class LineWidths(FileFormat):
             place = cut
             while (line := file(place, _LOOK_BYTES)) and (size := layout.find(line, place)) >= 0 and line[:size] in empty:
                 place += size + len(layout.delimiter)
-            if begin < place < file.size:
+            if begin < place:
                 found.append(place)
-        return tuple(dict.fromkeys(found))
+        return self._edges.inner(file, dict.fromkeys(found))
 
 
 def _build(options: FixedWidthOptions) -> LineWidths | ByteWidths:
@@ -295,6 +276,8 @@ def problems(options: FixedWidthOptions) -> Iterator[OptionProblem]:
         if name in names[:index]:
             yield OptionProblem(("columns", index, "name"), "another column has this name", "give them different names")
     size = options.record_bytes
+    if size is not None and options.skip_footer:
+        yield OptionProblem(("skip_footer",), "it counts lines, and record_bytes says that there are none", "leave one of them out")
     if size is not None and options.unit == "bytes" and Cutter(options).width > size:
         yield OptionProblem(("record_bytes",), f"its columns end at byte {Cutter(options).width}", "correct `columns` or record_bytes")
 

@@ -7,7 +7,7 @@ from itertools import accumulate
 from typing import NamedTuple, Protocol
 
 from copycat_agent.formats.draft import Chunk, Parsed
-from copycat_agent.formats.model import Frame, Gap, RecordFile
+from copycat_agent.formats.model import Frame, Gap
 from copycat_agent.formats.records.columns import Value
 from copycat_agent.formats.text import AS_IT_STANDS, TAIL_BYTES, Layout
 from copycat_agent.model import Schema
@@ -214,9 +214,3 @@ class _Runs:
 
     def _gap(self, end: int, tail: bytes) -> Gap:
         return Gap(self._start, end, tail[-(end - self._start) :], "header")
-
-
-def header_gap(file: RecordFile, start: int, end: int) -> Gap:
-    """What is before the first record."""
-    begin = max(start, end - TAIL_BYTES)
-    return Gap(start, end, file(begin, end - begin), "header")
