@@ -19,6 +19,7 @@ from copycat_agent.cli.check import Queries
 from copycat_agent.cli.common_options import Config, Format, NoColor, Output, say_problems, use_color
 from copycat_agent.cli.screen import make_console
 from copycat_agent.cli.try_view import assumed_words, hidden, masked, picture, report, summary
+from copycat_agent.converters.schema_options import OPENED
 from copycat_agent.definitions import find_agent_file, load_agent, load_file
 from copycat_agent.display import printable
 from copycat_agent.errors import CopycatError, DefinitionError, FatalError
@@ -85,6 +86,7 @@ def try_(  # noqa: PLR0913, PLR0917 - the command's options
     output: Output = Format.TEXT,
     config: Config = None,
     no_color: NoColor = False,
+    schemas: Annotated[Path | None, typer.Option(hidden=True, help="Open only the schemas whose paths stand in this file.")] = None,
 ) -> None:
     """Show what a definition makes of sample records: what comes out, with types, and where and why it does not.
 
@@ -92,6 +94,8 @@ def try_(  # noqa: PLR0913, PLR0917 - the command's options
     78 when the definition is bad.
     """
     logs.setup("error")
+    if schemas is not None:
+        OPENED.set(frozenset(schemas.read_text("utf-8").split("\n")))
     if watch and file == "-":
         raise typer.BadParameter("stdin cannot be watched: name a file", param_hint="--watch")
     with Queries() as queries:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import ssl
 from collections.abc import Iterator
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Literal
@@ -39,12 +40,19 @@ class SchemaFile:
         return PurePosixPath(self.path).name
 
 
+OPENED: ContextVar[frozenset[str] | None] = ContextVar("OPENED", default=None)
+"""Paths of the schemas that may be opened, None for any. A stranger's definition has those alone that the host's own ones name."""
+
+
 def _read(path: object) -> object:
     """A path becomes its file. Raises ValueError that says what is wrong with it."""
     if not isinstance(path, str):
         return path
     if not path.startswith("/"):
         msg = "a schema's file needs an absolute path; start it with /"
+        raise ValueError(msg)
+    if (opened := OPENED.get()) is not None and path not in opened:
+        msg = "is not opened here: no definition that runs names this schema"
         raise ValueError(msg)
     return SchemaFile(path, _text(path))
 

@@ -1,6 +1,7 @@
 """Trying a definition on pasted lines: what `copycat try --verbose` prints, each step with what it changed and where a pattern stopped.
 
-The definition is a stranger's text. It is tried by a child without the agent's environment, and `copycat try` opens no secret.
+The definition is a stranger's text. It is tried by a child without the agent's environment, and `copycat try` opens no secret, no schema
+that the agent's own definitions do not name.
 """
 
 from __future__ import annotations
@@ -11,15 +12,16 @@ from pathlib import Path
 
 from copycat_agent.api.page.markup import Html, joined, tag, text_area
 from copycat_agent.api.page.page_frame import Fields, Moment, View, ran
+from copycat_agent.converters.schema_options import SchemaFile
 from copycat_agent.display import HIDDEN, Mask, is_secret_name
-from copycat_agent.errors import CopycatError
+from copycat_agent.errors import CopycatError, UnknownConnectorError
 from copycat_agent.small_files import read_small_file
 
 RECORDS = 100
 MEMORY_BYTES = 2**30
 """Of the child's data: what asks for more fails alone."""
 _FILE_BYTES_MAX = 64 * 1024
-_DEFINITION, _LINES = "definition.yaml", "lines.log"
+_DEFINITION, _LINES, _SCHEMAS = "definition.yaml", "lines.log", "schemas"
 _TRIED = frozenset({"name", "source", "record", "transforms", "converters", "errors"})
 """Sections of a definition that a sample can meet."""
 _SECTION = re.compile(r"([a-z_]+):")
@@ -46,9 +48,21 @@ def try_page(moment: Moment, _name: str, fields: Fields) -> View:
 def tried(moment: Moment, _name: str, fields: Fields) -> View:
     """What came of it, and the form again."""
     definition, lines = fields.get("definition", ""), fields.get("lines", "")
-    arguments = ("try", "-d", _DEFINITION, "-v", "-n", str(RECORDS), _LINES)
-    told = moment.commands.apart(*arguments, files={_DEFINITION: definition, _LINES: lines}, memory_bytes=MEMORY_BYTES)
+    arguments = ("try", "-d", _DEFINITION, "-v", "-n", str(RECORDS), "--schemas", _SCHEMAS, _LINES)
+    files = {_DEFINITION: definition, _LINES: lines, _SCHEMAS: "\n".join(_schemas(moment))}
+    told = moment.commands.apart(*arguments, files=files, memory_bytes=MEMORY_BYTES)
     return View("Try a definition", _form(definition, lines, joined(tag("h2", "What came of it"), ran(told))))
+
+
+def _schemas(moment: Moment) -> set[str]:
+    """Paths of the schemas that the agent's own definitions name. Others are files of the host that words about a schema would tell of."""
+    found: set[str] = set()
+    for one in moment.control.statuses():
+        with contextlib.suppress(UnknownConnectorError):
+            converters = moment.control.definition(one.name).converters
+            parts = [part for part in (converters.key, converters.value) if part is not None]
+            found |= {value.path for part in parts for _, value in part if isinstance(value, SchemaFile)}
+    return found
 
 
 def _form(definition: str, lines: str, result: Html) -> Html:

@@ -195,6 +195,20 @@ def test_a_definition_that_is_tried_reads_no_variable_and_no_secret(writer: User
     assert "AGENTS_OWN" in Read(answer.body).text
 
 
+def test_only_schemas_that_a_running_definition_names_are_opened(writer: User, control: MemoryControl, tmp_path: Path) -> None:
+    schema = tmp_path / "credentials.json"
+    schema.write_text(json.dumps({"type": "object", "required": [CANARY]}))
+    value = f"schema_registry: {{url: http://127.0.0.1:1}}\n  value: {{type: json_schema, schema: {schema}}}"
+    definition = DEFINITION.replace("value: json", value)
+    refused = Read(writer.post("/try", definition=definition, lines="x\n").body).text
+    assert "no definition that runs names this schema" in refused
+    assert CANARY not in refused
+    path = Path(control.path("app"))
+    path.write_text(definition)
+    control.definitions = MemoryControl(path.parent).definitions
+    assert "no definition that runs" not in Read(writer.post("/try", definition=definition, lines="x\n").body).text
+
+
 def test_a_definition_that_is_bad_is_told_with_its_line(writer: User) -> None:
     text = Read(writer.post("/try", definition="name: app\nsource: {type: nothing}\n", lines="x").body).text
     assert "definition.yaml:2" in text
