@@ -162,7 +162,7 @@ def test_a_pause_and_a_changed_filter_go_on_where_it_was(shipping: Shipping, jou
         assert losses(shipping) == []
 
 
-def test_a_line_arrives_within_a_second_or_so_and_an_idle_journal_asks_nothing(shipping: Shipping, journal: Path) -> None:
+def test_a_line_arrives_soon_because_the_journals_files_change(shipping: Shipping, journal: Path) -> None:
     with JournalWriter(journal) as writer:
         writer.add(lines(0, 0))
         shipping.start(source=of(journal, poll_interval="500ms"), deadline=60)
@@ -173,7 +173,7 @@ def test_a_line_arrives_within_a_second_or_so_and_an_idle_journal_asks_nothing(s
             begun = time.monotonic()
             seen(shipping, number + 1)
             took.append(time.monotonic() - begun)
-        assert sorted(took)[2] < 3.0, "the third best of seven: others use this machine, too"
+        assert sorted(took)[2] < 10.0, "the third best of seven: others use this machine, too; what changes nothing is asked after 30 s"
 
 
 def test_a_run_to_the_end_ends(shipping: Shipping, journal: Path) -> None:
