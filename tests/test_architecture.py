@@ -51,6 +51,7 @@ SIBLINGS: dict[tuple[str, str], str] = {
 DOORS: dict[str, tuple[str, ...]] = {
     "pyspark": ("spark", "sources"),
     "py4j": ("spark",),
+    "urllib3": ("sources",),
     "confluent_kafka": ("producer", "converters"),
     "sqlite3": ("offsets",),
     "watchdog": ("wake",),

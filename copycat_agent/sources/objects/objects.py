@@ -248,6 +248,7 @@ class Objects:
                 found = (self._find(name) for name in notice.names if self.is_wanted(name))
                 self._notices[notice.receipt] = {key for one in found if one is not None and (key := self._meet(one, rows, begun_ms))}
         except OSError as error:
+            self._queue = None  # with credentials that may have been changed
             if is_only_way:
                 raise OSError(error.errno, f"source.notify: {error.strerror}") from None
 

@@ -3,14 +3,25 @@
 from __future__ import annotations
 
 import errno
+import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from typing import Any, TypeVar
 from urllib.parse import parse_qsl, urlsplit
 
 import boto3
 from botocore.config import Config
-from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError, PartialCredentialsError
+from botocore.exceptions import (
+    BotoCoreError,
+    ClientError,
+    InvalidRegionError,
+    NoCredentialsError,
+    ParamValidationError,
+    PartialCredentialsError,
+    ProfileNotFound,
+)
 from botocore.parsers import ResponseParserError
+from urllib3.exceptions import HTTPError
 
 from copycat_agent.extending import Address
 from copycat_agent.sources.objects.blocks import BlockFile, ReplacedError
@@ -19,8 +30,14 @@ from copycat_agent.sources.objects.passes import NameRange
 from copycat_agent.sources.objects.stores import Listed, NoticeQueue, directory_of
 
 _CONNECT_SECONDS, _READ_SECONDS = 4.0, 15.0
+BODY_SECONDS = 40.0
+"""For a block of an object: a process whose batch is 60 s late is killed, with the batches of others."""
+RENEW_SECONDS = 10.0
+"""A client that is refused is kept for so long at least: a new one takes 0.1 s of CPU."""
+PART_BYTES = 2**18
 _PAGE = 1000
 _MISSING = ("404", "NoSuchKey", "NotFound", "NoSuchVersion")
+_NO_QUEUE = ("AWS.SimpleQueueService.NonExistentQueue", "QueueDoesNotExist")
 _REPLACED = ("412", "PreconditionFailed")
 _FORBIDDEN = (
     "401",
@@ -46,7 +63,7 @@ class S3Store:
         endpoint = options.pop("endpoint_override", None)
         if endpoint and "://" not in endpoint:
             endpoint = f"{options.get('scheme', 'https')}://{endpoint}"
-        config = Config(
+        self._config = Config(
             connect_timeout=_CONNECT_SECONDS,
             read_timeout=_READ_SECONDS,
             retries={"total_max_attempts": 2, "mode": "standard"},
@@ -55,15 +72,31 @@ class S3Store:
             request_checksum_calculation="when_required",
             response_checksum_validation="when_required",
         )
-        session = boto3.session.Session(profile_name=options.get("profile"))
-
-        def client(service: str, endpoint: str | None) -> Any:  # noqa: ANN401 - boto3 has no types
-            return session.client(service, endpoint_url=endpoint, region_name=options.get("region"), config=config)
-
-        self._client = client("s3", endpoint)
-        self._make_client = client
+        self._endpoint = endpoint
+        self._options = options
+        self._kept: Any = None
+        self._made_at = 0.0
         self._bucket = address.authority
         self.prefix = directory_of(address.path[1:])
+
+    @property
+    def _client(self) -> Any:  # noqa: ANN401 - boto3 has no types
+        if self._kept is None:
+            self._kept, self._made_at = self._make("s3", self._endpoint), time.monotonic()
+        return self._kept
+
+    def _make(self, service: str, endpoint: str | None) -> Any:  # noqa: ANN401 - as above
+        session = boto3.session.Session(profile_name=self._options.get("profile"))
+        return session.client(service, endpoint_url=endpoint, region_name=self._options.get("region"), config=self._config)
+
+    def _ask(self, what: str, ask: Callable[[Any], T]) -> T:
+        """What S3 answers. Raises OSError. After a refusal the next one to ask reads the credentials anew: they may have been changed."""
+        try:
+            return _told(what, lambda: ask(self._client))
+        except PermissionError:
+            if time.monotonic() - self._made_at > RENEW_SECONDS:
+                self._kept = None
+            raise
 
     def shown(self, name: str) -> str:
         return f"s3://{self._bucket}/{name}"
@@ -76,14 +109,14 @@ class S3Store:
         if names.after:
             asked["StartAfter"] = names.after
         while True:
-            page = _told("list", lambda: self._client.list_objects_v2(**asked))
+            page = self._ask("list", lambda client: client.list_objects_v2(**asked))
             yield from (_of_s3(one["Key"], one) for one in page.get("Contents", ()))
             if not page.get("IsTruncated"):
                 return
             asked["ContinuationToken"] = page["NextContinuationToken"]
 
     def look(self, name: str) -> Listed:
-        found = _told("look at", lambda: self._client.head_object(Bucket=self._bucket, Key=name))
+        found = self._ask("look at", lambda client: client.head_object(Bucket=self._bucket, Key=name))
         return _of_s3(name, {**found, "Size": found["ContentLength"]})
 
     def open(self, found: Listed) -> BlockFile:
@@ -94,27 +127,40 @@ class S3Store:
                 "Range": f"bytes={position}-{position + size - 1}",
                 "IfMatch": found.version,
             }
-            return _told("read", lambda: bytes(self._client.get_object(**asked)["Body"].read()))
+            return self._ask("read", lambda client: _body(client.get_object(**asked), found.version))
 
         return BlockFile(found.size, fetch)
 
     def queue(self, url: str) -> NoticeQueue:
         parts = urlsplit(url)
-        return SqsQueue(self._make_client("sqs", f"{parts.scheme}://{parts.netloc}"), _told, url, self._bucket)
+        return SqsQueue(self._make("sqs", f"{parts.scheme}://{parts.netloc}"), _told, url, self._bucket)
 
     def delete(self, name: str) -> None:
-        _told("delete", lambda: self._client.delete_object(Bucket=self._bucket, Key=name))
+        self._ask("delete", lambda client: client.delete_object(Bucket=self._bucket, Key=name))
 
     def copy(self, name: str, to: str) -> None:
-        _told("copy", lambda: self._client.copy({"Bucket": self._bucket, "Key": name}, self._bucket, to))
+        self._ask("copy", lambda client: client.copy({"Bucket": self._bucket, "Key": name}, self._bucket, to))
 
     def tag(self, name: str, tag: str, value: str) -> None:
-        def ask() -> None:
-            known = self._client.get_object_tagging(Bucket=self._bucket, Key=name).get("TagSet", [])
+        def ask(client: Any) -> None:  # noqa: ANN401 - as above
+            known = client.get_object_tagging(Bucket=self._bucket, Key=name).get("TagSet", [])
             tags = [*(one for one in known if one["Key"] != tag), {"Key": tag, "Value": value}]
-            self._client.put_object_tagging(Bucket=self._bucket, Key=name, Tagging={"TagSet": tags})
+            client.put_object_tagging(Bucket=self._bucket, Key=name, Tagging={"TagSet": tags})
 
-        _told("tag", ask)
+        self._ask("tag", ask)
+
+
+def _body(answer: dict[str, Any], version: str) -> bytes:
+    """All of it, within `BODY_SECONDS`: a limit for each part of it alone lets an answer that trickles last for ever."""
+    if answer.get("ETag", version) != version:  # not every store knows If-Match
+        raise ReplacedError(errno.ESTALE, "it was replaced while it was read")
+    deadline, parts = time.monotonic() + BODY_SECONDS, []
+    with closing(answer["Body"]) as body:
+        while part := body.read(PART_BYTES):
+            parts.append(part)
+            if time.monotonic() > deadline:
+                raise TimeoutError
+    return b"".join(parts)
 
 
 def _of_s3(name: str, found: dict[str, Any]) -> Listed:
@@ -125,23 +171,32 @@ def _told(what: str, ask: Callable[[], T]) -> T:
     """What S3 answers. Raises OSError."""
     try:
         return ask()
+    except ReplacedError:
+        raise
     except ClientError as error:
-        code = str(error.response.get("Error", {}).get("Code", ""))
-        words = f"{code or 'an error'} from {error.operation_name}"
-        if code in _MISSING:
-            raise FileNotFoundError(errno.ENOENT, "there is no such object") from None
-        if code in _REPLACED:
-            raise ReplacedError(errno.ESTALE, "it was replaced while it was read") from None
-        if code in ("NoSuchBucket", "AWS.SimpleQueueService.NonExistentQueue", "QueueDoesNotExist"):
-            raise FileNotFoundError(
-                errno.ENODEV, "there is no such bucket" if code == "NoSuchBucket" else "there is no such queue"
-            ) from None
-        if code in _FORBIDDEN:
-            raise PermissionError(errno.EACCES, f"it is not allowed ({words})") from None
-        raise OSError(errno.EIO, words) from None
+        raise _refused(error) from None
     except (NoCredentialsError, PartialCredentialsError):
         raise PermissionError(errno.EACCES, "no credentials were found") from None
-    except (BotoCoreError, ResponseParserError) as error:
+    except (ProfileNotFound, InvalidRegionError) as error:
+        raise OSError(errno.EINVAL, f"profile or region in its address is none ({type(error).__name__})") from None
+    except ParamValidationError:
+        raise OSError(errno.EINVAL, f"that cannot be asked of S3: look at the name of the bucket ({what})") from None
+    except (BotoCoreError, ResponseParserError, HTTPError) as error:
         raise OSError(errno.EIO, f"the store does not answer ({type(error).__name__}, {what})") from None
     except (OSError, ValueError) as error:  # of the connection that an answer was read from
         raise OSError(errno.EIO, f"the connection broke ({type(error).__name__}, {what})") from None
+
+
+def _refused(error: ClientError) -> OSError:
+    """What an answer with an error says."""
+    code = str(error.response.get("Error", {}).get("Code", ""))
+    words = f"{code or 'an error'} from {error.operation_name}"
+    if code in _MISSING:
+        return FileNotFoundError(errno.ENOENT, "there is no such object")
+    if code in _REPLACED:
+        return ReplacedError(errno.ESTALE, "it was replaced while it was read")
+    if code == "NoSuchBucket" or code in _NO_QUEUE:
+        return FileNotFoundError(errno.ENODEV, f"there is no such {'queue' if code in _NO_QUEUE else 'bucket'}")
+    if code in _FORBIDDEN:
+        return PermissionError(errno.EACCES, f"it is not allowed ({words})")
+    return OSError(errno.EIO, words)

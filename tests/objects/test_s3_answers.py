@@ -1,0 +1,149 @@
+"""Answers of an S3 store that are rare: made up by a server of a few lines, read by the real client."""
+
+from __future__ import annotations
+
+import threading
+import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from copycat_agent.extending import parse_address
+from copycat_agent.sources.objects import s3_store
+from copycat_agent.sources.objects.blocks import ReplacedError
+from copycat_agent.sources.objects.passes import NameRange
+from copycat_agent.sources.objects.s3_store import S3Store
+from copycat_agent.sources.objects.stores import Listed
+from tests.rig.object_store import CREDENTIALS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+FOUND = Listed("a", 10, 1000, '"one"')
+LIST = b'<?xml version="1.0"?><ListBucketResult><Name>b</Name><IsTruncated>false</IsTruncated></ListBucketResult>'
+
+
+class Server(ThreadingHTTPServer):
+    """`answer` makes each answer; `keys` are the access keys of those who asked."""
+
+    daemon_threads = True
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.answer: Callable[[_Handler], None] = lambda handler: handler.say(200, LIST)
+        self.keys: list[str] = []
+
+    @property
+    def uri(self) -> str:
+        """Address of a bucket of it."""
+        return f"s3://b/?endpoint_override=http://127.0.0.1:{self.server_port}&region=us-east-1"
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: Server
+
+    def do_GET(self) -> None:
+        self.server.keys.append(self.headers["Authorization"].partition("Credential=")[2].partition("/")[0])
+        self.server.answer(self)
+
+    def say(self, status: int, body: bytes, *, length: int | None = None, **headers: str) -> None:
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(body) if length is None else length))
+        for name, value in headers.items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: Any) -> None:
+        """Nothing."""
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
+    """It answers on loopback."""
+    for name, value in CREDENTIALS.items():
+        monkeypatch.setenv(name, value)
+    with Server() as one:
+        thread = threading.Thread(target=one.serve_forever)
+        thread.start()
+        try:
+            yield one
+        finally:
+            one.shutdown()
+            thread.join()
+
+
+def read(server: Server) -> bytes:
+    return S3Store(parse_address(server.uri)).open(FOUND).read_at(0, 10)
+
+
+def test_another_version_is_not_read_from_a_store_that_does_not_know_if_match(server: Server) -> None:
+    server.answer = lambda handler: handler.say(206, b"0123456789", ETag='"two"')
+    with pytest.raises(ReplacedError):
+        read(server)
+
+
+def test_an_answer_that_trickles_is_given_up(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(s3_store, "BODY_SECONDS", 0.5)
+    monkeypatch.setattr(s3_store, "PART_BYTES", 1)
+    over = threading.Event()
+
+    def trickle(handler: _Handler) -> None:
+        handler.say(206, b"", length=10, ETag='"one"')
+        while not over.wait(0.2):
+            handler.wfile.write(b"x")
+
+    server.answer = trickle
+    begun = time.monotonic()
+    try:
+        with pytest.raises(OSError, match="TimeoutError"):
+            read(server)
+    finally:
+        over.set()
+    assert time.monotonic() - begun < 1.9, "before its end"
+
+
+@pytest.mark.parametrize(("status", "code"), [(503, "SlowDown"), (500, "InternalError"), (301, "PermanentRedirect"), (416, "InvalidRange")])
+def test_words_of_a_refusal_name_its_code_and_nothing_that_was_sent(server: Server, status: int, code: str) -> None:
+    body = f"<Error><Code>{code}</Code><Message>{CREDENTIALS['AWS_SECRET_ACCESS_KEY']}</Message></Error>".encode()
+    server.answer = lambda handler: handler.say(status, body)
+    with pytest.raises(OSError, match=code) as caught:
+        read(server)
+    assert str(caught.value).startswith("[Errno 5]")
+    assert CREDENTIALS["AWS_SECRET_ACCESS_KEY"] not in f"{caught.value!r} {caught.value.__cause__!r}"
+
+
+def test_a_body_that_ends_early_is_no_end_of_the_object(server: Server) -> None:
+    server.answer = lambda handler: handler.say(206, b"0123", ETag='"one"')
+    with pytest.raises(OSError, match="4 bytes came of 10"):
+        read(server)
+
+
+def test_credentials_that_were_changed_are_read_anew_after_a_refusal(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(s3_store, "RENEW_SECONDS", 0.0)
+
+    def answer(handler: _Handler) -> None:
+        if server.keys[-1] == "new":
+            handler.say(200, LIST)
+        else:
+            handler.say(403, b"<Error><Code>ExpiredToken</Code></Error>")
+
+    server.answer = answer
+    store = S3Store(parse_address(server.uri))
+    with pytest.raises(PermissionError):
+        list(store.listed(NameRange()))
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "new")
+    assert list(store.listed(NameRange())) == []
+    assert server.keys == ["test", "new"]
+
+
+@pytest.mark.parametrize(
+    ("uri", "words"),
+    [("s3://b/?profile=nobody", "ProfileNotFound"), ("s3://Bad_!b/", "name of the bucket"), ("s3://b/?region=a+b", "profile or region")],
+)
+def test_an_address_that_cannot_be_asked_is_told_in_words(uri: str, words: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in CREDENTIALS.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(OSError, match=words):
+        list(S3Store(parse_address(uri)).listed(NameRange()))
