@@ -43,6 +43,8 @@ _SHAPES = ("empty", "one", "some", "packed", "1 MB", "5 MB")
 _WEIGHTS = (4, 40, 33, 18, 4, 1)
 _FATES = ("", "replace", "replace arrived", "delete arrived")
 _FATE_WEIGHTS = (82, 8, 5, 5)
+_MOST_KEPT = 2500
+"""With more in `kept` the oldest that has arrived is deleted: the server takes longer to list many, and the agent to find what is new."""
 _MOST_LATER = 10
 """What is to become of an object becomes of it within so many others."""
 
@@ -92,6 +94,7 @@ class ObjectLoad:
         self._dice = random.Random(seed)
         self._journal = root / "objects.jsonl"
         self._versions: dict[str, Version] = {}
+        self._kept: dict[str, Version] = {}
         self._number = 0
         self._later: list[tuple[int, str, Version]] = []
         self._verifier: Verifier | None = None
@@ -152,10 +155,14 @@ class ObjectLoad:
         fate = self._dice.choices(_FATES, _FATE_WEIGHTS)[0]
         if connector == "kept" and fate and one.length and not one.is_packed:
             self._later.append((self._number + self._dice.randint(0, _MOST_LATER), fate, one))
+        self._later = [each for each in self._later if self._kept.get(each[2].name) == each[2]]
         due = [each for each in self._later if each[0] <= self._number and ("arrived" not in each[1] or self._has(each[2]))]
         for each in due:
             self._later.remove(each)
             self._meet(each[1], each[2])
+        oldest = next(iter(self._kept.values()), None)
+        if oldest is not None and len(self._kept) > _MOST_KEPT and self._has(oldest):
+            self._meet("delete arrived", oldest)
 
     def is_cleaned_up(self) -> bool:
         """Whether nothing is left that the agent should have deleted."""
@@ -244,6 +251,8 @@ class ObjectLoad:
         data = one.data(self._run_name)
         self._client.put_object(Bucket=self.store.bucket, Key=one.name, Body=data)
         self._versions[one.file] = one
+        if one.name.startswith("kept"):
+            self._kept[one.name] = one
         self.written_bytes += len(data)
         self.done["put"] += 1
 
@@ -261,6 +270,7 @@ class ObjectLoad:
         else:
             self._write_down(one, is_gone=True)
             self._client.delete_object(Bucket=self.store.bucket, Key=one.name)
+            del self._kept[one.name]
             self.done["deleted"] += 1
 
     def _verifier_told(self, one: Version) -> None:
