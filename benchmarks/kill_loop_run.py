@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from tests.kill.object_load import ObjectLoad
 
 _LOOK_SECONDS = 0.02
-_RECOVER_SECONDS = 90.0
+_RECOVER_SECONDS = 180.0
 _FOUND_SECONDS = 40.0
 _FIRED_SECONDS = 40.0
 """An agent that is to kill itself at a failpoint and has not by then is killed by us, and counted as a miss."""
