@@ -17,8 +17,10 @@ import string
 import threading
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, suppress
 from typing import TYPE_CHECKING, NamedTuple, Self
+
+from botocore.exceptions import ClientError
 
 from copycat_agent.offsets import ledger
 from copycat_agent.offsets.state_dir import DATABASE
@@ -165,8 +167,10 @@ class ObjectLoad:
             self._meet("delete arrived", oldest)
 
     def is_cleaned_up(self) -> bool:
-        """Whether nothing is left that the agent should have deleted."""
-        return not self._client.list_objects_v2(Bucket=self.store.bucket, Prefix="swept/", MaxKeys=1).get("Contents")
+        """Whether nothing is left that the agent should have deleted. The server fails now and then while something is deleted."""
+        with suppress(ClientError):
+            return not self._client.list_objects_v2(Bucket=self.store.bucket, Prefix="swept/", MaxKeys=1).get("Contents")
+        return False
 
     def broken(self, state: Path, guarantee: str) -> list[str]:
         """What the ledger of losses does not account for, or should not hold. The agent does not run."""
