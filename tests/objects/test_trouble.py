@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import json
+import os
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from typer.testing import CliRunner
 
 from copycat_agent.cli.main import app
+from copycat_agent.extending import parse_address
+from copycat_agent.sources.objects.arrow_store import ArrowStore
+from copycat_agent.sources.objects.blocks import ReplacedError
 from copycat_agent.sources.objects.objects_probe import probe_objects
 from copycat_agent.sources.objects.options import ObjectsOptions
+from copycat_agent.sources.objects.passes import NameRange
 from copycat_agent.workbench.doctor.users import find_user
 from tests.rig.object_store import CREDENTIALS, ObjectStore
 from tests.rig.waiting import wait_until
@@ -139,3 +145,53 @@ def test_explain_says_whether_an_object_is_read_next(bucket: Bucket, tmp_path: P
     assert (read.exit_code, "one" in read.stdout) == (0, True), read.output
     other = CliRunner().invoke(app, ["explain", f"{name}b.log", *asked])
     assert (other.exit_code, "none of the objects that are to be read next" in other.stdout) == (1, True), other.output
+
+
+def test_links_of_a_tree_are_not_followed_and_names_may_be_any_bytes(shipping: Objects, tmp_path: Path) -> None:
+    tree = tmp_path / "logs" / "tree"
+    (tree / "deep").mkdir(parents=True)
+    (tree / "deep" / "again").symlink_to(tree)
+    (tree / "other").symlink_to("/etc/passwd")
+    os.mkfifo(tree / "pipe")
+    (tree / os.fsdecode(b"caf\xe9.log")).write_bytes(b"one\n")
+    (tree / "deep" / "b").write_bytes(b"two\n")
+    shipping.start(source={"type": "objects", "uri": f"file://{tree}", "min_age": "0s"}, record={"key": "{@file.name}"}, until_idle=True)
+    shipping.wait_idle()
+    assert {one.key: one.value for one in shipping.records()} == {b"caf\\xe9.log": b"one", b"b": b"two"}
+
+
+def test_a_tree_that_is_not_there_is_no_empty_one(shipping: Objects, tmp_path: Path) -> None:
+    tree = tmp_path / "logs" / "tree"
+    tree.mkdir()
+    (tree / "a").write_bytes(b"one\n")
+    shipping.start(source={"type": "objects", "uri": f"file://{tree}", "min_age": "0s"})
+    shipping.lines(until=1)
+    tree.rename(tmp_path / "away")
+    wait_until(lambda: shipping.status.state == "blocked", 30, lambda: f"{shipping.status}")
+    assert "No such file or directory" in shipping.status.reason
+    (tmp_path / "away").rename(tree)
+    (tree / "b").write_bytes(b"two\n")
+    assert shipping.lines(until=2, deadline=90) == ["one", "two"]
+    assert shipping.losses == ()
+
+
+def test_other_file_systems_list_read_move_and_delete(tmp_path: Path) -> None:
+    root = tmp_path / "tree"
+    (root / "in" / "deep").mkdir(parents=True)
+    (root / "in" / "deep" / "a").write_bytes(b"x" * 10)
+    (root / "in" / "b").write_bytes(b"")
+    store = ArrowStore(parse_address(f"file://{root}/in"))
+    found = list(store.listed(NameRange()))
+    assert [one.name for one in found] == [f"{root}/in/b", f"{root}/in/deep/a"]
+    assert store.look(found[1].name) == found[1]
+    with closing(store.open(found[1])) as file:
+        assert (file.read_at(0, 4), file.read_at(8, 4), file.read_at(10, 1), file.is_unchanged()) == (b"xxxx", b"xx", b"", True)
+    store.copy(found[1].name, store.name_at(f"{root}/done/a"))
+    store.delete(found[1].name)
+    store.delete(found[1].name)
+    assert (root / "done" / "a").read_bytes() == b"x" * 10
+    with pytest.raises(FileNotFoundError, match="there is no such file"):
+        store.look(found[1].name)
+    (root / "in" / "b").write_bytes(b"changed")
+    with closing(store.open(found[0]._replace(size=7))) as file, pytest.raises(ReplacedError):
+        file.read_at(0, 7)

@@ -1,4 +1,4 @@
-"""File systems of pyarrow: all that is no S3. None of them lists behind a name, so a listing always lists everything."""
+"""File systems of pyarrow: neither S3 nor a tree of this host. None lists behind a name, so a listing always lists everything."""
 
 from __future__ import annotations
 

@@ -17,11 +17,19 @@ class ReplacedError(OSError):
     """The object is not the version any more that was found."""
 
 
+def _nothing() -> None:
+    """There is nothing to close."""
+
+
 class BlockFile:
     """A `StoredFile` that is fetched in blocks, the next one while this one is used."""
 
-    def __init__(self, size: int, fetch: Callable[[int, int], bytes], close: Callable[[], None] = lambda: None) -> None:
-        """`fetch(position, size)` gives just these bytes of the version that was found, or raises ReplacedError."""
+    def __init__(self, size: int, fetch: Callable[[int, int], bytes], close: Callable[[], None] = _nothing, *, ahead: bool = True) -> None:
+        """`fetch(position, size)` gives just these bytes of the version that was found, or raises ReplacedError.
+
+        `ahead`: it is worth a thread of its own.
+        """
+        self._reads_ahead = ahead
         self._size = size
         self._fetch = fetch
         self._close = close
@@ -50,7 +58,7 @@ class BlockFile:
         ahead, self._ahead = self._ahead, None
         block = ahead.take() if ahead is not None and ahead.position == position else self._checked(position, wanted)
         following = position + len(block)
-        if goes_forward and following < self._size:
+        if self._reads_ahead and goes_forward and following < self._size:
             self._ahead = _Ahead(following, min(BLOCK_BYTES, self._size - following), self._checked)
         return block
 
@@ -69,7 +77,8 @@ class BlockFile:
 
     def close(self) -> None:
         self._ahead, self._block = None, b""
-        self._close()
+        close, self._close = self._close, _nothing
+        close()
 
 
 class _Ahead:

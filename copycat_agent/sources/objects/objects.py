@@ -30,6 +30,7 @@ from copycat_agent.extending import (
 )
 from copycat_agent.sources.objects.blocks import BlockFile
 from copycat_agent.sources.objects.cleanup import Cleanup
+from copycat_agent.sources.objects.local_store import LocalStore
 from copycat_agent.sources.objects.memory import CHUNK_IDS, ReadMemory
 from copycat_agent.sources.objects.options import NotifyOptions, ObjectsOptions
 from copycat_agent.sources.objects.passes import NameRange, Pass, Passes
@@ -63,6 +64,8 @@ def id_of(key: str) -> int:
 @lru_cache(maxsize=16)
 def store_at(address: Address) -> Store:
     """The store behind an address, kept: it holds connections. Raises FatalError where its client is not installed."""
+    if address.scheme == "file":
+        return LocalStore(address)
     if address.scheme != "s3":
         from copycat_agent.sources.objects.arrow_store import ArrowStore  # noqa: PLC0415 - imports pyarrow, 0.15 s
 
