@@ -12,6 +12,8 @@ from copycat_agent.definitions.models import Loc, key_of, markers
 from copycat_agent.definitions.options_reader import Reader
 from copycat_agent.definitions.problems import Finding
 from copycat_agent.formats import MultilineOptions
+from copycat_agent.formats.multiline_options import GroupOptions
+from copycat_agent.formats.records.byte_records import LinesOptions
 from copycat_agent.model import Column
 from copycat_agent.options import (
     ConvertersOptions,
@@ -168,21 +170,20 @@ def with_implied(definition: Definition) -> Definition:
     A step that unwraps lines of containers wants the parts of a line together. What is written of over-long lines goes for records of
     several lines, too, where nothing is written of those.
     """
-    source = definition.source
-    if not isinstance(source, LogFileOptions):
-        return definition
-    multiline = source.multiline or _of_containers(definition, source)
-    if multiline is None:
-        return definition
-    if "on_too_long" in source.line.model_fields_set and "on_too_long" not in multiline.model_fields_set:
-        multiline = multiline.model_copy(update={"on_too_long": source.line.on_too_long})
-    return definition.model_copy(update={"source": source.model_copy(update={"multiline": multiline})})
+    source, form = definition.source, getattr(definition.source, "format", None)
+    if isinstance(source, LogFileOptions):
+        return definition.model_copy(update={"source": _grouped(definition, source)})
+    if isinstance(form, LinesOptions):
+        return definition.model_copy(update={"source": source.model_copy(update={"format": _grouped(definition, form)})})
+    return definition
 
 
-def _of_containers(definition: Definition, source: LogFileOptions) -> MultilineOptions | None:
-    if not any(action_of(step) in _WRAPPED for step in definition.transforms):
-        return None
-    return MultilineOptions(preset="container", max_lines=_MOST_PARTS, max_bytes=max(2**20, source.line.max_bytes))
+def _grouped(definition: Definition, options: LogFileOptions | LinesOptions) -> Options:
+    multiline: GroupOptions | None = options.multiline
+    if multiline is None and any(action_of(step) in _WRAPPED for step in definition.transforms):
+        kind = MultilineOptions if isinstance(options, LogFileOptions) else GroupOptions
+        multiline = kind(preset="container", max_lines=_MOST_PARTS, max_bytes=max(2**20, options.line.max_bytes))
+    return options if multiline is None else options.model_copy(update={"multiline": multiline.under(options.line)})
 
 
 _HINT = "leave no two ways to match one text: (?:[^,]+,)* instead of (?:.+,?)*, or (?>...) around what need not be tried again"
@@ -197,11 +198,14 @@ def doubtful(definition: Definition) -> list[Finding]:
     for number, step in enumerate(definition.transforms):
         found += _patterns(step, ("transforms", number))
     slow = [Finding(loc, "slow-pattern", doubt, _HINT) for loc, pattern in found if (doubt := compile_pattern(pattern).doubt)]
-    line: Any = getattr(definition.source, "line", None)
-    multiline = getattr(definition.source, "multiline", None)
+    form = getattr(definition.source, "format", None)
+    place: Loc = ("source", "format") if isinstance(form, LinesOptions) else ("source",)
+    options: Any = form if isinstance(form, LinesOptions) else definition.source
+    line: Any = getattr(options, "line", None)
+    multiline = getattr(options, "multiline", None)
     if multiline is None or "on_too_long" not in line.model_fields_set or line.on_too_long == multiline.on_too_long:
         return slow
-    return [*slow, Finding(("source", "line", "on_too_long"), "unused", _OVERRULED, _OVERRULED_HINT)]
+    return [*slow, Finding((*place, "line", "on_too_long"), "unused", _OVERRULED, _OVERRULED_HINT)]
 
 
 def _patterns(options: Options, loc: Loc) -> Iterator[tuple[Loc, str]]:

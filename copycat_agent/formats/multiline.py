@@ -13,9 +13,9 @@ from typing import Unpack
 
 from copycat_agent.formats.draft import Chunk
 from copycat_agent.formats.grouping import GroupMarks, GroupState
-from copycat_agent.formats.lines import BLOCK_BYTES, LineFrames, LineOptions
+from copycat_agent.formats.lines import BLOCK_BYTES, LineFrames, TextLineOptions
 from copycat_agent.formats.model import Cut, Frame, Gap, How, LongLine, Part, SkippedRest, part_bytes
-from copycat_agent.formats.multiline_options import MultilineOptions
+from copycat_agent.formats.multiline_options import GroupOptions
 from copycat_agent.formats.over_limit import GroupParts
 from copycat_agent.formats.text import AS_IT_STANDS, TAIL_BYTES, Layout, Reader, Text
 
@@ -27,7 +27,7 @@ class MultilineFrames:
     """Frames records of several lines. Stateless, as all `Frames` are."""
 
     def __init__(
-        self, line: LineOptions, options: MultilineOptions, block_bytes: int = BLOCK_BYTES, *, encoding: str = "utf-8", raw: bool = False
+        self, line: TextLineOptions, options: GroupOptions, block_bytes: int = BLOCK_BYTES, *, encoding: str = "utf-8", raw: bool = False
     ) -> None:
         """`block_bytes`, `encoding` and `raw`, and what is raised, as with `LineFrames`."""
         self.on_too_long = options.on_too_long

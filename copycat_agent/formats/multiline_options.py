@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Literal
+from typing import Literal, Self
 
 from copycat_agent.formats.grouping import CLOSED, Rule, by_alternatives, continues, ends, start
+from copycat_agent.formats.lines import TextLineOptions
 from copycat_agent.formats.model import OnTooLong
 from copycat_agent.options import ByteSize, Duration, Field, Options, Regex
 
@@ -69,8 +70,8 @@ PRESETS: Mapping[str, Rule] = {"java": _java(), "python": _python(), "indented":
 _RULES = {"start": start, "continues": continues, "ends": ends, "preset": PRESETS.__getitem__}
 
 
-class MultilineOptions(Options):
-    """Which lines are one record. Patterns are looked for anywhere in a line; write `^` for its beginning.
+class GroupOptions(Options):
+    """Which lines are one record, in a file that is complete. Patterns are looked for anywhere in a line; write `^` for its beginning.
 
     Of a line longer than `grouping.LOOK_CHARACTERS` they see the first ones only, `ends` the last ones.
     """
@@ -83,7 +84,6 @@ class MultilineOptions(Options):
         description="java, python: a stack trace belongs to the line before it. indented: a line that begins with white space does. "
         "container: only what a container runtime has cut into parts is joined; it is the default with a cri or docker step.",
     )
-    timeout: Duration = Field(2.0, ge=0.01, le=86400, description="A record to which nothing was added for so long is complete.")
     max_lines: int = Field(500, ge=1, le=1_000_000, description="Most lines of a record.")
     max_bytes: ByteSize = Field(2**20, ge=1, le=2**30, description="Largest record, its last delimiter not counted.")
     on_too_long: OnTooLong = Field(
@@ -104,3 +104,15 @@ class MultilineOptions(Options):
         """Returns which lines belong together."""
         (rule,) = (make(value) for name, make in _RULES.items() if (value := getattr(self, name)) is not None)
         return rule
+
+    def under(self, line: TextLineOptions) -> Self:
+        """The same, where nothing is written of records over the limit with what is written of such lines."""
+        if "on_too_long" in self.model_fields_set or "on_too_long" not in line.model_fields_set:
+            return self
+        return self.model_copy(update={"on_too_long": line.on_too_long})
+
+
+class MultilineOptions(GroupOptions):
+    """The same in a file that grows."""
+
+    timeout: Duration = Field(2.0, ge=0.01, le=86400, description="A record to which nothing was added for so long is complete.")

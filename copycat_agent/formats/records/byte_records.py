@@ -20,6 +20,8 @@ from copycat_agent.formats.model import (
     SkippedRest,
     one_line,
 )
+from copycat_agent.formats.multiline import MultilineFrames
+from copycat_agent.formats.multiline_options import GroupOptions
 from copycat_agent.formats.text import TAIL_BYTES, Layout, encoding_problem, split_problem
 from copycat_agent.options import ByteSize, Field
 
@@ -91,26 +93,34 @@ class LinesOptions(FormatOptions):
     type: Literal["lines"] = Field("lines", description="Each line is a record.")
     encoding: str = Field("utf-8", min_length=1, max_length=64, description="A codec of Python, or auto: what the byte order mark says.")
     line: TextLineOptions = Field(TextLineOptions(), description="What a line is.")
+    multiline: GroupOptions | None = Field(None, description="Records of several lines; absent: each line is one.")
     skip_lines: int = SKIP_LINES
     skip_footer: int = SKIP_FOOTER
 
     def model_post_init(self, _: object) -> None:
         """Refuse an encoding that cannot be framed. pydantic reports the ValueError with its place."""
         refuse_encoding(self.encoding, self.line.delimiter)
-        if self.line.on_too_long == "split" and (problem := split_problem(self.encoding)):
+        if self.limits.on_too_long == "split" and (problem := split_problem(self.encoding)):
             raise ValueError("; ".join(problem))
+
+    @property
+    def limits(self) -> TextLineOptions | GroupOptions:
+        """What says how long a record may be."""
+        return self.line if self.multiline is None else self.multiline.under(self.line)
 
 
 class LinesFormat(FileFormat):
-    """Each line is a record."""
+    """Each line is a record, or each group of lines that a rule puts together."""
 
     makes_fields = False
 
     def __init__(self, options: LinesOptions) -> None:
         """Raises what `LineFrames` raises."""
-        self._frames = LineFrames(options.line, encoding=options.encoding)
-        self._edges = FileEdges(self._frames, options.skip_lines, options.skip_footer)
-        self.on_too_long = options.line.on_too_long
+        line, limits = options.line, options.limits
+        self._lines = LineFrames(line, encoding=options.encoding)
+        self._groups = MultilineFrames(line, limits, encoding=options.encoding) if isinstance(limits, GroupOptions) else None
+        self._edges = FileEdges(self._lines, options.skip_lines, options.skip_footer)
+        self.on_too_long = limits.on_too_long
 
     def frames(self, file: RecordFile, start: int, end: int, **how: Unpack[How]) -> Iterator[Frame]:
         final = how.setdefault("final", True)
@@ -122,10 +132,11 @@ class LinesFormat(FileFormat):
             start, how = begin, {"final": final, "block_bytes": how.get("block_bytes")}
         if start < end:
             how["footer"] = self._edges.footer(file, end)
-            yield from self._frames.frames(file, start, end, **how)
+            yield from (self._groups or self._lines).frames(file, start, end, **how)
 
     def cuts(self, file: RecordFile, parts: int) -> tuple[int, ...]:
-        return self._edges.inner(file, line_starts(self._frames, file, parts))
+        """None between groups of lines: where one begins may depend on all that stands before it."""
+        return () if self._groups else self._edges.inner(file, line_starts(self._lines, file, parts))
 
 
 def header_gap(file: RecordFile, start: int, end: int) -> Gap:

@@ -38,8 +38,10 @@ def in_bytes(position: PeerPosition, path: str, definition: Definition, saved_ns
 def _quote(layout: Any) -> bytes:  # noqa: ANN401 - as the definition has it
     """What may hide a line feed, b"" for nothing. Raises DataError for a format whose records may be anything but lines."""
     kind = layout.get("type") if isinstance(layout, dict) else layout
-    if kind not in ("lines", "csv") or layout.get("encoding") not in _ENCODINGS or layout.get("skip_lines"):
-        msg = "SpoolDir counts records of it, and only lines can be counted here: formats lines and csv, in UTF-8, without skip_lines"
+    is_other = kind not in ("lines", "csv") or layout.get("encoding") not in _ENCODINGS
+    if is_other or layout.get("skip_lines") or (kind == "lines" and layout.get("multiline")):
+        words = "only lines can be counted here: formats lines and csv, in UTF-8, without skip_lines or multiline"
+        msg = f"SpoolDir counts records of it, and {words}"
         raise DataError(msg)
     return (layout.get("quote") or "").encode() if kind == "csv" else b""
 

@@ -74,6 +74,15 @@ def test_a_policy_that_is_written_for_lines_alone_holds_for_records_of_several(l
     assert loaded.warnings == ()
 
 
+def test_lines_of_whole_files_are_put_together_by_the_same_rules(load: Load) -> None:
+    source = "source: {type: spool_dir, dir: /in, format: {type: lines, line: {on_too_long: drop, max_bytes: 4MiB}}}"
+    (definition,) = load(f"name: app\n{source}\nrecord: {{topic: t}}\ntransforms:\n  - cri: {{}}\n").definitions.values()
+    multiline = definition.source.format.multiline  # type: ignore[attr-defined]
+    assert (multiline.preset, multiline.max_bytes, multiline.on_too_long) == ("container", 2**22, "drop")
+    loaded = load(f"name: app\n{source[:-2]}, multiline: {{ends: '(a+)+$', on_too_long: dlq}}}}}}\nrecord: {{topic: t}}\n")
+    assert {one.code for one in loaded.warnings} == {"slow-pattern", "unused"}
+
+
 def test_what_is_said_about_several_lines_stays_as_it_is(load: Load) -> None:
     source = "source: {type: log_file, include: [/var/log/app.log], multiline: {preset: java}}"
     (definition,) = load(f"name: app\n{source}\nrecord: {{topic: t}}\ntransforms:\n  - cri: {{}}\n").definitions.values()
