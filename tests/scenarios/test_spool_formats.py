@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 import pytest
 import yaml
@@ -79,6 +80,17 @@ FILES: dict[str, tuple[Any, bytes]] = {
         {"type": "lines", "multiline": {"start": r"^\{"}, "skip_footer": 1},
         "\n".join([*(json.dumps(one, indent=1) for one in rows()), "end"]).encode(),
     ),
+    "w3c": (
+        {"type": "w3c", "unescape": "percent"},
+        "".join(
+            [
+                "#Version: 1.0\n#Fields: id text\n",
+                *(f"{one['id']}\t{quote(one['text'])}\n" for one in rows()[:2000]),
+                "#Fields: text id\n",
+                *(f"{quote(one['text'])}\t{one['id']}\n" for one in rows()[2000:]),
+            ]
+        ).encode(),
+    ),
     "jsonl": ("jsonl", "\r\n".join(json.dumps(one) for one in rows()).encode()),
     "json array": ("json", json.dumps(rows(), indent=1).encode()),
     "json values": ("json", "".join(json.dumps(one, ensure_ascii=False) for one in rows()).encode()),
@@ -92,6 +104,7 @@ SHORT = [
     ("lines", True),
     ("lines between others", False),
     ("lines between others", True),
+    ("w3c", False),
     ("groups of lines", False),
     ("groups of lines", True),
     ("jsonl", False),

@@ -66,6 +66,7 @@ _BUILT_IN: dict[str, FormatKind | str] = {
     "lines": "copycat_agent.formats.records.byte_records:LINES",
     "csv": "copycat_agent.formats.records.csv_format:CSV",
     "fixed_width": "copycat_agent.formats.records.fixed_width:FIXED_WIDTH",
+    "w3c": "copycat_agent.formats.records.w3c_format:W3C",
     "jsonl": "copycat_agent.formats.records.json_format:JSONL",
     "json": "copycat_agent.formats.records.json_format:JSON",
     "xml": "copycat_agent.formats.records.xml_format:XML",
