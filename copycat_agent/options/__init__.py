@@ -7,11 +7,13 @@ A field exists only when the option works. Every field has a description: it is 
 
 from pydantic import AfterValidator as AfterValidator
 from pydantic import BeforeValidator as BeforeValidator
+from pydantic import Discriminator as Discriminator
 from pydantic import Field as Field
 from pydantic import PlainSerializer as PlainSerializer
 from pydantic import PrivateAttr as PrivateAttr
 from pydantic import SecretStr as SecretStr
 from pydantic import SerializeAsAny as SerializeAsAny
+from pydantic import Tag as Tag
 from pydantic import TypeAdapter as TypeAdapter
 from pydantic import ValidationError as ValidationError
 from pydantic import WithJsonSchema as WithJsonSchema

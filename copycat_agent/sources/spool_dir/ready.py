@@ -14,8 +14,11 @@ from collections.abc import Callable
 from functools import total_ordering
 from typing import TYPE_CHECKING, Any
 
+from copycat_agent.errors import DataError
+from copycat_agent.patterns import compile_pattern
 from copycat_agent.sources.files.paths.opening import is_open_for_writing
 from copycat_agent.sources.planner import TurnQueue
+from copycat_agent.sources.spool_dir.spool_options import OrderByPart
 
 if TYPE_CHECKING:
     from copycat_agent.logs import Log
@@ -27,9 +30,26 @@ if TYPE_CHECKING:
 def sort_key(options: SpoolDirOptions, path: str, size: int, mtime_ns: int) -> tuple[Any, str]:
     """Files with the least of these go first. `order_by: none` makes them equal but for their names."""
     name = path.rpartition("/")[2]
+    if isinstance(options.order_by, OrderByPart):
+        part = _part(options.order_by.regex, name)
+        return (part is None, _Reversed(part) if options.descending and part else part), path
     values: dict[str, int | str] = {"mtime": mtime_ns, "size": size, "name": name}
     value = values.get(options.order_by, 0)
     return (_Reversed(value) if options.descending else value), path
+
+
+def _part(regex: str, name: str) -> tuple[bool, int, str] | None:
+    """What the pattern finds in a name, numbers before texts; None where it finds nothing."""
+    pattern = compile_pattern(regex)
+    try:
+        match = pattern.search(name)
+    except DataError:  # it took too long
+        return None
+    text: str | None = match[1 if pattern.groups else 0] if match else None
+    if text is None:
+        return None
+    is_number = text.isascii() and text.isdecimal()
+    return not is_number, int(text) if is_number else 0, text
 
 
 @total_ordering
@@ -38,7 +58,7 @@ class _Reversed:
 
     __slots__ = ("value",)
 
-    def __init__(self, value: int | str) -> None:
+    def __init__(self, value: int | str | tuple[bool, int, str] | None) -> None:
         self.value = value
 
     def __eq__(self, other: object) -> bool:

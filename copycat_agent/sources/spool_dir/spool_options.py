@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from copycat_agent.formats.records import FormatOptions
 from copycat_agent.formats.records.byte_records import LinesOptions
-from copycat_agent.options import Duration, Field, Options, Patterns, SerializeAsAny, SourceOptions
+from copycat_agent.options import Discriminator, Duration, Field, Options, Patterns, Regex, SerializeAsAny, SourceOptions, Tag
 from copycat_agent.sources.files.packing.unpacking import UnpackOptions
 
 
@@ -49,6 +49,19 @@ class ReadyOptions(Options):
     )
 
 
+class OrderByPart(Options):
+    """A part of the name that files are begun in the order of."""
+
+    regex: Regex = Field(
+        description="It is looked for in the name; its first group counts, or all of it without one. Digits alone count as a number. Names "
+        "in which it is not found, or not in time, go last."
+    )
+
+
+def _kind_of_order(value: object) -> str:
+    return "part" if isinstance(value, dict | OrderByPart) else "word"
+
+
 class SpoolDirOptions(SourceOptions):
     """Whole files that are dropped into a directory and read once.
 
@@ -65,10 +78,14 @@ class SpoolDirOptions(SourceOptions):
     ready: ReadyOptions = Field(ReadyOptions(), description="When a file is complete.")
     scan_interval: Duration = Field(5.0, ge=0.1, le=3600, description="Time between two looks at the directory.")
     watch: Literal["auto", "poll"] = Field("auto", description="auto: file-system events hasten a look. poll: only scan_interval does.")
-    order_by: Literal["mtime", "name", "size", "none"] = Field(
+    order_by: Annotated[
+        Annotated[Literal["mtime", "name", "size", "none"], Tag("word")] | Annotated[OrderByPart, Tag("part")],
+        Discriminator(_kind_of_order),
+    ] = Field(
         "mtime",
         description="Which of the files that are ready is begun first; equal ones go by name. A file that is begun is finished before "
-        "its task begins another. none: as they come, and large ones let others go ahead after each batch.",
+        "its task begins another. none: as they come, and large ones let others go ahead after each "
+        "batch. {regex: RE}: by a part of the name.",
     )
     descending: bool = Field(False, description="true begins with the newest, the last name, or the largest.")
     format: SerializeAsAny[FormatOptions] = Field(

@@ -44,6 +44,7 @@ def test_a_pattern_is_one_or_a_list(tmp_path: Path) -> None:
         ("format: {type: csv, delimitr: x}", "delimitr", "unknown key 'delimitr'", "did you mean delimiter?"),
         ("patern: x", "patern", "unknown key 'patern'", "did you mean pattern?"),
         ("format: {header: true}", "format", "the type of the format is missing", "known are"),
+        ("order_by: {regex: '('}", "'('", "not a regular expression: missing ), unterminated subpattern at position 0", ""),
         ("order_by: siz", "siz", "needs one of mtime, name, size, none", "did you mean size?"),
     ],
 )

@@ -173,6 +173,25 @@ def test_files_are_begun_in_order_ties_by_name(tmp_path: Path, options: dict[str
     assert b"".join(dict.fromkeys(spool.arrived)).decode() == expected
 
 
+@pytest.mark.parametrize(
+    ("regex", "descending", "expected"),
+    [
+        (r"-(\d+)", False, "2.b 10.a 10.c x.d"),
+        (r"-(\d+)", True, "10.a 10.c 2.b x.d"),
+        (r"\.(?P<last>[a-z])$", True, "x.d 10.c 2.b 10.a"),
+        (r"\d+\.[a-z]", False, "10.a 10.c 2.b x.d"),
+        (r"(z)?-", False, "10.a 10.c 2.b x.d"),
+        (r"(a+)+$|(.*a)+x", False, "10.a 10.c 2.b x.d"),
+    ],
+)
+def test_files_are_begun_in_the_order_of_a_part_of_their_names(tmp_path: Path, regex: str, descending: bool, expected: str) -> None:
+    spool = Spool(tmp_path, order_by={"regex": regex}, descending=descending)
+    for name in ("x.d", "10.c", "2.b", "10.a"):
+        spool.drop(f"f-{name}", lines(name))
+    spool.drain()
+    assert b" ".join(dict.fromkeys(spool.arrived)).decode() == expected
+
+
 def test_with_one_task_a_file_is_finished_before_the_next_begins(tmp_path: Path) -> None:
     spool = Spool(tmp_path, order_by="name")
     spool.max_bytes = 65536
