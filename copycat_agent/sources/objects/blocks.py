@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import queue
 import threading
@@ -59,7 +60,8 @@ class BlockFile:
         block = ahead.take() if ahead is not None and ahead.position == position else self._checked(position, wanted)
         following = position + len(block)
         if self._reads_ahead and goes_forward and following < self._size:
-            self._ahead = _Ahead(following, min(BLOCK_BYTES, self._size - following), self._checked)
+            with contextlib.suppress(RuntimeError):  # no thread is to be had: it is fetched when its turn comes
+                self._ahead = _Ahead(following, min(BLOCK_BYTES, self._size - following), self._checked)
         return block
 
     def _checked(self, position: int, size: int) -> bytes:

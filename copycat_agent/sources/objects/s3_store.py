@@ -113,6 +113,8 @@ class S3Store:
             yield from (_of_s3(one["Key"], one) for one in page.get("Contents", ()))
             if not page.get("IsTruncated"):
                 return
+            if not page.get("NextContinuationToken"):
+                raise OSError(errno.EIO, "a listing broke off in the middle")
             asked["ContinuationToken"] = page["NextContinuationToken"]
 
     def look(self, name: str) -> Listed:
@@ -164,7 +166,7 @@ def _body(answer: dict[str, Any], version: str) -> bytes:
 
 
 def _of_s3(name: str, found: dict[str, Any]) -> Listed:
-    return Listed(name, found["Size"], int(found["LastModified"].timestamp() * 1000), found["ETag"])
+    return Listed(name, found["Size"], int(found["LastModified"].timestamp() * 1000), found.get("ETag", ""))
 
 
 def _told(what: str, ask: Callable[[], T]) -> T:
