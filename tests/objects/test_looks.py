@@ -270,3 +270,19 @@ def test_what_was_forgotten_stays_so_when_more_is_forgotten_in_the_first_listing
     agent.start()
     agent.run(20)
     assert len(agent.read) == 100
+
+
+def test_start_at_end_counts_for_a_first_start_alone(shelf: Shelf, monkeypatch: pytest.MonkeyPatch) -> None:
+    agent = Agent(shelf, monkeypatch)
+    shelf.put("a")
+    agent.run()
+    agent.options = ObjectsOptions(uri="s3://shelf/", start_at="end")
+    shelf.put("b")
+    agent.start()
+    agent.run()
+    assert agent.read == ["a", "b"]
+    shelf.put("c")
+    agent.saved = {}
+    agent.start()
+    agent.run()
+    assert agent.read == ["a", "b"], "after a reset it begins at the end"

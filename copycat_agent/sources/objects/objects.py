@@ -114,7 +114,7 @@ class Objects:
 
     def look(self, saved: Mapping[str, Position], *, to_the_end: bool) -> Iterator[Finding]:
         """Raises RetriableError, or BlockedError, where the store cannot be listed."""
-        if self._options.start_at == "end" and _BEGUN not in saved:
+        if self._options.start_at == "end" and not saved:
             yield from self._begin_at_end()
             return
         self._memory.recall(saved)
