@@ -11,6 +11,7 @@ from copycat_agent.extending import Gone, Remembered
 from copycat_agent.sources.objects import memory, objects, passes
 from copycat_agent.sources.objects.memory import ReadMemory
 from copycat_agent.sources.objects.passes import Passes
+from tests.faults.state_host import TABLES
 from tests.rig.waiting import wait_until
 
 if TYPE_CHECKING:
@@ -55,6 +56,27 @@ def test_more_objects_than_are_kept_as_partitions_are_read_once_over_restarts(sh
     shipping.wait_idle()
     assert len(shipping.lines()) == 301
     assert shipping.losses == ()
+
+
+@pytest.mark.usefixtures("small")
+def test_with_exactly_once_kafka_knows_what_was_read_when_the_store_is_lost(shipping: Objects, bucket: Bucket) -> None:
+    names = [f"{number:04}" for number in range(60)]
+    put(bucket, names)
+    delivery = {"guarantee": "exactly_once"}
+    shipping.follow(bucket, delivery=delivery)
+    shipping.lines(until=60)
+    wait_until(lambda: len(rows(shipping)) < 30, 30, lambda: f"{len(rows(shipping))} rows")
+    put(bucket, ["9999"])
+    shipping.lines(until=61)
+    shipping.wait_caught_up()
+    shipping.stop()
+    assert (shipping.state_dir / "offsets.db").stat().st_size > 0
+    for name in TABLES:
+        (shipping.state_dir / name).unlink(missing_ok=True)
+    put(bucket, ["0000x"])
+    shipping.follow(bucket, until_idle=True, delivery=delivery)
+    shipping.wait_idle()
+    assert sorted(shipping.lines()) == sorted([*names, "9999", "0000x"])
 
 
 def rows(shipping: Objects) -> list[str]:
