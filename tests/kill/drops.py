@@ -79,6 +79,11 @@ def _fixed_width(rows: Sequence[Row]) -> bytes:
     return "".join(f"{one:<64}{number:>10}{pad[:20]:<20}\n" for one, number, pad in rows).encode()
 
 
+def _w3c(rows: Sequence[Row]) -> bytes:
+    head = "#Version: 1.0\n#Fields: mark n pad\n"
+    return (head + "".join(f'{one} {number} "{pad}"\n' for one, number, pad in rows)).encode()
+
+
 def _jsonl(rows: Sequence[Row]) -> bytes:
     return "".join(json.dumps(row) + "\n" for row in _fields(rows)).encode()
 
@@ -117,6 +122,7 @@ _SHAPES = {
     "lines": Shape(_lines, {}),
     "csv": Shape(_csv, {"types": {"n": "int"}}),
     "jsonl": Shape(_jsonl, {}),
+    "w3c": Shape(_w3c, {"types": {"n": "int"}}),
     "json": Shape(_json, {}),
     "xml": Shape(_xml, {"record": "/rows/row"}),
     "fixed_width": Shape(

@@ -74,7 +74,7 @@ def test_a_file_that_is_written_anew_again_and_again_leaves_few_rows_here_and_in
         arrived(shipping, number)
         path.write_text(f"status {number:02}\n")
     assert arrived(shipping, 30) == [f"status {number:02}" for number in range(30)]
-    wait_until(lambda: len(shipping.offsets) <= most, message=lambda: f"{len(shipping.offsets)} rows")
+    wait_until(lambda: len(shipping.offsets) <= most, 90, lambda: f"{len(shipping.offsets)} rows")
     if guarantee == "exactly_once":
         wait_until(lambda: told(shipping) == {one.key for one in shipping.offsets}, message=lambda: f"{told(shipping)}")
     shipping.stop()
