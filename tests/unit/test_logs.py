@@ -412,7 +412,7 @@ def test_a_line_that_was_cut_off_does_not_swallow_the_next_one(pipe: tuple[int, 
 def test_a_reader_that_has_gone_does_not_stop_the_agent(pipe: tuple[int, io.TextIOWrapper], capfd: pytest.CaptureFixture[str]) -> None:
     reader, stream = pipe
     logs.setup("info", "json", stream)
-    with open(os.devnull, "rb") as nothing:  # the number stays this test's: closed twice, it would be another's by then
+    with Path(os.devnull).open("rb") as nothing:  # the number stays this test's: closed twice, it would be another's by then
         os.dup2(nothing.fileno(), reader)
     for number in range(100):
         logs.get("test").info("nobody hears this", number=number)
