@@ -12,10 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from copycat_agent.executor import InlineExecutor
-from copycat_agent.watch import Watcher
 from tests.rig.kafka import consume
-from tests.rig.shipping import Shipping
+from tests.rig.shipping import Shipping, running_here
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -78,12 +76,8 @@ def here(readers: Path) -> dict[str, str]:
 def shipping(tmp_path: Path, broker: DevBroker, readers: Path, make_topic: Callable[..., str]) -> Iterator[Shipping]:
     """A connector of the real worker on a real broker, whose batches run in this process; not started."""
     del readers
-    executor, watcher = InlineExecutor(), Watcher()
-    shipping = Shipping(tmp_path, "app", broker.bootstrap, make_topic(), executor, watcher)
-    yield shipping
-    shipping.close()
-    executor.close()
-    watcher.close()
+    with running_here(Shipping, tmp_path, "app", broker.bootstrap, make_topic()) as shipping:
+        yield shipping
 
 
 def of(kind: str, options: dict[str, Any], **more: Any) -> dict[str, Any]:

@@ -7,13 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from copycat_agent.executor import InlineExecutor
 from copycat_agent.extending import LostRecords
 from copycat_agent.sources import SOURCES
 from copycat_agent.sources.journald.journald_source import Journald
-from copycat_agent.watch import Watcher
 from tests.rig.journals import MISSING
-from tests.rig.shipping import Shipping
+from tests.rig.shipping import Shipping, running_here
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -34,12 +32,8 @@ def journal(tmp_path: Path) -> Path:
 @pytest.fixture
 def shipping(tmp_path: Path, broker: DevBroker, make_topic: Callable[..., str]) -> Iterator[Shipping]:
     """A connector of the real worker on a real broker, whose batches run in this process; not started."""
-    executor, watcher = InlineExecutor(), Watcher()
-    shipping = Shipping(tmp_path, "app", broker.bootstrap, make_topic(), executor, watcher)
-    yield shipping
-    shipping.close()
-    executor.close()
-    watcher.close()
+    with running_here(Shipping, tmp_path, "app", broker.bootstrap, make_topic()) as shipping:
+        yield shipping
 
 
 class Reading:

@@ -6,8 +6,9 @@ import random
 import subprocess
 import threading
 import time
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
+from tests.rig.background import Background
 from tests.rig.journals import JournalWriter
 from tests.rig.ledger import make_line
 
@@ -20,12 +21,13 @@ _ROTATE_SECONDS = (10.0, 30.0)
 _PAYLOAD = b"abcdefghijklmnopqrstuvwxyz =.,:"
 
 
-class JournalLoad:
+class JournalLoad(Background):
     """As `both.Load`, with `per_second` lines in all. A directory that an earlier run has left is gone on with."""
 
     has_spool, has_planner = False, True
 
     def __init__(self, root: Path, run: str, per_second: int) -> None:
+        super().__init__("load")
         self.journal = root / "journal"
         self.rotations = 0
         self._run_name = run
@@ -33,10 +35,7 @@ class JournalLoad:
         self._dice = random.Random()
         self._writer = JournalWriter(self.journal, first=self._count())
         self._writing = threading.Lock()
-        self._stop = threading.Event()
         self._is_paused = False
-        self._thread = threading.Thread(target=self._run, name="load", daemon=True)
-        self._error: BaseException | None = None
 
     def counts(self) -> dict[str, int]:
         """The lines that were given to the journal."""
@@ -62,33 +61,22 @@ class JournalLoad:
         """Go on."""
         self._is_paused = False
 
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stop.set()
-        self._thread.join()
+    def _close(self) -> None:
         self._writer.close()
-        if self._error:
-            raise self._error
 
-    def _run(self) -> None:
-        try:
-            owed, rotate_at = 0.0, time.monotonic() + self._dice.uniform(*_ROTATE_SECONDS)
-            while not self._stop.wait(_TICK_SECONDS):
-                with self._writing:
-                    if self._is_paused:
-                        continue
-                    owed += self._per_second * _TICK_SECONDS
-                    self._write(int(owed))
-                    owed %= 1
-                    if time.monotonic() > rotate_at:
-                        self._writer.rotate()
-                        self.rotations += 1
-                        rotate_at = time.monotonic() + self._dice.uniform(*_ROTATE_SECONDS)
-        except BaseException as error:  # noqa: BLE001 - raised where it is seen
-            self._error = error
+    def _work(self) -> None:
+        owed, rotate_at = 0.0, time.monotonic() + self._dice.uniform(*_ROTATE_SECONDS)
+        while not self._stop.wait(_TICK_SECONDS):
+            with self._writing:
+                if self._is_paused:
+                    continue
+                owed += self._per_second * _TICK_SECONDS
+                self._write(int(owed))
+                owed %= 1
+                if time.monotonic() > rotate_at:
+                    self._writer.rotate()
+                    self.rotations += 1
+                    rotate_at = time.monotonic() + self._dice.uniform(*_ROTATE_SECONDS)
 
     def _write(self, count: int) -> None:
         first = self._writer.written

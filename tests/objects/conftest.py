@@ -8,10 +8,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import pytest
 
-from copycat_agent.executor import InlineExecutor
-from copycat_agent.watch import Watcher
-from tests.rig.object_store import CREDENTIALS, ObjectStore
-from tests.rig.shipping import Shipping
+from tests.rig.object_store import ObjectStore, object_store
+from tests.rig.shipping import Shipping, running_here
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -23,11 +21,8 @@ if TYPE_CHECKING:
 @pytest.fixture(scope="module")
 def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ObjectStore]:
     """An S3 server; each test has a prefix of its own."""
-    with pytest.MonkeyPatch.context() as patch:
-        for name, value in CREDENTIALS.items():
-            patch.setenv(name, value)
-        with ObjectStore(tmp_path_factory.mktemp("store")) as store:
-            yield store
+    with object_store(tmp_path_factory.mktemp("store")) as store:
+        yield store
 
 
 class Place(Protocol):
@@ -115,9 +110,5 @@ class Objects(Shipping):
 @pytest.fixture
 def shipping(tmp_path: Path, broker: DevBroker, make_topic: Callable[..., str]) -> Iterator[Objects]:
     """A connector of the real worker on a real broker, whose batches run in this process; not started."""
-    executor, watcher = InlineExecutor(), Watcher()
-    one = Objects(tmp_path, "objects", broker.bootstrap, make_topic(), executor, watcher)
-    yield one
-    one.close()
-    executor.close()
-    watcher.close()
+    with running_here(Objects, tmp_path, "objects", broker.bootstrap, make_topic()) as one:
+        yield one

@@ -12,17 +12,29 @@ import time
 from typing import TYPE_CHECKING, Any, Self
 
 import boto3
+import pytest
 from pyarrow import fs
 
 from copycat_agent.dev_broker import free_port
 from tests.rig.waiting import wait_until
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
     from types import TracebackType
 
 CREDENTIALS = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test-secret-9f3", "AWS_EC2_METADATA_DISABLED": "true"}
 """To be set in the environment of who reads and writes."""
+
+
+@contextlib.contextmanager
+def object_store(directory: Path) -> Iterator[ObjectStore]:
+    """One that runs, with its credentials in the environment of this process."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in CREDENTIALS.items():
+            patch.setenv(name, value)
+        with ObjectStore(directory) as store:
+            yield store
 
 
 class ObjectStore:

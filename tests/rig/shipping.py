@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import yaml
 
 from copycat_agent.definitions import load_file
+from copycat_agent.executor import InlineExecutor
 from copycat_agent.offsets import OffsetStore
 from copycat_agent.options import AgentOptions, KafkaOptions
+from copycat_agent.watch import Watcher
 from copycat_agent.worker import Status, Worker
 from tests.rig.kafka import Consumed, consume
 from tests.rig.waiting import wait_until
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from copycat_agent.executor import Executor
     from copycat_agent.model import Loss, SourceOffset, SourcePartition
     from copycat_agent.options import Definition
-    from copycat_agent.watch import Watcher
 
 SCAN_INTERVAL = "200ms"
 
@@ -124,6 +126,22 @@ class Shipping:
     def lines(self, until: int | None = None, deadline: float = 30.0) -> list[str]:
         """The values that arrived, as text, in topic order."""
         return [(record.value or b"").decode("utf-8", "backslashreplace") for record in self.records(until, deadline)]
+
+
+S = TypeVar("S", bound=Shipping)
+
+
+@contextmanager
+def running_here(kind: type[S], root: Path, name: str, bootstrap: str, topic: str) -> Iterator[S]:
+    """A connector of the real worker whose batches run in this process; not started."""
+    executor, watcher = InlineExecutor(), Watcher()
+    one = kind(root, name, bootstrap, topic, executor, watcher)
+    try:
+        yield one
+    finally:
+        one.close()
+        executor.close()
+        watcher.close()
 
 
 def origin(record: Consumed) -> tuple[str, int]:

@@ -26,7 +26,7 @@ from copycat_agent.sources.files.reading.remote_objects import BLOCK_BYTES, Remo
 from copycat_agent.sources.remote import maker
 from copycat_agent.worker import Status, Worker
 from tests.rig.kafka import values
-from tests.rig.object_store import CREDENTIALS, ObjectStore
+from tests.rig.object_store import CREDENTIALS, ObjectStore, object_store
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -40,11 +40,8 @@ SECONDS = 60.0
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ObjectStore]:
     """An S3 server; each test has a prefix of its own."""
-    with pytest.MonkeyPatch.context() as patch:
-        for name, value in CREDENTIALS.items():
-            patch.setenv(name, value)
-        with ObjectStore(tmp_path_factory.mktemp("store")) as store:
-            yield store
+    with object_store(tmp_path_factory.mktemp("store")) as store:
+        yield store
 
 
 class Run:
