@@ -4,20 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from copycat_agent.errors import CopycatError, FatalError
-from copycat_agent.formats.records import FormatOptions, build_format
-from copycat_agent.formats.records.byte_records import LinesOptions
+from copycat_agent.formats.records import build_format
+from copycat_agent.formats.records.byte_records import FormatOption, LinesOptions
 from copycat_agent.model import SourceOffset, Split, SplitResult
-from copycat_agent.options import Field, SerializeAsAny
 from copycat_agent.registry import FAULT, told
 from copycat_agent.sources.base import Offsets, Saved, Source, SourceKind
 from copycat_agent.sources.contract import FileSource, PolledOptions
 from copycat_agent.sources.contract_partitions import FilePartitions
 from copycat_agent.sources.contract_source import ContractSource
 from copycat_agent.sources.files.packing.compressions import MAGIC_BYTES, recognise
-from copycat_agent.sources.files.packing.unpacking import UnpackOptions
+from copycat_agent.sources.files.packing.unpacking import CompressionOption, UnpackOption, UnpackOptions
 from copycat_agent.sources.files.reading.address import Info
 from copycat_agent.sources.files.reading.stream import SplitFile
 from copycat_agent.sources.spool_dir.spool_stream import LimitedFormat, PackedSpoolStream, SpoolStream
@@ -35,15 +34,9 @@ T = TypeVar("T")
 class FilesOptions(PolledOptions):
     """Base of the options of a source whose partitions are whole files."""
 
-    format: SerializeAsAny[FormatOptions] = Field(
-        LinesOptions(), description="What the files are: the name of a format, or a map with its type and options."
-    )
-    compression: Literal["auto", "none", "gzip", "zstd", "bz2", "xz", "lz4", "snappy"] = Field(
-        "auto",
-        description="auto: packed files are recognised by their first bytes. none: their bytes are taken as they are. A name: all files "
-        "are packed so, and one that is not is a bad file.",
-    )
-    unpack: UnpackOptions = Field(UnpackOptions(), description="How much a packed file may hold before it counts as a bad file.")
+    format: FormatOption = LinesOptions()
+    compression: CompressionOption = "auto"
+    unpack: UnpackOption = UnpackOptions()
 
 
 class FilesFormat(LimitedFormat):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Literal, Unpack
+from typing import Annotated, Literal, Unpack
 
 from copycat_agent.formats.draft import Chunk, Parsed
 from copycat_agent.formats.lines import BLOCK_BYTES, LineFrames, TextLineOptions
@@ -23,7 +23,7 @@ from copycat_agent.formats.model import (
 from copycat_agent.formats.multiline import MultilineFrames
 from copycat_agent.formats.multiline_options import GroupOptions
 from copycat_agent.formats.text import TAIL_BYTES, Layout, encoding_problem, split_problem
-from copycat_agent.options import ByteSize, Field
+from copycat_agent.options import ByteSize, Field, SerializeAsAny
 
 _LOOK_BYTES = 2**16
 _HEADER_BYTES = 2**10
@@ -107,6 +107,13 @@ class LinesOptions(FormatOptions):
     def limits(self) -> TextLineOptions | GroupOptions:
         """What says how long a record may be."""
         return self.line if self.multiline is None else self.multiline.under(self.line)
+
+
+FormatOption = Annotated[
+    SerializeAsAny[FormatOptions],
+    Field(description="What the files are: the name of a format, or a map with its type and options."),
+]
+"""An option of sources of whole files."""
 
 
 class LinesFormat(FileFormat):

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from copycat_agent.formats.records import FormatOptions
-from copycat_agent.formats.records.byte_records import LinesOptions
-from copycat_agent.options import Discriminator, Duration, Field, Options, Patterns, Regex, SerializeAsAny, SourceOptions, Tag
-from copycat_agent.sources.files.packing.unpacking import UnpackOptions
+from copycat_agent.formats.records.byte_records import FormatOption, LinesOptions
+from copycat_agent.options import Discriminator, Duration, Field, Options, Patterns, Regex, SourceOptions, Tag
+from copycat_agent.sources.files.packing.unpacking import CompressionOption, UnpackOption, UnpackOptions
 
 
 class CleanupOptions(Options):
@@ -88,15 +87,9 @@ class SpoolDirOptions(SourceOptions):
         "batch. {regex: RE}: by a part of the name.",
     )
     descending: bool = Field(False, description="true begins with the newest, the last name, or the largest.")
-    format: SerializeAsAny[FormatOptions] = Field(
-        LinesOptions(), description="What the files are: the name of a format, or a map with its type and options."
-    )
-    compression: Literal["auto", "none", "gzip", "zstd", "bz2", "xz", "lz4", "snappy"] = Field(
-        "auto",
-        description="auto: packed files are recognised by their first bytes. none: their bytes are taken as they are. A name: all files "
-        "are packed so, and one that is not is a bad file.",
-    )
-    unpack: UnpackOptions = Field(UnpackOptions(), description="How much a packed file may hold before it counts as a bad file.")
+    format: FormatOption = LinesOptions()
+    compression: CompressionOption = "auto"
+    unpack: UnpackOption = UnpackOptions()
     cleanup: CleanupOptions = Field(CleanupOptions(), description="What becomes of files that are delivered, and of bad ones.")
     on_bad_file: Literal["quarantine", "stop"] = Field(
         "quarantine",

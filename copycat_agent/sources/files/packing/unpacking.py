@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from typing import Annotated, Literal
 
 from copycat_agent.formats import TAIL_BYTES, Reader
 from copycat_agent.model import SourcePartition
@@ -25,6 +26,17 @@ class UnpackOptions(Options):
         description="At most so many times its packed size, once more than 64 MiB were unpacked. Logs reach 20 to 200.",
     )
     max_bytes: ByteSize | None = Field(None, ge=2**20, description="At most so much, unpacked; absent: no bound but max_ratio.")
+
+
+CompressionOption = Annotated[
+    Literal["auto", "none", "gzip", "zstd", "bz2", "xz", "lz4", "snappy"],
+    Field(
+        description="auto: packed files are recognised by their first bytes. none: their bytes are taken as they are. A name: all files "
+        "are packed so, and one that is not is a bad file."
+    ),
+]
+"""An option of sources of whole files, as the next one."""
+UnpackOption = Annotated[UnpackOptions, Field(description="How much a packed file may hold before it counts as a bad file.")]
 
 
 def excess(limits: UnpackOptions, produced: int, taken: int) -> str:
