@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import json
 import math
-import threading
 import time
 from collections.abc import Collection, Iterator, Mapping
-from functools import lru_cache
+from functools import cached_property
 from typing import Any
 
 from copycat_agent.extending import (
@@ -61,9 +60,8 @@ def id_of(key: str) -> int:
     return int(key.removeprefix(KEY)[:16], 16)
 
 
-@lru_cache(maxsize=16)
 def store_at(address: Address) -> Store:
-    """The store behind an address, kept: it holds connections. Raises FatalError where its client is not installed."""
+    """The store behind an address. It holds connections. Raises FatalError where its client is not installed."""
     if address.scheme == "file":
         return LocalStore(address)
     if address.scheme != "s3":
@@ -89,11 +87,8 @@ class Objects:
         self._address = parse_address(options.uri)
         is_local = self._address.scheme in ("file", "hdfs", "viewfs")
         self._min_age = options.min_age if options.min_age is not None else LOCAL_AGE_SECONDS if is_local else 0.0
-        self._made: Store | None = None
-        self._lock = threading.Lock()
         self._memory = ReadMemory()
         self._cleanup = Cleanup(options.cleanup)
-        self._planned: Passes | None = None
         self._known: dict[str, Listed] = {}
         self._names: dict[str, str] = {}
         self._lost: dict[str, str] = {}
@@ -101,16 +96,13 @@ class Objects:
         self._queue: NoticeQueue | None = None
         self._notices: dict[str, set[str]] = {}
 
-    @property
+    @cached_property
     def _store(self) -> Store:
-        with self._lock:
-            self._made = self._made or store_at(self._address)
-            return self._made
+        return store_at(self._address)
 
-    @property
+    @cached_property
     def _passes(self) -> Passes:
-        self._planned = self._planned or Passes(self._store.prefix, self._options.poll_interval, self._options.relist)
-        return self._planned
+        return Passes(self._store.prefix, self._options.poll_interval, self._options.relist)
 
     def look(self, saved: Mapping[str, Position], *, to_the_end: bool) -> Iterator[Finding]:
         """Raises RetriableError, or BlockedError, where the store cannot be listed."""
