@@ -37,8 +37,6 @@ if TYPE_CHECKING:
 _KEYS_SHOWN = 40
 _PASSED_SHOWN = 20
 _NAMES_SHOWN = 3
-_FILE_NAMES = frozenset({"@file.path", "@file.name", "@file.dir", "@file.inode", "@host", "@connector"})
-"""What a template may name to be the same for all records of a file."""
 FILES_SHOWN = 50
 """Of each connector; those with something to read, or with trouble, come first."""
 AT_WORK = frozenset({"running", "retrying", "blocked", "paused"})
@@ -193,7 +191,7 @@ class _PerFile:
 
 def _by_file(text: str) -> Template | None:
     template = compile_template(text)
-    return template if template.fields and template.fields <= _FILE_NAMES else None
+    return template if template.fields and template.is_of_split else None
 
 
 def shared_files(planned: Iterable[Planned]) -> Iterator[str]:

@@ -14,7 +14,7 @@ from copycat_agent.errors import DataError
 from copycat_agent.formats import Draft
 from copycat_agent.producer import Message
 from copycat_agent.sources import declared_columns
-from copycat_agent.templates import MISSING, Template, compile_path, compile_template
+from copycat_agent.templates import MISSING, compile_path, compile_template
 from copycat_agent.transforms import columns_after
 
 if TYPE_CHECKING:
@@ -30,7 +30,6 @@ ANY_PARTITION = -1
 TOPICS_KEPT = 1000
 """Topics of one split that are not checked again. There are seldom more than a few; data may hold any number."""
 
-_OF_SPLIT = frozenset({"@file.path", "@file.name", "@file.dir", "@file.inode", "@host", "@connector"})
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _PARTIAL = ("copycat.partial", b"true")
 _NOTHING = Draft(b"")
@@ -55,8 +54,8 @@ class MessageLayout:
         self.headers = {name: compile_template(text) for name, text in record.headers.items()}
         self.value = None if record.value is None else compile_template(record.value)
         self.literal_topic = self.topic.literal_prefix if self.topic.is_literal else ""
-        self.has_same_headers = not record.origin_headers and all(_is_of_split(template) for template in self.headers.values())
-        has_same_key = self.key is None or _is_of_split(self.key)
+        self.has_same_headers = not record.origin_headers and all(template.is_of_split for template in self.headers.values())
+        has_same_key = self.key is None or self.key.is_of_split
         self.is_steady = bool(self.literal_topic) and has_same_key and self.has_same_headers and record.timestamp != "event"
         self.same_tail = self._same_tail()
         self.convert_key = _key_converter(definition)
@@ -231,11 +230,6 @@ def origin_headers(path: str, start: int, end: int) -> Headers:
 def host_name() -> str:
     """This host, as `@host` names it."""
     return socket.gethostname()
-
-
-def _is_of_split(template: Template) -> bool:
-    """Whether it renders to one text for all records of a split."""
-    return template.fields <= _OF_SPLIT
 
 
 def _field(path: str) -> Callable[[Draft], Any]:

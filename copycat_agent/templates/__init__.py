@@ -1,22 +1,16 @@
-r"""Templates: Python format strings over one record, such as `"{client}"`, `"{user.id}"` or `"{@timestamp:%Y-%m-%d}"`.
+"""Templates: Python format strings over one record, such as `"{client}"`, `"{user.id}"` or `"{@timestamp:%Y-%m-%d}"`.
 
 `compile_template` checks a text once, `Template.bind` fixes what is constant for a split and returns a closure for the hot
 path. A name is a dotted path of dict keys, never an attribute or an index, so a template reaches nothing but the record.
 While a record's value is still bytes its only field is `message`: the line, decoded as UTF-8 with U+FFFD for what is not.
 
-Names that begin with `@` are metadata:
-
-- `@file.path` `@file.name` `@file.dir`: bytes of a name that are not UTF-8 appear as backslash escapes (`caf\xe9.log`)
-- `@file.inode` `@host` `@connector`
-- `@offset`: the record's first byte; `@record.number`: counts from 1 within the file
-- `@read_time`: when the template is rendered; `@timestamp`: the record's event time, or the read time when it has none.
-  UTC, RFC 3339 with milliseconds, or by the strftime directives after the colon
+Names that begin with `@` are metadata, see `templates.metadata`; `@timestamp` and `@read_time` are written in UTC, RFC 3339 with
+milliseconds, or by the strftime directives after the colon.
 """
 
 from __future__ import annotations
 
 import re
-import time
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -24,32 +18,16 @@ from string import Formatter
 from typing import TYPE_CHECKING
 
 from copycat_agent.errors import DataError
-from copycat_agent.templates.fields import MISSING, RecordLike, compile_path, is_not_utf8, is_path, readable, scalar_text
+from copycat_agent.templates.fields import MISSING, RecordLike, compile_path, is_path
+from copycat_agent.templates.metadata import METADATA, OF_SPLIT, TIME_NAMES, SplitMeta
+from copycat_agent.templates.texts import is_not_utf8, readable, scalar_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
 __all__ = ["METADATA", "MISSING", "RecordLike", "SplitMeta", "Template", "compile_path", "compile_template", "scalar_text", "time_text"]
 
-SPLIT_NAMES = ("@file.path", "@file.name", "@file.dir", "@file.inode", "@host", "@connector")
-TIME_NAMES = ("@timestamp", "@read_time")
-
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-
-
-@dataclass(frozen=True, slots=True)
-class SplitMeta:
-    """The metadata that is the same for every record of a split. `path` may hold surrogate escapes.
-
-    `mtime_ms` is when the file was last changed, 0 where nobody knows: times without a year are near it. `clock` gives epoch seconds.
-    """
-
-    path: str
-    inode: int
-    host: str
-    connector: str
-    mtime_ms: int = 0
-    clock: Callable[[], float] = time.time
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +54,8 @@ def bind(parts: Iterable[str | Name], meta: SplitMeta, clock: Callable[[], float
 def _bind(part: Name, meta: SplitMeta, clock: Callable[[], float]) -> str | Callable[[RecordLike], str]:
     """A text when it is constant within the split, else a closure."""
     name, spec = part.name, part.spec
-    if name in SPLIT_NAMES:
-        return _formatted(_split_value(name, meta), name, spec)
+    if name in OF_SPLIT:
+        return _formatted(OF_SPLIT[name](meta), name, spec)
     if name == "@offset":
         return (lambda record: _formatted(record.start, name, spec)) if spec else (lambda record: str(record.start))
     if name == "@record.number":
@@ -89,21 +67,6 @@ def _bind(part: Name, meta: SplitMeta, clock: Callable[[], float]) -> str | Call
         stamp = _stamper(spec)
         return lambda record: stamp(int(clock() * 1000) if record.timestamp_ms is None else record.timestamp_ms)
     return _field(name, spec)
-
-
-def _split_value(name: str, meta: SplitMeta) -> str | int:
-    if name == "@file.inode":
-        return meta.inode
-    path = readable(meta.path)
-    directory, _, file_name = path.rpartition("/")
-    values = {
-        "@file.path": path,
-        "@file.name": file_name,
-        "@file.dir": directory or "/",
-        "@host": readable(meta.host),
-        "@connector": meta.connector,
-    }
-    return values[name]
 
 
 def _field(name: str, spec: str) -> Callable[[RecordLike], str]:
@@ -191,9 +154,6 @@ def _assemble(pattern: str, getters: list[Callable[[RecordLike], str]]) -> Calla
     return lambda record: pattern % tuple([get(record) for get in getters])
 
 
-METADATA = frozenset((*SPLIT_NAMES, *TIME_NAMES, "@offset", "@record.number"))
-"""Every name that may follow an `@`, the sign included."""
-
 _MAX_SPEC_CHARS = 64
 _MAX_WIDTH = 200  # a format spec pads to this many characters at most: {a:1000000000} would be a gigabyte
 _SPEC = re.compile(r"(?:[^{}]?[<>=^])?[-+ ]?#?0?(?P<width>\d*)[,_]?(?:\.(?P<precision>\d+))?[sdxXobeEfFgG%]?")
@@ -221,6 +181,11 @@ class Template:
     def fields(self) -> frozenset[str]:
         """Every name in it, metadata with their `@`."""
         return frozenset(part.name for part in self.parts if isinstance(part, Name))
+
+    @property
+    def is_of_split(self) -> bool:
+        """Whether it renders to one text for all records of a split."""
+        return self.fields <= OF_SPLIT.keys()
 
     @property
     def uses_fields(self) -> bool:

@@ -1,11 +1,11 @@
-"""Fields of a record: where a dotted path leads, and a field as text."""
+"""Fields of a record: where a dotted path leads."""
 
 from __future__ import annotations
 
 import re
-from datetime import date, time
-from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from copycat_agent.templates.metadata import METADATA
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -15,9 +15,8 @@ MISSING: Final = object()
 
 _SEGMENT = re.compile(r"[^\s.\[\]{}!:\x00-\x1f\x7f](?:[^.\[\]{}!:\x00-\x1f\x7f]*[^\s.\[\]{}!:\x00-\x1f\x7f])?")
 
-_METADATA_ALONE = {
-    "@file.path", "@file.name", "@file.dir", "@file.inode", "@offset", "@record.number", "@host", "@connector", "@read_time",
-}  # fmt: skip
+_ALSO_FIELDS = frozenset({"@timestamp"})
+"""Metadata whose name many programs give a field of theirs."""
 
 
 class RecordLike(Protocol):
@@ -45,7 +44,7 @@ def is_path(path: str) -> bool:
 
     Many programs write a field `@timestamp`, and `@version`; names that only mean metadata in templates are no fields.
     """
-    return path not in _METADATA_ALONE and all(_SEGMENT.fullmatch(key) for key in path.split("."))
+    return (path not in METADATA or path in _ALSO_FIELDS) and all(_SEGMENT.fullmatch(key) for key in path.split("."))
 
 
 def compile_path(path: str) -> Callable[[RecordLike], object]:
@@ -75,35 +74,3 @@ def compile_path(path: str) -> Callable[[RecordLike], object]:
         return value
 
     return nested if rest else top
-
-
-def scalar_text(value: object) -> str | None:
-    """`value` as the text people expect (`true`, `12.5`, RFC 3339); None for null, objects, lists and `MISSING`."""
-    if isinstance(value, str):
-        return value
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, bytes):
-        return value.decode("utf-8", "replace")
-    if isinstance(value, date | time):  # datetime is a date
-        return value.isoformat()
-    return str(value) if isinstance(value, int | float | Decimal) else None
-
-
-def is_not_utf8(text: str) -> bool:
-    """Whether `text` holds surrogates, which UTF-8 cannot carry."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return True
-    return False
-
-
-def readable(text: str) -> str:
-    """`text` with surrogate escapes and lone surrogates as backslash escapes; anything else unchanged."""
-    if text.isascii() or not is_not_utf8(text):
-        return text
-    try:
-        return text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
-    except UnicodeEncodeError:
-        return text.encode("utf-8", "backslashreplace").decode()

@@ -11,14 +11,14 @@ from copycat_agent.formats.draft import Draft
 from copycat_agent.options import BeforeValidator, Field, WithJsonSchema
 from copycat_agent.sql_types import struct_of
 from copycat_agent.templates import MISSING, SplitMeta, Template, compile_path, compile_template
+from copycat_agent.templates.metadata import NUMBERS, OF_SPLIT
 from copycat_agent.transforms.base import Columns, Step, StepOptions, TransformKind, known
 from copycat_agent.transforms.paths import FieldName, Find, Put, apart, finder, putter, type_at, with_type
 
 Make = Callable[[Draft], object]
 """The value for one record. Raises `DataError` for a template that cannot be rendered."""
 
-_NUMBERS: dict[str, Make] = {"@offset": lambda draft: draft.start, "@record.number": lambda draft: draft.number}
-_OF_THE_FILE = frozenset({"@file.path", "@file.name", "@file.dir", "@file.inode", "@host", "@connector"})
+_OF_RECORD: dict[str, Make] = {"@offset": lambda draft: draft.start, "@record.number": lambda draft: draft.number}
 _TYPES = {str: "string", bool: "boolean", int: "bigint", float: "double"}
 _VALUES = (
     'A text is a template; one that is a single field, as in "{user.id}", copies it with its type. Numbers, booleans, null, lists and maps '
@@ -61,11 +61,12 @@ def compile_value(value: object) -> Callable[[SplitMeta], Make]:
 
 def _of_template(template: Template, meta: SplitMeta) -> Make:
     if (name := only_name(template)) is not None:
-        if name == "@file.inode":
-            return lambda _: meta.inode
-        return _NUMBERS[name] if name in _NUMBERS else _copy(name)
+        if name in OF_SPLIT:
+            number = OF_SPLIT[name](meta)
+            return lambda _: number
+        return _OF_RECORD[name] if name in NUMBERS else _copy(name)
     render = template.bind(meta)
-    if template.fields <= _OF_THE_FILE:
+    if template.is_of_split:
         text = render(Draft(b""))
         return lambda _: text
     return render
@@ -95,7 +96,7 @@ def _copy(name: str) -> Make:
 def only_name(template: Template) -> str | None:
     """The field, or metadata that is a number, that the template is and nothing else; None when it makes a text."""
     part = template.parts[0] if len(template.parts) == 1 else ""
-    if isinstance(part, str) or part.spec or (part.name.startswith("@") and part.name not in {*_NUMBERS, "@file.inode"}):
+    if isinstance(part, str) or part.spec or (part.name.startswith("@") and part.name not in NUMBERS):
         return None
     return part.name
 

@@ -1,0 +1,52 @@
+r"""The names that begin with `@`: what is known of a record beside its fields. Each is declared here, once.
+
+- `@file.path` `@file.name` `@file.dir`: bytes of a name that are not UTF-8 appear as backslash escapes (`caf\xe9.log`)
+- `@file.inode` `@host` `@connector`
+- `@offset`: the record's first byte; `@record.number`: counts from 1 within the file
+- `@read_time`: when the template is rendered; `@timestamp`: the record's event time, or the read time when it has none
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from copycat_agent.templates.texts import readable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+@dataclass(frozen=True, slots=True)
+class SplitMeta:
+    """The metadata that is the same for every record of a split. `path` may hold surrogate escapes.
+
+    `mtime_ms` is when the file was last changed, 0 where nobody knows: times without a year are near it. `clock` gives epoch seconds.
+    """
+
+    path: str
+    inode: int
+    host: str
+    connector: str
+    mtime_ms: int = 0
+    clock: Callable[[], float] = time.time
+
+
+OF_SPLIT: dict[str, Callable[[SplitMeta], str | int]] = {
+    "@file.path": lambda meta: readable(meta.path),
+    "@file.name": lambda meta: readable(meta.path).rpartition("/")[2],
+    "@file.dir": lambda meta: readable(meta.path).rpartition("/")[0] or "/",
+    "@file.inode": lambda meta: meta.inode,
+    "@host": lambda meta: readable(meta.host),
+    "@connector": lambda meta: meta.connector,
+}
+"""Names that mean the same for all records of a split, and what that is."""
+
+NUMBERS = frozenset({"@file.inode", "@offset", "@record.number"})
+"""Names of numbers; all others are of texts."""
+
+TIME_NAMES = ("@timestamp", "@read_time")
+
+METADATA = frozenset({*OF_SPLIT, *NUMBERS, *TIME_NAMES})
+"""Every name that may follow an `@`, the sign included."""
