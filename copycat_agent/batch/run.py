@@ -253,11 +253,12 @@ class BatchRun:
             return known
         if batch.tracked:
             self._producer.attribute(progress.place)
-        window = None
+        stream, window = progress.stream, None
+        assert stream is not None
         if self._encoder.window is not None:
-            assert progress.stream is not None
-            window = self._encoder.window.bind(progress.stream.read, progress.sent_position, progress.split.mtime_ms)
-        progress.encoder = self._encoder.bind(progress.split, self._producer.topics.partitions, next(_runs), window=window)
+            window = self._encoder.window.bind(stream.read, progress.sent_position, progress.split.mtime_ms)
+        partitions, run = self._producer.topics.partitions, next(_runs)
+        progress.encoder = self._encoder.bind(progress.split, partitions, run, window=window, access=stream.access)
         return progress.encoder
 
     def _frames(self, progress: Progress, block_bytes: int | None) -> Iterator[Frame]:

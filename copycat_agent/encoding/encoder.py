@@ -25,7 +25,8 @@ from copycat_agent.formats import Chunk, Draft, Parsed, Unparsed
 from copycat_agent.producer import Message
 from copycat_agent.registry import told
 from copycat_agent.sources import SOURCES
-from copycat_agent.templates import SplitMeta
+from copycat_agent.templates import Access, SplitMeta
+from copycat_agent.templates.metadata import no_access
 from copycat_agent.transforms import Step, Transform, build_transform, kind_of
 
 if TYPE_CHECKING:
@@ -79,13 +80,20 @@ class Encoder:
         return build_transform(options, number)
 
     def bind(
-        self, split: Split, partitions: Callable[[str], int], run: int, host: str | None = None, window: BoundWindow | None = None
+        self,
+        split: Split,
+        partitions: Callable[[str], int],
+        run: int,
+        host: str | None = None,
+        window: BoundWindow | None = None,
+        access: Callable[[], Access | None] = no_access,
     ) -> SplitEncoder:
         """The encoder for the records of one split. `partitions` gives a topic's partition count; `run` rotates sticky ones.
 
-        `host` is the one with the file, None for this one. Raises DataError when a template cannot be rendered for any record of this file.
+        `host` is the one with the file, None for this one; `access` see `SplitMeta`.
+        Raises DataError when a template cannot be rendered for any record of this file.
         """
-        return SplitEncoder(self, split, partitions, run, host_name() if host is None else host, window)
+        return SplitEncoder(self, split, partitions, run, host_name() if host is None else host, window, access)
 
     @property
     def stages(self) -> tuple[tuple[Transform, ...], ...]:
@@ -110,13 +118,20 @@ class SplitEncoder:
     """
 
     def __init__(
-        self, encoder: Encoder, split: Split, partitions: Callable[[str], int], run: int, host: str, window: BoundWindow | None
+        self,
+        encoder: Encoder,
+        split: Split,
+        partitions: Callable[[str], int],
+        run: int,
+        host: str,
+        window: BoundWindow | None,
+        access: Callable[[], Access | None],
     ) -> None:
         """Made by `Encoder.bind`, with arguments as there."""
         self._encoder = encoder
         self.window = window
         self._begun: Begun | None = None
-        meta = SplitMeta(split.path, split.inode, host, encoder.definition.name, split.mtime_ms, encoder.clock)
+        meta = SplitMeta(split.path, split.inode, host, encoder.definition.name, split.mtime_ms, encoder.clock, access)
         self._stages = tuple([tuple([transform.bind(meta) for transform in stage]) for stage in encoder.stages])
         self._make_layout = cache(partial(SplitLayout, encoder.layout, split, meta, partitions, run))
         if encoder.layout.same_tail is None:

@@ -129,6 +129,9 @@ class CaseFileOptions(Options):
     path: str | None = Field(None, description="Its path, for @file.path and the like. Default: one that the source would read.")
     mtime: str | None = Field(None, description="When it was last changed, RFC 3339. Default: read_time.")
     inode: int = Field(1, ge=1, description="Its inode, for @file.inode.")
+    owner: str = Field("root", description="Its owner, for @file.owner.")
+    group: str = Field("root", description="Its group, for @file.group.")
+    mode: str = Field("0644", pattern="^[0-7]{4}$", description="Its mode, for @file.mode.")
 
 
 class ExpectedOptions(Options):

@@ -86,6 +86,9 @@ class RecordStream:
         """Only the source could tell."""
         return True
 
+    def access(self) -> None:
+        """There is no file."""
+
     def read(self, position: int, size: int) -> bytes:
         """There are no bytes."""
         del position, size

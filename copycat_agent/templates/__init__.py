@@ -19,13 +19,24 @@ from typing import TYPE_CHECKING
 
 from copycat_agent.errors import DataError
 from copycat_agent.templates.fields import MISSING, RecordLike, compile_path, is_path
-from copycat_agent.templates.metadata import METADATA, OF_SPLIT, TIME_NAMES, SplitMeta
+from copycat_agent.templates.metadata import METADATA, OF_SPLIT, TIME_NAMES, Access, SplitMeta
 from copycat_agent.templates.texts import is_not_utf8, readable, scalar_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-__all__ = ["METADATA", "MISSING", "RecordLike", "SplitMeta", "Template", "compile_path", "compile_template", "scalar_text", "time_text"]
+__all__ = [
+    "METADATA",
+    "MISSING",
+    "Access",
+    "RecordLike",
+    "SplitMeta",
+    "Template",
+    "compile_path",
+    "compile_template",
+    "scalar_text",
+    "time_text",
+]
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -55,7 +66,8 @@ def _bind(part: Name, meta: SplitMeta, clock: Callable[[], float]) -> str | Call
     """A text when it is constant within the split, else a closure."""
     name, spec = part.name, part.spec
     if name in OF_SPLIT:
-        return _formatted(OF_SPLIT[name](meta), name, spec)
+        value = OF_SPLIT[name](meta)
+        return (lambda _: _required(MISSING, name)) if value is None else _formatted(value, name, spec)
     if name == "@offset":
         return (lambda record: _formatted(record.start, name, spec)) if spec else (lambda record: str(record.start))
     if name == "@record.number":

@@ -2,6 +2,7 @@ r"""The names that begin with `@`: what is known of a record beside its fields. 
 
 - `@file.path` `@file.name` `@file.dir`: bytes of a name that are not UTF-8 appear as backslash escapes (`caf\xe9.log`)
 - `@file.inode` `@host` `@connector`
+- `@file.owner` `@file.group` `@file.mode`: of a file of this host, when it was opened; missing for all others
 - `@offset`: the record's first byte; `@record.number`: counts from 1 within the file
 - `@read_time`: when the template is rendered; `@timestamp`: the record's event time, or the read time when it has none
 """
@@ -10,7 +11,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from copycat_agent.templates.texts import readable
 
@@ -18,11 +19,25 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
+class Access(NamedTuple):
+    """Who owns a file, and what its mode allows: names, or numbers as texts, and four octal digits."""
+
+    owner: str
+    group: str
+    mode: str
+
+
+def no_access() -> Access | None:
+    """Nothing is known of who may use the file."""
+    return None
+
+
 @dataclass(frozen=True, slots=True)
 class SplitMeta:
     """The metadata that is the same for every record of a split. `path` may hold surrogate escapes.
 
     `mtime_ms` is when the file was last changed, 0 where nobody knows: times without a year are near it. `clock` gives epoch seconds.
+    `access` finds out who may use the file, when a template asks; None where it is no file of this host.
     """
 
     path: str
@@ -31,17 +46,29 @@ class SplitMeta:
     connector: str
     mtime_ms: int = 0
     clock: Callable[[], float] = time.time
+    access: Callable[[], Access | None] = no_access
 
 
-OF_SPLIT: dict[str, Callable[[SplitMeta], str | int]] = {
+def _of_access(name: str) -> Callable[[SplitMeta], str | None]:
+    def value(meta: SplitMeta) -> str | None:
+        access = meta.access()
+        return None if access is None else str(getattr(access, name))
+
+    return value
+
+
+OF_SPLIT: dict[str, Callable[[SplitMeta], str | int | None]] = {
     "@file.path": lambda meta: readable(meta.path),
     "@file.name": lambda meta: readable(meta.path).rpartition("/")[2],
     "@file.dir": lambda meta: readable(meta.path).rpartition("/")[0] or "/",
     "@file.inode": lambda meta: meta.inode,
+    "@file.owner": _of_access("owner"),
+    "@file.group": _of_access("group"),
+    "@file.mode": _of_access("mode"),
     "@host": lambda meta: readable(meta.host),
     "@connector": lambda meta: meta.connector,
 }
-"""Names that mean the same for all records of a split, and what that is."""
+"""Names that mean the same for all records of a split, and what that is; None where it is missing."""
 
 NUMBERS = frozenset({"@file.inode", "@offset", "@record.number"})
 """Names of numbers; all others are of texts."""

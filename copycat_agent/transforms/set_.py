@@ -67,7 +67,10 @@ def _of_template(template: Template, meta: SplitMeta) -> Make:
         return _OF_RECORD[name] if name in NUMBERS else _copy(name)
     render = template.bind(meta)
     if template.is_of_split:
-        text = render(Draft(b""))
+        try:
+            text = render(Draft(b""))
+        except DataError:  # of each record, as the step's on_error says
+            return render
         return lambda _: text
     return render
 

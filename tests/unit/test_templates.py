@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 
 from copycat_agent.errors import DataError
 from copycat_agent.model import Record
-from copycat_agent.templates import METADATA, MISSING, SplitMeta, compile_path, compile_template, time_text
+from copycat_agent.templates import METADATA, MISSING, Access, SplitMeta, compile_path, compile_template, time_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-META = SplitMeta("/var/log/nginx/access.log", 4711, "web1", "nginx-access")
+META = SplitMeta("/var/log/nginx/access.log", 4711, "web1", "nginx-access", access=lambda: Access("www-data", "adm", "0640"))
 EVENT_MS = int(datetime(2026, 11, 21, 5, 0, 0, 123000, tzinfo=UTC).timestamp() * 1000)
 
 
@@ -99,6 +99,27 @@ def test_a_time_beyond_the_calendar_is_shown_as_the_number_it_is(epoch_ms: int, 
 def test_every_metadata_name_compiles_and_renders() -> None:
     for name in METADATA:
         assert render(f"{{{name}}}")
+
+
+def test_owner_group_and_mode_are_found_out_once_for_a_split_and_only_where_they_are_named() -> None:
+    asked: list[int] = []
+
+    def access() -> Access:
+        asked.append(1)
+        return Access("root", "4711", "0600")
+
+    meta = SplitMeta("/f", 1, "h", "c", access=access)
+    assert compile_template("{@file.name}").bind(meta)(record()) == "f"
+    assert not asked
+    write = compile_template("{@file.owner:>6}").bind(meta)
+    assert [write(record()) for _ in range(3)] == ["  root"] * 3
+    assert len(asked) == 1
+
+
+def test_who_may_use_what_is_no_file_of_this_host_is_missing() -> None:
+    write = compile_template("by {@file.group}").bind(SplitMeta("s3://b/k", 0, "h", "c"))
+    with pytest.raises(DataError, match=r"field '@file.group' is missing"):
+        write(record())
 
 
 def test_the_read_time_stands_in_for_a_missing_event_time() -> None:

@@ -18,7 +18,7 @@ from typing import Any, Final, NamedTuple
 
 from copycat_agent.errors import CopycatError
 from copycat_agent.options import CaseOptions, Definition, ExpectedLetterOptions, ExpectedOptions, WrittenFloat, epoch_ms
-from copycat_agent.templates import time_text
+from copycat_agent.templates import Access, time_text
 from copycat_agent.workbench.trying.results import (
     Fate,
     Fields,
@@ -247,7 +247,9 @@ def take_case(definition: Definition, case: CaseOptions, directory: Path | None 
     read_ms = epoch_ms(case.read_time)
     mtime_ms = read_ms if case.file.mtime is None else epoch_ms(case.file.mtime)
     content = _content(definition, case) if case.input_file is None else (directory or Path()) / case.input_file
-    where = Where(case.file.path or likely_path(definition), mtime_ms, case.file.inode, case.host, read_ms)
+    file = case.file
+    access = Access(file.owner, file.group, file.mode)
+    where = Where(file.path or likely_path(definition), mtime_ms, file.inode, case.host, read_ms, access)
     return take(definition, content, most=MOST_RECORDS, where=where, query=query)
 
 

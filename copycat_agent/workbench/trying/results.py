@@ -12,7 +12,7 @@ from copycat_agent.model import Record
 from copycat_agent.options import Definition, TransformOptions
 from copycat_agent.patterns import where_it_stopped
 from copycat_agent.sources.contract import PolledOptions
-from copycat_agent.templates import MISSING, compile_path
+from copycat_agent.templates import MISSING, Access, compile_path
 from copycat_agent.transforms.grok import GrokOptions, GrokReference, expand, field_path, pattern_set
 
 
@@ -28,6 +28,7 @@ class Where:
     inode: int | None = None
     host: str | None = None
     read_ms: int | None = None
+    access: Access | None = None
 
 
 def likely_path(definition: Definition) -> str:

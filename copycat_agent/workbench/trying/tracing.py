@@ -16,7 +16,8 @@ from copycat_agent.formats import Draft
 from copycat_agent.model import Split
 from copycat_agent.options import Definition, TransformOptions
 from copycat_agent.producer import Message
-from copycat_agent.templates import SplitMeta
+from copycat_agent.templates import Access, SplitMeta
+from copycat_agent.templates.metadata import no_access
 from copycat_agent.transforms import Guarded, Step, StepError, StepOptions, Transform, action_of, build_transform, kind_of
 from copycat_agent.workbench.trying.results import Fields, StepOutcome, StepTrace, Where
 
@@ -90,11 +91,18 @@ class TracedEncoder(Encoder):
         return _Traced(build_transform(options, number), number, action_of(options), self.trace)
 
     def bind(
-        self, split: Split, partitions: Callable[[str], int], run: int, host: str | None = None, window: BoundWindow | None = None
+        self,
+        split: Split,
+        partitions: Callable[[str], int],
+        run: int,
+        host: str | None = None,
+        window: BoundWindow | None = None,
+        access: Callable[[], Access | None] = no_access,
     ) -> SplitEncoder:
         where = self._where
+        access = access if where.access is None else lambda: where.access
         split = split if where.inode is None else replace(split, inode=where.inode)
-        self.bound = TracedSplit(self, split, partitions, run, host or where.host or host_name(), window)
+        self.bound = TracedSplit(self, split, partitions, run, host or where.host or host_name(), window, access)
         return self.bound
 
     def _noted(self, convert: Callable[..., bytes] | None) -> Callable[..., bytes]:

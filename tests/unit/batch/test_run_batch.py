@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import grp
 import os
 import pickle
+import pwd
 from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -20,6 +22,7 @@ from copycat_agent.errors import BlockedError, DataError, FatalError, FileError,
 from copycat_agent.executor import run_batch
 from copycat_agent.model import Batch, Counts, Fingerprint, SourceOffset, SourcePartition, Split, SplitResult, TaskId
 from copycat_agent.producer import Producers, TaskProducer, learnt
+from copycat_agent.sources.files.access import access_of
 from copycat_agent.sources.files.reading.stream import SplitFile
 from copycat_agent.transforms import Steady
 from tests.rig.kafka import consume, create_topic, unique_topic, values
@@ -541,3 +544,18 @@ def test_a_fingerprint_covers_256_bytes_however_little_was_read(
     again = replace(split_of(path), offset=result.offset, end=900)
     (second,) = run_batch(batch_of(definition(broker.bootstrap, topic), again), producers, never)
     assert second.changed
+
+
+def test_owner_group_and_mode_are_those_of_the_open_file(producers: Producers, broker: DevBroker, topic: str, tmp_path: Path) -> None:
+    path = write(tmp_path / "f", b"one", b"two")
+    path.chmod(0o640)
+    user, group = pwd.getpwuid(os.getuid()).pw_name, grp.getgrgid(path.stat().st_gid).gr_name
+    connector = definition(broker.bootstrap, topic, record={"key": "{@file.owner} {@file.group} {@file.mode}"})
+    (result,) = run_batch(batch_of(connector, split_of(path)), producers, never)
+    assert result.error is None
+    assert {message.key for message in consume(broker.bootstrap, topic)} == {f"{user} {group} 0640".encode()}
+
+
+def test_an_owner_without_a_name_is_a_number() -> None:
+    nobody = os.stat_result((0o100604, 1, 1, 1, 4_000_000_001, 4_000_000_002, 0, 0, 0, 0))
+    assert access_of(nobody) == ("4000000001", "4000000002", "0604")

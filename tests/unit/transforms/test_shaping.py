@@ -44,6 +44,7 @@ CASES: list[tuple[dict[str, Any], Any, Any]] = [
     ({"set": {"i": "{@file.inode}", "o": "{@offset}", "n": "{@record.number}"}}, {}, {"i": 7, "o": 100, "n": 3}),
     ({"set": {"k": {"host": "{@host}", "id": "{a}", "n": 1}, "l": ("{a}", 2)}},
      {"a": 5}, {"a": 5, "k": {"host": "web1", "id": 5, "n": 1}, "l": [5, 2]}),
+    ({"set": {"o": "{@file.owner}"}, "on_error": "keep"}, {"a": 1}, {"a": 1}),
     ({"set": {"u.id": 1, "u.n": 2}}, {"u": {"x": 0}}, {"u": {"x": 0, "id": 1, "n": 2}}),
     ({"set": {"a": "{{x}}"}}, {}, {"a": "{x}"}),
     ({"default": {"a": 1, "b": 2, "c": 3}}, {"a": 0, "b": None}, {"a": 0, "b": 2, "c": 3}),

@@ -11,7 +11,9 @@ from copycat_agent.errors import FileError
 from copycat_agent.formats import TAIL_BYTES, Frame, Frames, How, RecordFormat
 from copycat_agent.model import Fingerprint, SourceOffset, Split, SplitResult
 from copycat_agent.sources.files import clock, fingerprint
+from copycat_agent.sources.files.access import access_of
 from copycat_agent.sources.files.reading.address import Info, is_remote
+from copycat_agent.templates import Access
 
 _LEAST_BYTES = 2**18
 """Reads of fewer bytes are not looked at for holes."""
@@ -212,6 +214,11 @@ class Stream:
     def tail(self, position: int) -> bytes:
         """Returns the bytes just before `position`, as many as a fingerprint covers."""
         return self.read(max(0, position - TAIL_BYTES), min(TAIL_BYTES, position))
+
+    def access(self) -> Access | None:
+        """Returns who owned it and who could use it when it was opened; None where it is no file of this host."""
+        info = self._file.info
+        return access_of(info) if isinstance(info, os.stat_result) else None
 
     def frames(self, framing: Frames | RecordFormat, start: int, end: int, **how: Unpack[How]) -> Iterator[Frame]:
         """Returns the frames that `framing` finds in it, see `Frames.frames`."""

@@ -74,15 +74,15 @@ def test_a_file_may_be_the_input(define: Define, tmp_path: Path) -> None:
 
 
 def test_time_host_and_file_are_the_same_on_every_machine(define: Define) -> None:
-    headers = "{h: '{@host}', r: '{@read_time:%Y}', p: '{@file.path}', i: '{@file.inode}'}"
-    usual = "{h: test-host, r: 2026, p: /var/log/app/app.log, i: 1}"
-    said = "{h: web1, r: 2020, p: /x/y.log, i: 9}"
+    headers = "{h: '{@host}', r: '{@read_time:%Y}', p: '{@file.path}', i: '{@file.inode}', a: '{@file.owner} {@file.group} {@file.mode}'}"
+    usual = "{h: test-host, r: 2026, p: /var/log/app/app.log, i: 1, a: root root 0644}"
+    said = "{h: web1, r: 2020, p: /x/y.log, i: 9, a: app adm 0600}"
     tests = f"""
   - {{input: a, expect: [{{headers: {usual}, timestamp: "2026-01-01T00:00:00Z"}}]}}
   - input: a
     host: web1
     read_time: "2020-01-01T00:00:00Z"
-    file: {{path: /x/y.log, inode: 9, mtime: "2019-01-01T00:00:00Z"}}
+    file: {{path: /x/y.log, inode: 9, owner: app, group: adm, mode: "0600", mtime: "2019-01-01T00:00:00Z"}}
     expect: [{{headers: {said}, timestamp: "2019-01-01T00:00:00Z"}}]"""
     for outcome in outcomes(define, tests, record=f"{{topic: t, timestamp: file, headers: {headers}}}"):
         assert outcome.good, outcome.mismatches
