@@ -18,7 +18,8 @@ from benchmarks.connect_jars import class_path
 from benchmarks.tools import CONNECT_JVM, LOGGING, write_properties
 from copycat_agent import __version__
 from copycat_agent.dev_broker import free_port
-from copycat_agent.dev_broker.jars import KAFKA_VERSION, java, pyspark_jars
+from copycat_agent.dev_broker.jars import KAFKA_VERSION
+from copycat_agent.maven import java, pyspark_jars
 
 _FILESTREAM = "org.apache.kafka.connect.file.FileStreamSourceConnector"
 _REST_SECONDS = 60.0

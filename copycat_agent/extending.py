@@ -10,6 +10,7 @@ from copycat_agent.converters import CONVERTERS, Converter, ConverterKind, Site
 from copycat_agent.errors import BlockedError, CopycatError, DamageError, DataError, FatalError, FileError, RetriableError
 from copycat_agent.formats import Chunk, Frame, Gap, LongLine, Parsed, RecordFile, RecordFormat, SkippedRest, Unparsed
 from copycat_agent.formats.records import FORMATS, FormatKind, FormatOptions
+from copycat_agent.maven import fetch_jar
 from copycat_agent.model import Column, Schema, Stretch
 from copycat_agent.options import ByteSize, ConverterOptions, Duration, Field, Options, Patterns, PrivateAttr, Regex, Secret, SourceOptions
 from copycat_agent.sources import SOURCES, Source, SourceKind
@@ -106,6 +107,7 @@ __all__ = [
     "compile_path",
     "compile_template",
     "excluded_by",
+    "fetch_jar",
     "file_source_kind",
     "finder",
     "parse_address",

@@ -22,7 +22,7 @@ PACKAGE = "copycat_agent"
 LAYERS: tuple[tuple[str, ...], ...] = (
     ("errors",),
     ("model", "logs", "templates", "patterns", "registry", "small_files", "failpoints", "display", "probe", "sql_types"),
-    ("options", "transactions", "turns", "wake"),
+    ("options", "transactions", "turns", "wake", "maven"),
     ("oauth",),
     ("sources", "formats", "transforms", "converters", "producer", "offsets", "watch", "systemd"),
     ("encoding",),
@@ -82,7 +82,7 @@ DOORS: dict[str, tuple[str, ...]] = {
 }
 """Outside library -> the only modules or packages that import it."""
 
-ON_CONTRACT = ("sources.journald", "sources.objects")
+ON_CONTRACT = ("sources.jdbc", "sources.journald", "sources.objects")
 """Packages that stand where another project's would: of ours they import `extending` and themselves, and nobody imports them.
 
 They are imported when a definition asks for what they bring, by its name in a table of the registry.

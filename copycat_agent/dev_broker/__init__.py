@@ -20,10 +20,11 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Self
 
-from copycat_agent.dev_broker.jars import KAFKA_VERSION, cache_dir, fetch_kafka, java, pyspark_jars
+from copycat_agent.dev_broker.jars import KAFKA_VERSION, fetch_kafka
 from copycat_agent.errors import FatalError
+from copycat_agent.maven import java, pyspark_jars
 
-__all__ = ["KAFKA_VERSION", "DevBroker", "cache_dir", "fetch_kafka", "free_port"]
+__all__ = ["KAFKA_VERSION", "DevBroker", "fetch_kafka", "free_port"]
 
 _PORTS = range(20_000, 32_000)
 """Below the range from which Linux takes the client side of connections (32768 up): a port inside that range can be taken

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import http.client
 import json
 from pathlib import Path
@@ -10,7 +9,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from benchmarks.connect_jars import class_path, sourcelab_jar
 from benchmarks.tools import connect, end
-from copycat_agent.dev_broker import cache_dir
 from tests.rig.waiting import wait_until
 
 if TYPE_CHECKING:
@@ -24,11 +22,8 @@ _TIMEOUT_SECONDS = 30.0
 
 def fetch_connect() -> None:
     """Have the jars of Connect and of its Java client: fetched once, through the Ivy inside PySpark."""
-    cache_dir().mkdir(parents=True, exist_ok=True)
-    with (cache_dir() / "connect.lock").open("a") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        class_path()
-        sourcelab_jar()
+    class_path()
+    sourcelab_jar()
 
 
 class RestAnswer(NamedTuple):

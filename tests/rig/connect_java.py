@@ -11,7 +11,7 @@ from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
 
 from benchmarks.connect_jars import class_path as connect_class_path
 from benchmarks.connect_jars import sourcelab_jar
-from copycat_agent.dev_broker.jars import java, pyspark_jars
+from copycat_agent.maven import java, pyspark_jars
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -22,7 +22,7 @@ _ENDED_SECONDS = 30.0
 
 
 def class_path() -> str:
-    """The client with what it needs, Connect's Jackson among it. Fetched once; raises RuntimeError."""
+    """The client with what it needs, Connect's Jackson among it. Fetched once."""
     connect = connect_class_path().split(os.pathsep)
     jackson = (jar for jar in connect if Path(jar).name.startswith(("jackson-core-", "jackson-databind-", "jackson-annotations-")))
     return os.pathsep.join(map(str, (sourcelab_jar(), *jackson, *pyspark_jars(*_HTTP))))

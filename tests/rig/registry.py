@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import contextlib
-import fcntl
 import hashlib
 import os
 import shutil
@@ -21,8 +20,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
-from copycat_agent.dev_broker import cache_dir, free_port
-from copycat_agent.dev_broker.jars import java, pyspark_jars
+from copycat_agent.dev_broker import free_port
+from copycat_agent.maven import cache_dir, java, locked, pyspark_jars
 from tests.rig.waiting import wait_until
 
 if TYPE_CHECKING:
@@ -51,8 +50,7 @@ def fetch_registry() -> Path:
     """The directory with the registry's jar: 142 MB, fetched once through the Ivy inside PySpark, like Kafka, and checked."""
     target = cache_dir() / f"apicurio-registry-{VERSION}"
     target.parent.mkdir(parents=True, exist_ok=True)
-    with (target.parent / "registry.lock").open("a") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with locked(target.parent / "registry.lock"):
         if not target.is_dir():
             _fetch(target)
     return target

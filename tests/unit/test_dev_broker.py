@@ -8,14 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from copycat_agent import dev_broker
-from copycat_agent.dev_broker import cache_dir, fetch_kafka, free_port, is_free
+from copycat_agent import dev_broker, maven
+from copycat_agent.dev_broker import fetch_kafka, free_port, is_free
 from copycat_agent.dev_broker import jars as jars_module
-from copycat_agent.dev_broker.jars import java
 from copycat_agent.errors import FatalError, RetriableError
 
 _JAVA = """#!/bin/sh
-if [ "$1" = -version ]; then echo 'openjdk version "{version}"' >&2; exit 0; fi
+if [ "$1" = -version ]; then echo 'openjdk version "17.0.1"' >&2; exit 0; fi
 echo run >> {log}
 for last; do :; done
 target=$(dirname "$last")
@@ -31,9 +30,9 @@ class _FakeJava:
         self.log = home / "runs"
         (home / "bin").mkdir()
 
-    def install(self, fetch: str = _GOOD, version: str = "17.0.1") -> None:
+    def install(self, fetch: str = _GOOD) -> None:
         path = self.home / "bin" / "java"
-        path.write_text(_JAVA.format(version=version, log=self.log, fetch=fetch), "utf-8")
+        path.write_text(_JAVA.format(log=self.log, fetch=fetch), "utf-8")
         path.chmod(0o755)
 
     @property
@@ -47,26 +46,8 @@ def fake_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> _FakeJava:
     (tmp_path / "jdk").mkdir()
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "jdk"))
     monkeypatch.setattr(jars_module, "pinned", lambda: _JARS)
-    monkeypatch.setattr(jars_module, "PAUSES_SECONDS", (0.0, 0.0))
+    monkeypatch.setattr(maven, "PAUSES_SECONDS", (0.0, 0.0))
     return _FakeJava(tmp_path / "jdk")
-
-
-def test_java_that_is_missing_is_named_with_a_way_out(fake_java: _FakeJava) -> None:
-    with pytest.raises(FatalError, match=r"no java in JAVA_HOME .* install Java 17"):
-        java()
-
-
-@pytest.mark.parametrize("version", ["1.8.0_402", "11.0.2", "nonsense"])
-def test_java_that_is_too_old_is_named_with_a_way_out(fake_java: _FakeJava, version: str) -> None:
-    fake_java.install(version=version)
-    with pytest.raises(FatalError, match=r"too old for Kafka and Spark; install Java 17"):
-        java()
-
-
-@pytest.mark.parametrize("version", ["17.0.15", "21", "25-ea"])
-def test_java_17_and_later_is_taken(fake_java: _FakeJava, version: str) -> None:
-    fake_java.install(version=version)
-    assert java() == str(fake_java.home / "bin" / "java")
 
 
 def test_fetches_once_and_keeps_only_what_is_pinned(fake_java: _FakeJava, tmp_path: Path) -> None:
@@ -118,14 +99,6 @@ def test_the_pins_are_those_of_one_kafka() -> None:
     pinned = jars_module.pinned()
     assert len(pinned) == 45
     assert f"kafka_2.13-{jars_module.KAFKA_VERSION}.jar" in pinned
-
-
-def test_the_cache_follows_xdg(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert cache_dir() == tmp_path / "copycat"
-    monkeypatch.setenv("XDG_CACHE_HOME", "relative/is/ignored")
-    monkeypatch.setenv("HOME", str(tmp_path))
-    assert cache_dir() == tmp_path / ".cache" / "copycat"
 
 
 def test_no_port_is_given_twice(monkeypatch: pytest.MonkeyPatch) -> None:
