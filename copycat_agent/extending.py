@@ -28,6 +28,7 @@ from copycat_agent.sources.contract import (
     Remembered,
     RunsAs,
     StoredFile,
+    Troubled,
 )
 from copycat_agent.sources.contract_files import FilesOptions, file_source_kind
 from copycat_agent.sources.contract_stream import source_kind
@@ -103,6 +104,7 @@ __all__ = [
     "Stretch",
     "Transform",
     "TransformKind",
+    "Troubled",
     "Unparsed",
     "compile_path",
     "compile_template",

@@ -103,7 +103,18 @@ class Gone(NamedTuple):
     why: str = ""
 
 
-Finding = Found | Remembered | Gone
+class Troubled(NamedTuple):
+    """What is wrong with the source, or with what it does beside reading; what can be read is read all the same.
+
+    `name` says what of it is. A warning is logged when a look tells of a name first; people are shown the last `why` until a look
+    tells of it no more.
+    """
+
+    name: str
+    why: str
+
+
+Finding = Found | Remembered | Gone | Troubled
 """What a look tells."""
 
 

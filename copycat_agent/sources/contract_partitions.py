@@ -30,7 +30,8 @@ class Partition:
     `next` is what to read next, or what a task reads, and `unread` about how many bytes that stands for. `why`: what went wrong last,
     `trouble`: what the source says is wrong with it.
     `unread_since_ms`: since when something is unread, 0 while nothing is. `failed`: it could not be read when that was tried last, or
-    was another version by then.
+    was another version by then; `failing_since`: when that was first so, by `time.monotonic()`, 0 where it is not.
+    `is_hopeless`: a run to the end does not wait for it.
     """
 
     partition: SourcePartition
@@ -44,6 +45,8 @@ class Partition:
     why: str = ""
     backoff: FileBackoff = READY
     failed: bool = False
+    failing_since: float = 0.0
+    is_hopeless: bool = False
     unread_since_ms: int = 0
     read_at: float = 0.0
 

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from copycat_agent.errors import BlockedError, CopycatError, FatalError, FileError, RetriableError
-from copycat_agent.model import SourceOffset, SourcePartition, SplitResult
+from copycat_agent.model import Account, SourceOffset, SourcePartition, SplitResult
 from copycat_agent.registry import FAULT, told
 from copycat_agent.sources.base import Closeup, FileView, Lag, Offsets, Plan
-from copycat_agent.sources.contract import Gone, Remembered, as_text, from_text
+from copycat_agent.sources.contract import Gone, Remembered, Troubled, as_text, from_text
 from copycat_agent.sources.contract_partitions import Partition, PartitionKind
 from copycat_agent.sources.contract_threads import WHOLE_SECONDS, Looker
 from copycat_agent.sources.planner import READY, Changes, Planner, TurnQueue, UnsavedChanges, wait_seconds
@@ -31,6 +31,8 @@ LOOK_AGAIN_SECONDS = 0.02
 """How often a look that is under way is asked for its answer, at first."""
 RETRY_SECONDS = (0.2, 5.0)
 """First and longest wait before a source that failed is asked again."""
+HOPELESS = 3, 15.0
+"""A file that failed so often in a row, and for so many seconds, is not waited for when everything else is read."""
 _KEY = re.compile(r"[!-~]{1,200}")
 
 
@@ -86,6 +88,7 @@ class ContractSource:
         for one in self._known.values():
             self._turns.add(one)
         self._unsaved = UnsavedChanges()
+        self._troubles: dict[str, str] = {}
         self._next_look = _NextLook()
 
     @property
@@ -111,14 +114,23 @@ class ContractSource:
             self._next_look.is_wanted = not self._next_look.is_over
             return changes
         self._next_look.errors = 0
+        troubles = {}
         for one in found:
             if isinstance(one, Remembered):
                 self._remember(one, changes)
             elif isinstance(one, Gone):
                 self._forget(one, changes)
+            elif isinstance(one, Troubled):
+                troubles[one.name] = one.why
             elif self._partition(one.key) not in changes.forget:
                 self._meet(one, changes)
+        self._tell_of(troubles)
         return self._unsaved.add(changes) if changes.offsets or changes.forget else changes
+
+    def _tell_of(self, troubles: dict[str, str]) -> None:
+        for name in troubles.keys() - self._troubles.keys():
+            self._log.warning("source has trouble beside reading", what=name, why=troubles[name])
+        self._troubles = troubles
 
     def _remember(self, one: Remembered, changes: Changes) -> None:
         partition = self._partition(one.key)
@@ -196,7 +208,21 @@ class ContractSource:
             if offset != result.split.offset:
                 changes.offsets[result.split.partition] = offset
             changes.losses.extend(losses)
+            self._account(self._planner.in_flight[result.split.partition], result, changes)
         return self._unsaved.add(changes)
+
+    def _account(self, known: Partition, result: SplitResult, changes: Changes) -> None:
+        """In a run to the end: a file that is not waited for any more has failed, unless it can be read after all."""
+        path, was_hopeless = known.offset.path, known.is_hopeless
+        if isinstance(result.error, FileError):
+            errors, seconds = HOPELESS
+            is_old = known.failing_since > 0 and time.monotonic() - known.failing_since >= seconds
+            known.is_hopeless = self._next_look.to_the_end and is_old and known.backoff.errors >= errors - 1
+            if known.is_hopeless:
+                changes.accounts[known.partition] = Account(path=path, state="failed", why=result.error.message)
+        elif was_hopeless and not result.changed:
+            known.is_hopeless = False
+            changes.accounts[known.partition] = Account(path=path, state="read")
 
     def finish(self, results: Sequence[SplitResult], changes: Changes) -> None:
         self._unsaved.confirm(changes)
@@ -240,6 +266,10 @@ class ContractSource:
         """Plan what follows, or have everything looked at anew."""
         known.why = result.damage if result.error is None else result.error.message
         known.failed = result.changed or isinstance(result.error, FileError)
+        if not known.failed:
+            known.failing_since = 0.0
+        elif not known.failing_since:
+            known.failing_since = time.monotonic()
         if result.error is not None or result.changed:
             known.forget_next()
             self._next_look.is_wanted = True
@@ -293,7 +323,7 @@ class ContractSource:
             return False
         if self._looker.is_busy or self._looker.is_done:
             return False
-        if any(one.next is not None or one.met for one in self._known.values()):
+        if any((one.next is not None or one.met) and not one.is_hopeless for one in self._known.values()):
             return False
         self._next_look.is_over = self._next_look.to_the_end
         return True
@@ -302,8 +332,9 @@ class ContractSource:
         """Records are whole."""
 
     def files(self) -> tuple[FileView, ...]:
-        """Its partitions."""
-        return tuple(sorted((self._kind.view_of(one) for one in self._known.values()), key=lambda view: (view.path, view.key)))
+        """Its partitions, and what has trouble beside them."""
+        troubled = [FileView(name, "", 0, 0, 0, "failing", is_open=False, why=why) for name, why in self._troubles.items()]
+        return tuple(sorted([*troubled, *map(self._kind.view_of, self._known.values())], key=lambda view: (view.path, view.key)))
 
     def passed_over(self) -> Mapping[str, str]:
         return {}
@@ -324,7 +355,7 @@ class ContractSource:
             bytes=sum(one.unread for one in waiting),
             files=len(waiting),
             known_files=len(self._known),
-            troubled_files=sum(bool(one.why or one.trouble) for one in self._known.values()),
+            troubled_files=len(self._troubles) + sum(bool(one.why or one.trouble) for one in self._known.values()),
             oldest_unread_ms=min((one.unread_since_ms for one in waiting if one.unread_since_ms), default=0),
         )
 

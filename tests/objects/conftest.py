@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
+import threading
 import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 import pytest
+import yaml
 
-from tests.rig.object_store import ObjectStore, object_store
+from tests.rig.object_store import CREDENTIALS, ObjectStore, object_store
 from tests.rig.shipping import Shipping, running_here
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
     from copycat_agent.dev_broker import DevBroker
 
@@ -99,6 +104,68 @@ def bucket(s3: ObjectStore, tmp_path: Path) -> Bucket:
     return Bucket(s3, tmp_path.name)
 
 
+LIST = b'<?xml version="1.0"?><ListBucketResult><Name>b</Name><IsTruncated>false</IsTruncated></ListBucketResult>'
+
+
+class Server(ThreadingHTTPServer):
+    """`answer` makes each answer; `keys` are the access keys of those who asked."""
+
+    daemon_threads = True
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.answer: Callable[[Handler], None] = lambda handler: handler.say(200, LIST)
+        self.keys: list[str] = []
+
+    @property
+    def uri(self) -> str:
+        """Address of a bucket of it."""
+        return f"s3://b/?endpoint_override=http://127.0.0.1:{self.server_port}&region=us-east-1"
+
+
+class Handler(BaseHTTPRequestHandler):
+    """One request."""
+
+    server: Server
+
+    def do_GET(self) -> None:
+        self.server.keys.append(self.headers["Authorization"].partition("Credential=")[2].partition("/")[0])
+        self.server.answer(self)
+
+    def do_DELETE(self) -> None:
+        self.do_GET()
+
+    def do_HEAD(self) -> None:
+        self.do_GET()
+
+    def say(self, status: int, body: bytes, *, length: int | None = None, headers: dict[str, str] | None = None) -> None:
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(body) if length is None else length))
+        for name, value in (headers or {}).items():
+            self.send_header(name, value)
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(body)
+
+    def log_message(self, *_: Any) -> None:
+        """Nothing."""
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
+    """It answers on loopback."""
+    for name, value in CREDENTIALS.items():
+        monkeypatch.setenv(name, value)
+    with Server() as one:
+        thread = threading.Thread(target=one.serve_forever)
+        thread.start()
+        try:
+            yield one
+        finally:
+            one.shutdown()
+            thread.join()
+
+
 class Objects(Shipping):
     """A connector that follows a place."""
 
@@ -112,3 +179,36 @@ def shipping(tmp_path: Path, broker: DevBroker, make_topic: Callable[..., str]) 
     """A connector of the real worker on a real broker, whose batches run in this process; not started."""
     with running_here(Objects, tmp_path, "objects", broker.bootstrap, make_topic()) as one:
         yield one
+
+
+Done = subprocess.CompletedProcess[str]
+
+
+class Command:
+    """`copycat` as a process of its own, over `connectors.d/NAME.yaml` of a directory that its state is in, too."""
+
+    def __init__(self, root: Path, bootstrap: str) -> None:
+        self._root = root
+        self._bootstrap = bootstrap
+        cache = os.environ.get("XDG_CACHE_HOME", str(Path.home() / ".cache"))
+        self.environment = {"PATH": os.environ["PATH"], "HOME": str(root), "XDG_CACHE_HOME": cache, "NO_COLOR": "1", **CREDENTIALS}
+
+    def define(self, name: str, source: dict[str, Any], topic: str, **sections: Any) -> Path:
+        """Write a definition."""
+        document = {"name": name, "source": {"type": "objects", **source}, "record": {"topic": topic}, **sections}
+        path = self._root / "connectors.d" / f"{name}.yaml"
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(yaml.safe_dump(document, sort_keys=False), "utf-8")
+        return path
+
+    def __call__(self, *arguments: object) -> Done:
+        """Run it to its end."""
+        where = ("--state-dir", str(self._root / "state"), "--bootstrap-servers", self._bootstrap)
+        command = [sys.executable, "-m", "copycat_agent", *map(str, arguments), *where]
+        return subprocess.run(command, capture_output=True, text=True, timeout=110, check=False, env=self.environment, cwd=self._root)
+
+
+@pytest.fixture
+def copycat(tmp_path: Path, broker: DevBroker) -> Command:
+    """The command, on a real broker."""
+    return Command(tmp_path, broker.bootstrap)

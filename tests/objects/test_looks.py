@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from copycat_agent.extending import Found, Gone, Remembered
-from copycat_agent.sources.objects import memory, objects
+from copycat_agent.extending import Found, Gone, Remembered, Troubled
+from copycat_agent.sources.objects import cleanup, memory, objects
 from copycat_agent.sources.objects.objects import Objects
 from copycat_agent.sources.objects.options import ObjectsOptions
 from copycat_agent.sources.objects.stores import KEY, Listed, key_of
+from tests.rig.waiting import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,7 +24,10 @@ if TYPE_CHECKING:
 
 
 class Shelf:
-    """A store in memory. `listed_most`: after so many names a listing breaks, once."""
+    """A store in memory. `listed_most`: after so many names a listing breaks, once.
+
+    `refuses` what would change it; `hangs`: what deletes does not come back. `most_at_once`: so many deletes went side by side.
+    """
 
     prefix = ""
     lists_behind = True
@@ -30,6 +35,15 @@ class Shelf:
     def __init__(self) -> None:
         self.objects: dict[str, Listed] = {}
         self.listed_most: int | None = None
+        self.turn = threading.Condition()
+        self.refuses = self.hangs = False
+        self.at_once = self.most_at_once = 0
+
+    def go_on(self) -> None:
+        """It hangs no more."""
+        with self.turn:
+            self.hangs = False
+            self.turn.notify_all()
 
     def put(self, name: str, size: int = 1, mtime_ms: int = 1000, version: str = "v") -> str:
         """Returns its key."""
@@ -49,11 +63,18 @@ class Shelf:
             raise FileNotFoundError(2, "there is no such object")
         return self.objects[name]
 
-    def delete(self, name: str) -> None:
-        del self.objects[name]
+    def delete(self, found: Listed) -> None:
+        with self.turn:
+            self.at_once += 1
+            self.most_at_once = max(self.most_at_once, self.at_once)
+            self.turn.wait_for(lambda: not self.hangs, 30)
+            self.at_once -= 1
+        if self.refuses:
+            raise PermissionError(13, "it is not allowed")
+        del self.objects[found.name]
 
-    def copy(self, name: str, to: str) -> None:
-        self.objects[to] = self.objects[name]._replace(name=to)
+    def copy(self, found: Listed, to: str) -> None:
+        self.objects[to] = found._replace(name=to)
 
     def tag(self, name: str, tag: str, value: str) -> None:
         raise PermissionError(13, "it is not allowed")
@@ -93,6 +114,7 @@ class Agent:
         self.saved: dict[str, Any] = {}
         self.read: list[str] = []
         self.lost: dict[str, str] = {}
+        self.troubles: list[Troubled] = []
         self.failing: set[str] = set()
         self.start()
 
@@ -109,13 +131,14 @@ class Agent:
             key: {**one, "failed": self.names.get(key) in self.failing} if key.startswith(KEY) else one for key, one in self.saved.items()
         }
         found = list(self.source.look(saved, to_the_end=to_the_end))
+        self.troubles = [one for one in found if isinstance(one, Troubled)]
         for one in found:
             if isinstance(one, Remembered):
                 self.saved[one.key] = one.value
             elif isinstance(one, Gone):
                 if not self.saved.pop(one.key, {"done": True}).get("done", True):
                     self.lost[one.key] = one.why
-            elif one.key not in self.saved:
+            elif isinstance(one, Found) and one.key not in self.saved:
                 self.saved[one.key] = {"position": 0, "done": not one.size, "damaged": False}
         self.names.update({one.key: one.name for one in found if isinstance(one, Found)})
         empty = {key: one for key, one in self.saved.items() if key.startswith(KEY) and one["done"] and key in self.names}
@@ -135,6 +158,11 @@ class Agent:
             for key in [key for key, one in self.saved.items() if key.startswith(KEY) and not one["done"] and key in self.names]:
                 if self.names[key] not in self.failing:
                     self.settle(key)
+
+    def rows_after_a_look(self) -> int:
+        """`rows` then."""
+        self.run(1)
+        return self.rows
 
     @property
     def rows(self) -> int:
@@ -190,6 +218,52 @@ def test_a_damaged_object_is_left_as_it_is_whatever_becomes_of_others(shelf: She
     assert not agent.rows
 
 
+def test_without_the_right_to_clean_up_rows_are_bounded_and_that_is_told(shelf: Shelf, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cleanup, "FAILING_MOST", 20)
+    monkeypatch.setattr(objects, "REMEMBER_AT", 10)
+    shelf.refuses = True
+    agent = Agent(shelf, monkeypatch, cleanup={"policy": "delete"})
+    for number in range(50):
+        shelf.put(f"{number:03}")
+    agent.run()
+    for number in range(50, 200):
+        shelf.put(f"{number:03}")
+        agent.look()
+        agent.run(1)
+    wait_until(lambda: agent.rows_after_a_look() <= 20 + 10, 30, lambda: f"{agent.rows} rows")
+    (trouble,) = agent.troubles
+    assert trouble.name == "source.cleanup"
+    assert "stay as they are: it is delivered, and cleanup.policy delete failed: it is not allowed" in trouble.why
+    agent.start()
+    agent.run()
+    assert sorted(agent.read) == sorted(shelf.objects), "each once"
+    shelf.refuses = False
+    wait_until(lambda: agent.rows_after_a_look() < 10, 30, lambda: f"{agent.rows} rows")
+    assert len(shelf.objects) in range(170, 190), "those that were tried again are gone"
+    assert agent.troubles == []
+
+
+def test_cleanup_goes_side_by_side_and_delays_no_listing(shelf: Shelf, monkeypatch: pytest.MonkeyPatch) -> None:
+    agent = Agent(shelf, monkeypatch, cleanup={"policy": "delete"})
+    for number in range(30):
+        shelf.put(f"{number:03}")
+    shelf.hangs = True
+    try:
+        agent.run(2)
+        shelf.put("new")
+        agent.run(2)
+        assert agent.read[-1] == "new"
+        assert len(shelf.objects) == 31
+        wait_until(lambda: shelf.most_at_once > 1, 10)
+    finally:
+        shelf.go_on()
+    agent.run(2, to_the_end=True)
+    assert shelf.objects == {}, "a run to the end waits for it"
+    assert shelf.most_at_once <= 8
+    agent.look()
+    assert not agent.rows
+
+
 def test_objects_that_cannot_be_read_do_not_hold_up_the_listing(shelf: Shelf, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(objects, "WAITING_MOST", 20)
     agent = Agent(shelf, monkeypatch)
@@ -212,7 +286,7 @@ def test_a_run_to_the_end_learns_what_became_of_an_object_that_cannot_be_read(
     agent.look(to_the_end=True)
     agent.failing = {"a"}
     if what == "deleted":
-        shelf.delete("a")
+        del shelf.objects["a"]
     else:
         shelf.put("a", version="w")
     agent.look(to_the_end=True)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -15,63 +14,13 @@ from copycat_agent.sources.objects.blocks import ReplacedError
 from copycat_agent.sources.objects.passes import NameRange
 from copycat_agent.sources.objects.s3_store import S3Store
 from copycat_agent.sources.objects.stores import Listed
+from tests.objects.conftest import LIST
 from tests.rig.object_store import CREDENTIALS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from tests.objects.conftest import Handler, Server
 
 FOUND = Listed("a", 10, 1000, '"one"')
-LIST = b'<?xml version="1.0"?><ListBucketResult><Name>b</Name><IsTruncated>false</IsTruncated></ListBucketResult>'
-
-
-class Server(ThreadingHTTPServer):
-    """`answer` makes each answer; `keys` are the access keys of those who asked."""
-
-    daemon_threads = True
-
-    def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), _Handler)
-        self.answer: Callable[[_Handler], None] = lambda handler: handler.say(200, LIST)
-        self.keys: list[str] = []
-
-    @property
-    def uri(self) -> str:
-        """Address of a bucket of it."""
-        return f"s3://b/?endpoint_override=http://127.0.0.1:{self.server_port}&region=us-east-1"
-
-
-class _Handler(BaseHTTPRequestHandler):
-    server: Server
-
-    def do_GET(self) -> None:
-        self.server.keys.append(self.headers["Authorization"].partition("Credential=")[2].partition("/")[0])
-        self.server.answer(self)
-
-    def say(self, status: int, body: bytes, *, length: int | None = None, **headers: str) -> None:
-        self.send_response(status)
-        self.send_header("Content-Length", str(len(body) if length is None else length))
-        for name, value in headers.items():
-            self.send_header(name, value)
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *_: Any) -> None:
-        """Nothing."""
-
-
-@pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
-    """It answers on loopback."""
-    for name, value in CREDENTIALS.items():
-        monkeypatch.setenv(name, value)
-    with Server() as one:
-        thread = threading.Thread(target=one.serve_forever)
-        thread.start()
-        try:
-            yield one
-        finally:
-            one.shutdown()
-            thread.join()
 
 
 def read(server: Server) -> bytes:
@@ -79,7 +28,7 @@ def read(server: Server) -> bytes:
 
 
 def test_another_version_is_not_read_from_a_store_that_does_not_know_if_match(server: Server) -> None:
-    server.answer = lambda handler: handler.say(206, b"0123456789", ETag='"two"')
+    server.answer = lambda handler: handler.say(206, b"0123456789", headers={"ETag": '"two"'})
     with pytest.raises(ReplacedError):
         read(server)
 
@@ -89,8 +38,8 @@ def test_an_answer_that_trickles_is_given_up(server: Server, monkeypatch: pytest
     monkeypatch.setattr(s3_store, "PART_BYTES", 1)
     over = threading.Event()
 
-    def trickle(handler: _Handler) -> None:
-        handler.say(206, b"", length=10, ETag='"one"')
+    def trickle(handler: Handler) -> None:
+        handler.say(206, b"", length=10, headers={"ETag": '"one"'})
         while not over.wait(0.2):
             handler.wfile.write(b"x")
 
@@ -115,7 +64,7 @@ def test_words_of_a_refusal_name_its_code_and_nothing_that_was_sent(server: Serv
 
 
 def test_a_body_that_ends_early_is_no_end_of_the_object(server: Server) -> None:
-    server.answer = lambda handler: handler.say(206, b"0123", ETag='"one"')
+    server.answer = lambda handler: handler.say(206, b"0123", headers={"ETag": '"one"'})
     with pytest.raises(OSError, match="4 bytes came of 10"):
         read(server)
 
@@ -123,7 +72,7 @@ def test_a_body_that_ends_early_is_no_end_of_the_object(server: Server) -> None:
 def test_credentials_that_were_changed_are_read_anew_after_a_refusal(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(s3_store, "RENEW_SECONDS", 0.0)
 
-    def answer(handler: _Handler) -> None:
+    def answer(handler: Handler) -> None:
         if server.keys[-1] == "new":
             handler.say(200, LIST)
         else:
@@ -147,3 +96,33 @@ def test_an_address_that_cannot_be_asked_is_told_in_words(uri: str, words: str, 
         monkeypatch.setenv(name, value)
     with pytest.raises(OSError, match=words):
         list(S3Store(parse_address(uri)).listed(NameRange()))
+
+
+def test_what_was_replaced_since_it_was_looked_at_is_not_deleted(server: Server) -> None:
+    asked: list[str | None] = []
+
+    def answer(handler: Handler) -> None:
+        asked.append(handler.headers["If-Match"])
+        handler.say(412, b"<Error><Code>PreconditionFailed</Code></Error>")
+
+    server.answer = answer
+    with pytest.raises(ReplacedError):
+        S3Store(parse_address(server.uri)).delete(FOUND)
+    assert asked == ['"one"']
+
+
+def test_a_store_that_cannot_compare_deletes_all_the_same(server: Server) -> None:
+    asked: list[str | None] = []
+
+    def answer(handler: Handler) -> None:
+        asked.append(handler.headers["If-Match"])
+        if asked[-1]:
+            handler.say(501, b"<Error><Code>NotImplemented</Code></Error>")
+        else:
+            handler.say(204, b"")
+
+    server.answer = answer
+    store = S3Store(parse_address(server.uri))
+    store.delete(FOUND)
+    store.delete(FOUND)
+    assert asked == ['"one"', None, None]

@@ -186,9 +186,9 @@ def test_other_file_systems_list_read_move_and_delete(tmp_path: Path) -> None:
     assert store.look(found[1].name) == found[1]
     with closing(store.open(found[1])) as file:
         assert (file.read_at(0, 4), file.read_at(8, 4), file.read_at(10, 1), file.is_unchanged()) == (b"xxxx", b"xx", b"", True)
-    store.copy(found[1].name, store.name_at(f"{root}/done/a"))
-    store.delete(found[1].name)
-    store.delete(found[1].name)
+    store.copy(found[1], store.name_at(f"{root}/done/a"))
+    store.delete(found[1])
+    store.delete(found[1])
     assert (root / "done" / "a").read_bytes() == b"x" * 10
     with pytest.raises(FileNotFoundError, match="there is no such file"):
         store.look(found[1].name)

@@ -71,16 +71,16 @@ class ArrowStore:
     def queue(self, url: str) -> NoticeQueue:
         raise NotImplementedError
 
-    def delete(self, name: str) -> None:
+    def delete(self, found: Listed) -> None:
         try:
-            self._ask("delete", lambda files: files.delete_file(name))
+            self._ask("delete", lambda files: files.delete_file(found.name))
         except FileNotFoundError:
             return
 
-    def copy(self, name: str, to: str) -> None:
+    def copy(self, found: Listed, to: str) -> None:
         def ask(files: Any) -> None:  # noqa: ANN401 - pyarrow has no types
             files.create_dir(to.rpartition("/")[0], recursive=True)
-            files.copy_file(name, to)
+            files.copy_file(found.name, to)
 
         self._ask("copy", ask)
 

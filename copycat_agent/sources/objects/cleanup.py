@@ -1,71 +1,128 @@
-"""What becomes of objects that are delivered: they stay, are deleted, moved, or get a tag."""
+"""What becomes of objects whose records are all delivered: they stay, are deleted, moved, or get a tag."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import itertools
+import math
+from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING
 
+from copycat_agent.sources.objects.blocks import ReplacedError
+from copycat_agent.sources.objects.crew import Crew
 from copycat_agent.sources.objects.stores import Listed, key_of
 
 if TYPE_CHECKING:
     from copycat_agent.sources.objects.options import ObjectCleanup
     from copycat_agent.sources.objects.stores import Store
 
+UNDER_WAY_MOST = 1000
+"""Objects that are handed out to be cleaned up."""
+WAIT_SECONDS = 0.25
+"""So long a look waits for what it hands out: a store that is slow delays no listing."""
+FAILING_MOST = 1000
+"""Objects whose cleanup fails, and that are tried again: each is a row. Of more, the first are left as they are."""
+_RETRY_SECONDS = (1.0, 300.0)
+
 
 class Cleanup:
-    """By key. `absent`: the store has them no more. `trouble`: why it failed; it is tried again at each look."""
+    """By key. `absent`: the store has them no more. `trouble`: why it failed, the longest first; it is tried again.
+
+    `left`: how many are left as they are because it failed for too many, `left_why`: why for the last of them. 0 again once nothing fails.
+    All but the requests is done by one thread.
+    """
 
     def __init__(self, options: ObjectCleanup) -> None:
         self._options = options
+        self._crew: Crew[tuple[str, str | None]] = Crew()
+        self._under_way: set[str] = set()
         self._delivered: set[str] = set()
-        self._tagged: set[str] = set()
-        self._damaged: set[str] = set()
+        self._finished: set[str] = set()
+        self._failures: dict[str, tuple[int, float]] = {}
         self.absent: set[str] = set()
         self.trouble: dict[str, str] = {}
+        self.left = 0
+        self.left_why = ""
 
-    def deliver(self, keys: Iterable[str], damaged: Iterable[str]) -> None:
-        """All records of these are delivered, and that is saved. Of the `damaged` ones as many as could be read: they stay as they are."""
-        self._damaged.update(damaged)
-        self._delivered.update(keys, self._damaged)
+    def deliver(self, done: Mapping[str, bool]) -> None:
+        """All records of these are delivered, and that is saved. Of damaged ones (True) as many as could be read: they stay as they are."""
+        self._delivered.update(done)
+        self._finished.update(key for key, is_damaged in done.items() if is_damaged or self._options.policy == "none")
 
     def finished(self) -> set[str]:
         """Those that are delivered, stay, and with which nothing more is to be done."""
-        policy = self._options.policy
-        return (self._delivered if policy == "none" else self._tagged | self._damaged) - self.absent
+        return self._finished - self.absent
 
     def forget_all_but(self, keys: Mapping[str, bool]) -> set[str]:
         """Returns the delivered ones that are forgotten: nothing is saved of them any more."""
         forgotten = self._delivered - keys.keys()
-        for group in (self._delivered, self._tagged, self._damaged, self.absent):
+        for group in (self._delivered, self._finished, self.absent):
             group.intersection_update(keys)
         for key in forgotten:
-            self.trouble.pop(key, None)
+            self._is_well(key)
         return forgotten
 
-    def run(self, store: Store, known: Mapping[str, Listed]) -> None:
-        """Do what is to be done with each that is delivered, and known. An object that was replaced meanwhile is left alone."""
+    def run(self, store: Store, known: Mapping[str, Listed], now: float, *, to_the_end: bool) -> None:
+        """Do what is to be done with those that are delivered, and known. `to_the_end`: not before that returns."""
         if self._options.policy == "none":
             return
-        for key in (self._delivered - self.absent - self._tagged - self._damaged) & known.keys():
-            found = known[key]
-            try:
-                is_there = key_of(store.look(found.name)) == key
-                if is_there:
-                    self._do(store, found)
-                (self._tagged if is_there and self._options.policy == "tag" else self.absent).add(key)
-                self.trouble.pop(key, None)
-            except FileNotFoundError:
-                self.absent.add(key)
-            except OSError as error:
-                self.trouble[key] = f"it is delivered, and cleanup.policy {self._options.policy} failed: {error.strerror}"
+        self._take_in(now)
+        waiting = (self._delivered - self._finished - self.absent - self._under_way) & known.keys()
+        due = (key for key in waiting if self._failures.get(key, (0, now))[1] <= now)
+        chosen = list(itertools.islice(due, UNDER_WAY_MOST - len(self._under_way)))
+        self._under_way.update(chosen)
+        for key in chosen:
+            self._crew.add(partial(self._clean_up, store, key, known[key]))
+        self._crew.wait(math.inf if to_the_end else WAIT_SECONDS)
+        self._take_in(now)
 
-    def _do(self, store: Store, found: Listed) -> None:
-        if self._options.policy == "tag":
-            store.tag(found.name, *self._options.tag.split("=", 1))
-            return
-        if self._options.to is not None:
-            store.copy(found.name, _target(store, found, self._options.to))
-        store.delete(found.name)
+    def _clean_up(self, store: Store, key: str, found: Listed) -> tuple[str, str | None]:
+        return key, self._trouble_with(store, key, found)
+
+    def _trouble_with(self, store: Store, key: str, found: Listed) -> str | None:
+        """In a thread of the crew. Returns why it failed, "" when the object is there still, None when it is not.
+
+        One that was replaced meanwhile is left alone.
+        """
+        try:
+            if key_of(store.look(found.name)) != key:
+                return None
+            if self._options.policy == "tag":
+                store.tag(found.name, *self._options.tag.split("=", 1))
+                return ""
+            if self._options.to is not None:
+                store.copy(found, _target(store, found, self._options.to))
+            store.delete(found)
+        except (FileNotFoundError, ReplacedError):
+            return None
+        except OSError as error:
+            return f"it is delivered, and cleanup.policy {self._options.policy} failed: {error.strerror}"
+        return None
+
+    def _take_in(self, now: float) -> None:
+        for key, why in self._crew.answers():
+            self._under_way.discard(key)
+            if why:
+                failures, _ = self._failures.get(key, (0, now))
+                self._failures[key] = failures + 1, now + min(_RETRY_SECONDS[0] * 2**failures, _RETRY_SECONDS[1])
+                self.trouble[key] = why
+            else:
+                (self.absent if why is None else self._finished).add(key)
+                self._is_well(key)
+        for key in [*itertools.islice(self.trouble, max(0, len(self.trouble) - FAILING_MOST))]:
+            self.left, self.left_why = self.left + 1, self.trouble[key]
+            self._finished.add(key)
+            self._is_well(key)
+        if not self.trouble:
+            self.left = 0
+
+    def _is_well(self, key: str) -> None:
+        self._failures.pop(key, None)
+        self.trouble.pop(key, None)
+
+    def close(self) -> None:
+        """What has not begun is not done."""
+        self._crew.close()
 
 
 def _target(store: Store, found: Listed, directory: str) -> str:

@@ -58,18 +58,18 @@ class LocalStore:
     def queue(self, url: str) -> NoticeQueue:
         raise NotImplementedError
 
-    def delete(self, name: str) -> None:
-        Path(name).unlink(missing_ok=True)
+    def delete(self, found: Listed) -> None:
+        Path(found.name).unlink(missing_ok=True)
 
-    def copy(self, name: str, to: str) -> None:
+    def copy(self, found: Listed, to: str) -> None:
         """By a second link where that can be, else by a copy that is on the disk before it has its name."""
         parent = Path(to).parent
         parent.mkdir(parents=True, exist_ok=True)
         try:
-            os.link(name, to, follow_symlinks=False)
+            os.link(found.name, to, follow_symlinks=False)
         except OSError:
             copy = Path(to + _COPYING)
-            shutil.copy2(name, copy, follow_symlinks=False)
+            shutil.copy2(found.name, copy, follow_symlinks=False)
             with copy.open("rb") as file:
                 os.fsync(file.fileno())
             copy.replace(to)

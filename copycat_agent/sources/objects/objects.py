@@ -24,6 +24,7 @@ from copycat_agent.extending import (
     Remembered,
     RetriableError,
     Stretch,
+    Troubled,
     excluded_by,
     parse_address,
 )
@@ -111,9 +112,11 @@ class Objects:
             return
         self._memory.recall(saved)
         rows = {key: bool(saved[key]["done"]) for key in saved if key.startswith(KEY)}
+        self._cleanup.run(self._store, self._known, time.monotonic(), to_the_end=to_the_end)
         gone = self._forgotten(rows)
         yield from map(Gone, gone)
-        self._cleanup.run(self._store, self._known)
+        if self._cleanup.left:
+            yield self._trouble_of_cleanup()
         failing = {key for key in self._known if key in saved and saved[key]["failed"]}
         self._check(failing, saved.get(_BEGUN, -1))
         try:
@@ -143,6 +146,10 @@ class Objects:
             times, ids, names = zip(*recent[begin : begin + CHUNK_IDS], strict=True)
             yield from self._memory.add(ids, max(times), max(names))
         yield Remembered(_BEGUN, max(-1, begun_ms))
+
+    def _trouble_of_cleanup(self) -> Troubled:
+        words = f"{self._cleanup.left:,} objects more than are tried again could not be cleaned up, and stay as they are"
+        return Troubled("source.cleanup", f"{words}: {self._cleanup.left_why}")
 
     def _found(self, key: str, found: Listed) -> Found:
         name, work, trouble = self._store.shown(found.name), json.dumps(found).encode(), self._cleanup.trouble.get(key, "")
@@ -284,8 +291,8 @@ class Objects:
         return self._store.open(Listed(*json.loads(stretch.work)))
 
     def committed(self, positions: Mapping[str, Any]) -> None:
-        done = {key: position["damaged"] for key, position in positions.items() if key.startswith(KEY) and position["done"]}
-        self._cleanup.deliver(done, (key for key, is_damaged in done.items() if is_damaged))
+        self._cleanup.deliver({key: one["damaged"] for key, one in positions.items() if key.startswith(KEY) and one["done"]})
 
     def close(self) -> None:
         """Connections are the process's."""
+        self._cleanup.close()

@@ -50,7 +50,13 @@ _FORBIDDEN = (
     "SignatureDoesNotMatch",
 )
 
+_UNKNOWN = ("501", "NotImplemented")
+
 T = TypeVar("T")
+
+
+class _UnknownHeaderError(OSError):
+    """The store cannot do what a header asks for."""
 
 
 class S3Store:
@@ -76,6 +82,7 @@ class S3Store:
         self._options = options
         self._kept: Any = None
         self._made_at = 0.0
+        self._compares = True
         self._bucket = address.authority
         self.prefix = directory_of(address.path[1:])
 
@@ -137,11 +144,20 @@ class S3Store:
         parts = urlsplit(url)
         return SqsQueue(self._make("sqs", f"{parts.scheme}://{parts.netloc}"), _told, url, self._bucket)
 
-    def delete(self, name: str) -> None:
-        self._ask("delete", lambda client: client.delete_object(Bucket=self._bucket, Key=name))
+    def delete(self, found: Listed) -> None:
+        """One a request, for each is compared: DeleteObjects deletes what was replaced, too, in stores that cannot."""
+        asked = {"Bucket": self._bucket, "Key": found.name}
+        if self._compares:
+            try:
+                self._ask("delete", lambda client: client.delete_object(**asked, IfMatch=found.version))
+                return
+            except _UnknownHeaderError:
+                self._compares = False
+        self._ask("delete", lambda client: client.delete_object(**asked))
 
-    def copy(self, name: str, to: str) -> None:
-        self._ask("copy", lambda client: client.copy({"Bucket": self._bucket, "Key": name}, self._bucket, to))
+    def copy(self, found: Listed, to: str) -> None:
+        source, version = {"Bucket": self._bucket, "Key": found.name}, {"CopySourceIfMatch": found.version}
+        self._ask("copy", lambda client: client.copy(source, self._bucket, to, ExtraArgs=version))
 
     def tag(self, name: str, tag: str, value: str) -> None:
         def ask(client: Any) -> None:  # noqa: ANN401 - as above
@@ -183,6 +199,8 @@ def _told(what: str, ask: Callable[[], T]) -> T:
         raise OSError(errno.EINVAL, f"profile or region in its address is none ({type(error).__name__})") from None
     except ParamValidationError:
         raise OSError(errno.EINVAL, f"that cannot be asked of S3: look at the name of the bucket ({what})") from None
+    except RecursionError:  # botocore asks where the bucket is, and is sent on again
+        raise OSError(errno.EIO, f"the store sends on to itself (PermanentRedirect, {what})") from None
     except (BotoCoreError, ResponseParserError, HTTPError) as error:
         raise OSError(errno.EIO, f"the store does not answer ({type(error).__name__}, {what})") from None
     except (OSError, ValueError) as error:  # of the connection that an answer was read from
@@ -199,6 +217,8 @@ def _refused(error: ClientError) -> OSError:
         return ReplacedError(errno.ESTALE, "it was replaced while it was read")
     if code == "NoSuchBucket" or code in _NO_QUEUE:
         return FileNotFoundError(errno.ENODEV, f"there is no such {'queue' if code in _NO_QUEUE else 'bucket'}")
+    if code in _UNKNOWN:
+        return _UnknownHeaderError(errno.EIO, words)
     if code in _FORBIDDEN:
         return PermissionError(errno.EACCES, f"it is not allowed ({words})")
     return OSError(errno.EIO, words)

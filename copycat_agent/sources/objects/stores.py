@@ -87,11 +87,11 @@ class Store(Protocol):
     def queue(self, url: str) -> NoticeQueue:
         """The queue with this URL, which is told what is new."""
 
-    def delete(self, name: str) -> None:
-        """Delete one; without effect when it is gone."""
+    def delete(self, found: Listed) -> None:
+        """Delete one. Where the store can compare, only this version; ReplacedError where it is another one."""
 
-    def copy(self, name: str, to: str) -> None:
-        """Copy one to another name, in place of what is there."""
+    def copy(self, found: Listed, to: str) -> None:
+        """Copy one to another name, in place of what is there. Of which version: as `delete`."""
 
     def tag(self, name: str, tag: str, value: str) -> None:
         """Give one a tag, beside those that it has."""

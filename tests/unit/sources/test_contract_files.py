@@ -16,7 +16,8 @@ from copycat_agent.errors import FatalError, FileError
 from copycat_agent.formats import Chunk
 from copycat_agent.model import SourceOffset, SourcePartition, Split, SplitResult, Stretch
 from copycat_agent.options import DeliveryOptions
-from copycat_agent.sources.contract import Finding, Found, Gone, Remembered
+from copycat_agent.sources import contract_source
+from copycat_agent.sources.contract import Finding, Found, Gone, Remembered, Troubled
 from copycat_agent.sources.contract_files import FilesOptions, file_source_kind
 from tests.rig.waiting import wait_until
 
@@ -86,10 +87,10 @@ class Rig:
         self.saved = dict(saved or {})
         self.source: Source = self.kind.make("app", self.options, DeliveryOptions(), self.saved, logs.get("test"))
 
-    def look(self) -> Changes:
+    def look(self, *, to_the_end: bool = False) -> Changes:
         """One look, whose changes are saved."""
         self.source.scan()
-        wait_until(lambda: self.source.ripen(at_once=False) and self.source.needs_scan, 10)
+        wait_until(lambda: self.source.ripen(at_once=to_the_end) and self.source.needs_scan, 10)
         return self.save((), self.source.scan())
 
     def save(self, results: tuple[SplitResult, ...], changes: Changes) -> Changes:
@@ -254,6 +255,44 @@ def test_a_file_that_cannot_be_read_is_tried_again_once_it_is_found_again() -> N
     shelf.failure = None
     rig.look()
     wait_until(lambda: rig.source.plan(1).splits, 10)
+
+
+def test_a_run_to_the_end_does_not_wait_for_a_file_that_cannot_be_read_and_accounts_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(contract_source, "HOPELESS", (3, 0.0))
+    monkeypatch.setattr(contract_source, "RETRY_SECONDS", (0.01, 0.01))
+    shelf = Shelf()
+    shelf.data = {"a": b"one\n"}
+    rig = Rig(shelf)
+    rig.look(to_the_end=True)
+    accounts = []
+    for _ in range(3):
+        assert not rig.source.drained()
+        (split,) = wait_until(lambda: rig.source.plan(1).splits, 10)
+        failed = SplitResult(split, split.offset, error=FileError("it is not allowed"))
+        changes = rig.save((failed,), rig.source.changes_of((failed,)))
+        accounts.append([(one.state, one.path, one.why) for one in changes.accounts.values()])
+        rig.look(to_the_end=True)
+    assert accounts == [[], [], [("failed", "shelf/a", "it is not allowed")]]
+    assert rig.source.drained()
+    assert rig.source.lag().troubled_files == 1
+    (split,) = wait_until(lambda: rig.source.plan(1).splits, 10)
+    _, result = rig.read(split)
+    changes = rig.save((result,), rig.source.changes_of((result,)))
+    assert [one.state for one in changes.accounts.values()] == ["read"], "it is tried again while others are read"
+
+
+def test_trouble_of_a_source_is_logged_once_and_shown_while_it_lasts(caplog: pytest.LogCaptureFixture) -> None:
+    shelf = Shelf()
+    rig = Rig(shelf)
+    for count in (1, 2):
+        shelf.tells = [Troubled("a queue", f"it is gone, {count}")]
+        rig.look()
+    assert [(view.path, view.key, view.state, view.why) for view in rig.source.files()] == [("a queue", "", "failing", "it is gone, 2")]
+    assert rig.source.lag().troubled_files == 1
+    assert [vars(one)["fields"] for one in caplog.records if one.levelname == "WARNING"] == [{"what": "a queue", "why": "it is gone, 1"}]
+    shelf.tells = []
+    rig.look()
+    assert (rig.source.files(), rig.source.lag().troubled_files) == ((), 0)
 
 
 def test_an_author_s_mistake_is_told_by_its_place_and_never_by_its_text() -> None:

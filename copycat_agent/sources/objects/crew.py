@@ -1,0 +1,82 @@
+"""Requests side by side, on a few threads that end once nothing is left to do."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+THREADS = 8
+
+T = TypeVar("T")
+
+
+class Crew(Generic[T]):
+    """Used by one thread. What has not begun is not done when the process ends."""
+
+    def __init__(self) -> None:
+        self._turn = threading.Condition()
+        self._jobs: deque[Callable[[], T]] = deque()
+        self._answers: list[T | Exception] = []
+        self._threads = 0
+
+    def add(self, job: Callable[[], T]) -> None:
+        """Have it done. Where no thread is to be had, it is done by who waits."""
+        with self._turn:
+            self._jobs.append(job)
+            if self._threads >= THREADS:
+                return
+            self._threads += 1
+        try:
+            threading.Thread(target=self._run, name="crew", daemon=True).start()
+        except RuntimeError:
+            with self._turn:
+                self._threads -= 1
+
+    def _run(self) -> None:
+        while self._do_one():
+            pass
+        with self._turn:
+            self._threads -= 1
+            self._turn.notify_all()
+
+    def _do_one(self) -> bool:
+        with self._turn:
+            if not self._jobs:
+                return False
+            job = self._jobs.popleft()
+        answer: T | Exception
+        try:
+            answer = job()
+        except Exception as error:  # noqa: BLE001 - for who asks for answers
+            answer = error
+        with self._turn:
+            self._answers.append(answer)
+        return True
+
+    def wait(self, seconds: float) -> None:
+        """Until all is done, or for so long."""
+        deadline = time.monotonic() + seconds
+        while (left := deadline - time.monotonic()) > 0:
+            with self._turn:
+                if self._threads:
+                    self._turn.wait(min(left, threading.TIMEOUT_MAX))
+                    continue
+            if not self._do_one():
+                return
+
+    def answers(self) -> list[T]:
+        """What jobs returned since this was asked last. Raises what one of them raised."""
+        with self._turn:
+            answers, self._answers = self._answers, []
+        for one in answers:
+            if isinstance(one, Exception):
+                raise one
+        return [one for one in answers if not isinstance(one, Exception)]
+
+    def close(self) -> None:
+        """What has not begun is not done."""
+        with self._turn:
+            self._jobs.clear()
