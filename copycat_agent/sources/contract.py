@@ -170,8 +170,8 @@ class FileSource(Protocol):
     """A source whose partitions are whole files, which never change: `Class(options)`, with options derived from `FilesOptions`.
 
     The agent unpacks and parses them. The position of a file is `{"position": ..., "done": ..., "damaged": ...}`: `done` once all of it
-    is delivered, or given up as damaged. A look is given `failed` besides: it could not be read when that was tried last, or was not the
-    version that was found. It is read again if this look finds it. All else is as in `AuthorSource`.
+    is delivered, or given up as damaged. A look is given besides `name`, under which it was found, and `failed`: it could not be read when
+    that was tried last, or was not the version that was found. It is read again if this look finds it. All else is as in `AuthorSource`.
     """
 
     def look(self, saved: Mapping[str, Position], *, to_the_end: bool) -> Iterable[Finding]:

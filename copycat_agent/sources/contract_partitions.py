@@ -169,7 +169,7 @@ class FilePartitions:
         return {"position": offset.position, "done": offset.done, "damaged": bool(offset.trouble)}
 
     def shown_to_look(self, known: Partition) -> Position:
-        return {**known.position, "failed": known.failed}
+        return {**known.position, "name": known.offset.path, "failed": known.failed}
 
     def has_moved(self, offset: SourceOffset) -> bool:
         return bool(offset.position or offset.done)

@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 class Shelf:
     """A store in memory. `listed_most`: after so many names a listing breaks, once.
 
-    `refuses` what would change it; `hangs`: what deletes does not come back. `most_at_once`: so many deletes went side by side.
+    `hides`: no listing shows them. `refuses` what would change it; `hangs`: what deletes does not come back. `most_at_once`: so many
+    deletes went side by side.
     """
 
     prefix = ""
@@ -36,7 +37,7 @@ class Shelf:
         self.objects: dict[str, Listed] = {}
         self.listed_most: int | None = None
         self.turn = threading.Condition()
-        self.refuses = self.hangs = False
+        self.refuses = self.hangs = self.hides = False
         self.at_once = self.most_at_once = 0
 
     def go_on(self) -> None:
@@ -55,7 +56,7 @@ class Shelf:
             if number == self.listed_most:
                 self.listed_most = None
                 raise OSError(5, "it broke")
-            if one.name in names:
+            if one.name in names and not self.hides:
                 yield one
 
     def look(self, name: str) -> Listed:
@@ -112,6 +113,7 @@ class Agent:
         self.clock = clock
         self.options = ObjectsOptions(uri="s3://shelf/", **options)
         self.saved: dict[str, Any] = {}
+        self.paths: dict[str, str] = {}
         self.read: list[str] = []
         self.lost: dict[str, str] = {}
         self.troubles: list[Troubled] = []
@@ -128,7 +130,8 @@ class Agent:
         """One look, whose findings are saved."""
         self.clock.passed += 3600
         saved = {
-            key: {**one, "failed": self.names.get(key) in self.failing} if key.startswith(KEY) else one for key, one in self.saved.items()
+            key: {**one, "failed": self.names.get(key) in self.failing, "name": self.paths[key]} if key.startswith(KEY) else one
+            for key, one in self.saved.items()
         }
         found = list(self.source.look(saved, to_the_end=to_the_end))
         self.troubles = [one for one in found if isinstance(one, Troubled)]
@@ -141,6 +144,7 @@ class Agent:
             elif isinstance(one, Found) and one.key not in self.saved:
                 self.saved[one.key] = {"position": 0, "done": not one.size, "damaged": False}
         self.names.update({one.key: one.name for one in found if isinstance(one, Found)})
+        self.paths.update(self.names)
         empty = {key: one for key, one in self.saved.items() if key.startswith(KEY) and one["done"] and key in self.names}
         self.source.committed(empty)
         return found
@@ -193,7 +197,8 @@ def test_empty_objects_and_those_of_a_long_run_are_remembered_in_values_that_can
 def test_what_a_restart_finds_done_is_remembered_with_its_time(shelf: Shelf, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(objects, "REMEMBER_AT", 10)
     agent = Agent(shelf, monkeypatch)
-    agent.saved = {shelf.put(f"{number:02}", mtime_ms=5000): {"position": 1, "done": True, "damaged": False} for number in range(20)}
+    agent.paths = {shelf.put(f"{number:02}", mtime_ms=5000): f"{number:02}" for number in range(20)}
+    agent.saved = {key: {"position": 1, "done": True, "damaged": False} for key in agent.paths}
     shelf.put("!", mtime_ms=7000)
     monkeypatch.setattr(objects, "WAITING_MOST", 1)
     agent.start()
@@ -360,3 +365,30 @@ def test_start_at_end_counts_for_a_first_start_alone(shelf: Shelf, monkeypatch: 
     agent.start()
     agent.run()
     assert agent.read == ["a", "b"], "after a reset it begins at the end"
+
+
+def test_what_no_listing_shows_after_a_restart_is_asked_for_before_it_counts_as_gone(shelf: Shelf, monkeypatch: pytest.MonkeyPatch) -> None:
+    agent = Agent(shelf, monkeypatch, exclude=("left out*",))
+    keys = {name: shelf.put(name) for name in ("deleted", "done", "half", "replaced")}
+    agent.look()
+    agent.settle(keys["done"])
+    keys["left out"] = shelf.put("left out")
+    agent.paths[keys["left out"]] = "left out"
+    agent.saved[keys["left out"]] = {"position": 0, "done": False, "damaged": False}
+    agent.start()
+    del shelf.objects["deleted"]
+    shelf.put("replaced", version="w")
+    shelf.hides = True
+    agent.look()
+    agent.look()
+    why = {name: agent.lost.get(keys[name], "") for name in keys}
+    assert why == {
+        "deleted": "it was deleted before it was read to its end",
+        "done": "",
+        "half": "",
+        "replaced": "it was replaced before it was read to its end",
+        "left out": "it is not there any more, or source.uri, pattern or exclude leave it out, and it was not read to its end",
+    }
+    shelf.hides = False
+    agent.run()
+    assert agent.read == ["done", "half", "replaced"], "each once"

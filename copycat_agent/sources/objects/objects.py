@@ -10,7 +10,7 @@ import json
 import math
 import time
 from collections.abc import Collection, Iterator, Mapping
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 from copycat_agent.extending import (
@@ -30,6 +30,7 @@ from copycat_agent.extending import (
 )
 from copycat_agent.sources.objects.blocks import BlockFile
 from copycat_agent.sources.objects.cleanup import Cleanup
+from copycat_agent.sources.objects.crew import Crew
 from copycat_agent.sources.objects.local_store import LocalStore
 from copycat_agent.sources.objects.memory import CHUNK_IDS, ReadMemory
 from copycat_agent.sources.objects.options import NotifyOptions, ObjectsOptions
@@ -55,6 +56,9 @@ _DELETED = "it was deleted before it was read to its end"
 _REPLACED = "it was replaced before it was read to its end"
 _MISSING = "it is not there any more, or source.uri, pattern or exclude leave it out, and it was not read to its end"
 
+_Asked = tuple[str, str, Listed | None]
+"""Key and name, "" for one that the definition names no more; and how it is now, None where it is not there."""
+
 
 def id_of(key: str) -> int:
     """What is remembered of it."""
@@ -79,6 +83,7 @@ def store_at(address: Address) -> Store:
 class Objects:
     """An `extending.FileSource`. `_known`: those that are partitions, `_names`: their keys. `_lost`: what is gone, and why.
 
+    `_paths`: the addresses under which partitions are saved.
     `_checked_at`: when those that could not be read were looked at, by `time.monotonic()`. `_notices`: messages that were received, by
     what they are deleted by, and the keys of what they told of.
     """
@@ -96,6 +101,8 @@ class Objects:
         self._checked_at: dict[str, float] = {}
         self._queue: NoticeQueue | None = None
         self._notices: dict[str, set[str]] = {}
+        self._crew: Crew[_Asked | None] = Crew()
+        self._paths: dict[str, str] = {}
 
     @cached_property
     def _store(self) -> Store:
@@ -112,6 +119,7 @@ class Objects:
             return
         self._memory.recall(saved)
         rows = {key: bool(saved[key]["done"]) for key in saved if key.startswith(KEY)}
+        self._paths = {key: saved[key]["name"] for key in rows}
         self._cleanup.run(self._store, self._known, time.monotonic(), to_the_end=to_the_end)
         gone = self._forgotten(rows)
         yield from map(Gone, gone)
@@ -270,22 +278,35 @@ class Objects:
         return not was_read and found.mtime_ms > begun_ms
 
     def _complete(self, one: Pass, rows: Mapping[str, bool]) -> None:
-        """The pass is through: what is known in its range and did not come up is gone."""
+        """The pass is through: what is known in its range and did not come up is asked for by itself before it counts as gone."""
         self._passes.complete(one, time.monotonic())
-        unseen = [key for key, found in self._known.items() if key not in one.seen and one.covers(found.name) and key not in self._lost]
-        if one.is_full:
-            unseen += [key for key in rows if key not in self._known]
-        for key in unseen:
-            if rows.get(key, False):
+        unseen = {key: found.name for key, found in self._known.items() if key not in one.seen and one.covers(found.name)}
+        if one.is_full:  # since the start, no listing has come by those that are saved and not known
+            unseen |= {key: self._name_in(self._paths[key]) for key in rows if key not in self._known}
+        for key, name in unseen.items():
+            if key not in self._lost and key not in self._cleanup.absent:
+                self._crew.add(partial(self._now, key, name))
+        self._crew.wait(math.inf)
+        for key, name, found in filter(None, self._crew.answers()):
+            if found is not None and key_of(found) == key:
+                self._known[key], self._names[name] = found, key
+            elif rows.get(key, False):
                 self._cleanup.absent.add(key)
-            elif key not in self._known:
-                self._lost[key] = _MISSING
-            elif self._is_gone(self._known[key]):
-                self._lost[key] = _DELETED
+            else:
+                self._lost[key] = _MISSING if not name else _DELETED if found is None else _REPLACED
 
-    def _is_gone(self, found: Listed) -> bool:
-        now = self._find(found.name)
-        return now is None or key_of(now) != key_of(found)
+    def _name_in(self, path: str) -> str:
+        """The name of what people were shown as `path`; "" where the definition names it no more."""
+        prefix = self._store.shown(self._store.prefix)
+        name = self._store.prefix + path.removeprefix(prefix)
+        return name if path.startswith(prefix) and self.is_wanted(name) else ""
+
+    def _now(self, key: str, name: str) -> _Asked | None:
+        """In a thread of the crew. None where it cannot be told: it may be there still."""
+        try:
+            return key, name, self._find(name) if name else None
+        except OSError:
+            return None
 
     def open(self, stretch: Stretch) -> BlockFile:
         return self._store.open(Listed(*json.loads(stretch.work)))

@@ -140,7 +140,7 @@ def test_a_file_is_read_once_and_what_is_told_of_it_is_its_position() -> None:
     rig.look()
     done = {"a": {"position": 8, "done": True, "damaged": False}, "empty": {"position": 0, "done": True, "damaged": False}}
     assert shelf.told == done
-    assert shelf.saved == {key: {**one, "failed": False} for key, one in done.items()}
+    assert shelf.saved == {key: {**one, "name": f"shelf/{key}", "failed": False} for key, one in done.items()}
     assert rig.source.plan(1).splits == (), "it was found again, and is read"
     assert {view.path: view.state for view in rig.source.files()} == {"shelf/a": "done", "shelf/empty": "done"}
     assert Rig(shelf, rig.saved).look().offsets == {}, "another process knows it"
