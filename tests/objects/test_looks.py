@@ -12,11 +12,11 @@ from copycat_agent.extending import Found, Gone, Remembered, Troubled
 from copycat_agent.sources.objects import cleanup, memory, objects
 from copycat_agent.sources.objects.objects import Objects
 from copycat_agent.sources.objects.options import ObjectsOptions
-from copycat_agent.sources.objects.stores import KEY, Listed, key_of
+from copycat_agent.sources.objects.stores import KEY, Listed, Notice, key_of
 from tests.rig.waiting import wait_until
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from copycat_agent.extending import Finding
     from copycat_agent.sources.objects.blocks import BlockFile
@@ -27,7 +27,7 @@ class Shelf:
     """A store in memory. `listed_most`: after so many names a listing breaks, once.
 
     `hides`: no listing shows them. `refuses` what would change it; `hangs`: what deletes does not come back. `most_at_once`: so many
-    deletes went side by side.
+    deletes went side by side. `closed` must not be looked at; `told`: its queue.
     """
 
     prefix = ""
@@ -36,6 +36,8 @@ class Shelf:
     def __init__(self) -> None:
         self.objects: dict[str, Listed] = {}
         self.listed_most: int | None = None
+        self.closed: set[str] = set()
+        self.told: Told | None = None
         self.turn = threading.Condition()
         self.refuses = self.hangs = self.hides = False
         self.at_once = self.most_at_once = 0
@@ -59,7 +61,14 @@ class Shelf:
             if one.name in names and not self.hides:
                 yield one
 
+    def queue(self, url: str) -> Told:
+        assert self.told is not None
+        assert url
+        return self.told
+
     def look(self, name: str) -> Listed:
+        if name in self.closed:
+            raise PermissionError(13, "it is not allowed")
         if name not in self.objects:
             raise FileNotFoundError(2, "there is no such object")
         return self.objects[name]
@@ -365,6 +374,58 @@ def test_start_at_end_counts_for_a_first_start_alone(shelf: Shelf, monkeypatch: 
     agent.start()
     agent.run()
     assert agent.read == ["a", "b"], "after a reset it begins at the end"
+
+
+class Told:
+    """A queue in memory. `trouble`: what it raises."""
+
+    def __init__(self) -> None:
+        self.waiting: list[Notice] = []
+        self.deleted: list[str] = []
+        self.trouble: OSError | None = None
+
+    def receive(self, wait_seconds: int) -> Iterator[Notice]:
+        assert wait_seconds in (0, 1)
+        if self.trouble is not None:
+            raise self.trouble
+        yield from self.waiting
+        self.waiting = []
+
+    def delete(self, receipts: Sequence[str]) -> None:
+        self.deleted += receipts
+
+
+def test_a_message_is_deleted_once_its_objects_are_saved_and_never_where_that_cannot_be_told(
+    shelf: Shelf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue = shelf.told = Told()
+    agent = Agent(shelf, monkeypatch, notify={"sqs": "https://sqs.eu-central-1.amazonaws.com/1/q"}, min_age="100s", relist="7d")
+    agent.look()
+    shelf.hides = True
+    now_ms = int(time.time() * 1000)
+    for name, mtime_ms in {"old": now_ms - 200_000, "young": now_ms, "closed": 0}.items():
+        shelf.put(name, mtime_ms=mtime_ms)
+    shelf.closed.add("closed")
+    queue.waiting = [Notice((name,), name) for name in ("old", "young", "closed", "not there")]
+    agent.look()
+    assert sorted(agent.names.values()) == ["old"]
+    assert queue.deleted == [], "what a look tells is saved behind it"
+    agent.look()
+    assert sorted(queue.deleted) == ["not there", "old"], "the others come again"
+
+
+def test_a_queue_that_cannot_be_read_is_asked_now_and_then_and_told_until_it_can(shelf: Shelf, monkeypatch: pytest.MonkeyPatch) -> None:
+    queue = shelf.told = Told()
+    queue.trouble = PermissionError(13, "it is not allowed")
+    agent = Agent(shelf, monkeypatch, notify={"sqs": "https://sqs.eu-central-1.amazonaws.com/1/q"})
+    shelf.put("a")
+    agent.run(2)
+    assert agent.read == ["a"]
+    why = "the queue cannot be read: it is not allowed; polls and full listings go on"
+    assert agent.troubles == [Troubled("source.notify", why)]
+    queue.trouble = None
+    agent.look()
+    assert agent.troubles == []
 
 
 def test_what_no_listing_shows_after_a_restart_is_asked_for_before_it_counts_as_gone(shelf: Shelf, monkeypatch: pytest.MonkeyPatch) -> None:

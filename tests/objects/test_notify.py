@@ -58,14 +58,42 @@ def test_what_is_told_is_read_long_before_the_next_poll_and_messages_are_deleted
     assert shipping.status.reason == ""
 
 
-def test_a_queue_that_is_not_there_is_told_and_polls_go_on(shipping: Objects, bucket: Bucket) -> None:
+def test_a_queue_that_is_not_there_is_told_once_and_polls_go_on(
+    shipping: Objects, bucket: Bucket, caplog: pytest.LogCaptureFixture
+) -> None:
     url = Queue(bucket).url.replace(bucket.directory, "nobody")
     bucket.put("a", b"one\n")
     shipping.follow(bucket, {"poll_interval": "3s", "notify": {"sqs": url}})
     shipping.lines(until=1)
-    wait_until(lambda: "source.notify" in shipping.status.reason, 30, lambda: f"{shipping.status}")
+    wait_until(lambda: shipping.status.lag.troubled_files == 1, 30, lambda: f"{shipping.status}")
     bucket.put("b", b"two\n")
     assert shipping.lines(until=2, deadline=60) == ["one", "two"]
+    assert shipping.status.state == "running"
+    (told,) = [one for one in caplog.records if one.getMessage() == "source has trouble beside reading"]
+    assert vars(told)["fields"]["what"] == "source.notify"
+    assert vars(told)["fields"]["why"] == "the queue cannot be read: there is no such queue; polls and full listings go on"
+
+
+def made(key: str) -> dict[str, Any]:
+    """Of bucket b; the key as it stands in the message."""
+    return {"eventName": "ObjectCreated:CompleteMultipartUpload", "s3": {"bucket": {"name": "b"}, "object": {"key": key}}}
+
+
+def test_more_messages_than_come_at_once_and_one_that_is_poison_hold_up_nobody(shipping: Objects, bucket: Bucket) -> None:
+    queue = Queue(bucket)
+    shipping.follow(bucket, {"poll_interval": "1h", "relist": "1h", "notify": {"sqs": queue.url}})
+    shipping.wait_caught_up()
+    bucket.store.put("elsewhere/x", b"not below the address\n")
+    queue.send(event(bucket, "\ud800"))
+    queue.send(event(bucket, "../elsewhere/x").replace(f"{bucket.directory}/../", ""))
+    names = [f"{number:02}" for number in range(25)]
+    for name in names:
+        bucket.put(name, f"{name}\n".encode())
+        queue.send(event(bucket, name))
+        queue.send(json.dumps({"Type": "Notification", "Message": event(bucket, name)}))
+    assert sorted(shipping.lines(until=25)) == names
+    wait_until(lambda: queue.count() == 0, 30)
+    assert sorted(shipping.lines()) == names, "each once, and nothing else"
 
 
 @pytest.mark.parametrize(
@@ -75,7 +103,16 @@ def test_a_queue_that_is_not_there_is_told_and_polls_go_on(shipping: Objects, bu
         ({"Records": [{"eventName": "ObjectCreated:Put", "s3": {"bucket": {"name": "other"}, "object": {"key": "a"}}}]}, []),
         ({"detail-type": "Object Created", "detail": {"bucket": {"name": "b"}, "object": {"key": "a+b"}}}, ["a+b"]),
         ({"detail-type": "Object Deleted", "detail": {"bucket": {"name": "b"}, "object": {"key": "a"}}}, []),
+        ({"detail-type": "Object Created", "detail": {"bucket": "b"}}, []),
+        ({"Service": "Amazon S3", "Event": "s3:TestEvent", "Bucket": "b"}, []),
+        (
+            {"Records": [1, {"eventName": "ObjectCreated:Post"}, made("a"), made("x" * 1025), made(""), made("b%00%FFc")]},
+            ["a", "b\0\ufffdc"],
+        ),
+        ({"Records": [{"eventName": "ObjectRemoved:Delete", "s3": {"bucket": {"name": "b"}, "object": {"key": "a"}}}, made("b")]}, ["b"]),
+        ({"Records": [made("\ud800")]}, []),
         ({"Records": "x"}, []),
+        ({"Records": {"a": 1}}, []),
         ({"Records": [{"eventName": "ObjectCreated:Put"}]}, []),
         (None, []),
     ],

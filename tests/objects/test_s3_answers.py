@@ -126,3 +126,15 @@ def test_a_store_that_cannot_compare_deletes_all_the_same(server: Server) -> Non
     store.delete(FOUND)
     store.delete(FOUND)
     assert asked == ['"one"', None, None]
+
+
+def test_a_queue_is_asked_in_the_region_that_its_address_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in CREDENTIALS.items():
+        monkeypatch.setenv(name, value)
+    for name in ("AWS_REGION", "AWS_DEFAULT_REGION"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("AWS_CONFIG_FILE", "/nobody/has/it")
+    store = S3Store(parse_address("s3://b/"))
+    store.queue("https://sqs.eu-central-1.amazonaws.com/1/q")
+    with pytest.raises(OSError, match="NoRegionError, open the queue"):
+        store.queue("https://queue.example/1/q")

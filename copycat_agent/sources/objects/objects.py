@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import cached_property, partial
 from typing import Any
 
@@ -33,9 +33,10 @@ from copycat_agent.sources.objects.cleanup import Cleanup
 from copycat_agent.sources.objects.crew import Crew
 from copycat_agent.sources.objects.local_store import LocalStore
 from copycat_agent.sources.objects.memory import CHUNK_IDS, ReadMemory
-from copycat_agent.sources.objects.options import NotifyOptions, ObjectsOptions
+from copycat_agent.sources.objects.notices import Notices
+from copycat_agent.sources.objects.options import ObjectsOptions
 from copycat_agent.sources.objects.passes import NameRange, Pass, Passes
-from copycat_agent.sources.objects.stores import KEY, Listed, NoticeQueue, Store, key_of
+from copycat_agent.sources.objects.stores import KEY, Listed, Store, key_of
 
 WAITING_MOST = 1000
 """Objects that are known and not read: with so many a pass stops, with half of them it goes on."""
@@ -55,9 +56,6 @@ _BEGUN = "begun"
 _DELETED = "it was deleted before it was read to its end"
 _REPLACED = "it was replaced before it was read to its end"
 _MISSING = "it is not there any more, or source.uri, pattern or exclude leave it out, and it was not read to its end"
-
-_Asked = tuple[str, str, Listed | None]
-"""Key and name, "" for one that the definition names no more; and how it is now, None where it is not there."""
 
 
 def id_of(key: str) -> int:
@@ -84,8 +82,7 @@ class Objects:
     """An `extending.FileSource`. `_known`: those that are partitions, `_names`: their keys. `_lost`: what is gone, and why.
 
     `_paths`: the addresses under which partitions are saved.
-    `_checked_at`: when those that could not be read were looked at, by `time.monotonic()`. `_notices`: messages that were received, by
-    what they are deleted by, and the keys of what they told of.
+    `_checked_at`: when those that could not be read were looked at, by `time.monotonic()`.
     """
 
     def __init__(self, options: ObjectsOptions) -> None:
@@ -99,9 +96,8 @@ class Objects:
         self._names: dict[str, str] = {}
         self._lost: dict[str, str] = {}
         self._checked_at: dict[str, float] = {}
-        self._queue: NoticeQueue | None = None
-        self._notices: dict[str, set[str]] = {}
-        self._crew: Crew[_Asked | None] = Crew()
+        self._notices = Notices(options.notify.sqs if options.notify else "")
+        self._crew: Crew[tuple[str, Listed | None] | None] = Crew()
         self._paths: dict[str, str] = {}
 
     @cached_property
@@ -131,6 +127,8 @@ class Objects:
             self._list(rows, failing, saved.get(_BEGUN, -1), to_the_end=to_the_end)
         except OSError as error:
             raise self.failure(self._address, error) from None
+        if self._notices.trouble:
+            yield Troubled("source.notify", self._notices.trouble)
         yield from self._remember()
         for key, why in self._lost.items():
             yield Gone(key, why)
@@ -200,16 +198,16 @@ class Objects:
         now = time.monotonic()
         self._checked_at = {key: self._checked_at.get(key, -math.inf) for key in failing if key not in self._lost}
         due = sorted((at, key) for key, at in self._checked_at.items() if now - at >= CHECK_SECONDS)
-        for _, key in due[:CHECKS]:
-            self._checked_at[key] = now
-            try:
-                found = self._find(self._known[key].name)
-            except OSError:
-                continue  # that it cannot be read is told by who reads it
-            if found is None:
-                self._lost[key] = _DELETED
-            elif key_of(found) != key:
-                self._meet(found, {}, begun_ms)
+        self._checked_at.update({key: now for _, key in due[:CHECKS]})
+        names = {key: self._known[key].name for _, key in due[:CHECKS]}
+        found = self._look_at(names.values())
+        for key, name in names.items():
+            if name in found:  # else it is told by who reads it
+                one = found[name]
+                if one is None:
+                    self._lost[key] = _DELETED
+                elif key_of(one) != key:
+                    self._meet(one, {}, begun_ms)
 
     def _list(self, rows: Mapping[str, bool], failing: Collection[str], begun_ms: int, *, to_the_end: bool) -> None:
         waiting = sum(not rows.get(key, False) for key in self._known) - min(len(failing), FAILING_MOST)
@@ -220,7 +218,7 @@ class Objects:
         old_ms = now_ms - self._options.look_back * 1000
         one = self._passes.current(now, lists_behind=self._store.lists_behind, to_the_end=to_the_end)
         if self._options.notify is not None and not self._options.only_looks:
-            self._receive(self._options.notify, rows, begun_ms, is_only_way=one is None)
+            self._receive(rows, begun_ms, now, young_ms, waits=one is None)
         if one is None:
             return
         one.seen.intersection_update(self._known)  # of the others nobody asks any more
@@ -246,32 +244,22 @@ class Objects:
         self._known[key], self._names[found.name] = found, key
         return key
 
-    def _receive(self, options: NotifyOptions, rows: Mapping[str, bool], begun_ms: int, *, is_only_way: bool) -> None:
-        """Takes what the queue tells, and deletes messages whose objects are saved. Raises OSError where no listing is done beside it."""
-        try:
-            self._queue = self._queue or self._store.queue(options.sqs)
-            done = [receipt for receipt, keys in self._notices.items() if all(key in rows or key not in self._known for key in keys)]
-            self._queue.delete(done)
-            for receipt in done:
-                del self._notices[receipt]
-            for notice in self._queue.receive():
-                found = (self._find(name) for name in notice.names if self.is_wanted(name))
-                self._notices[notice.receipt] = {key for one in found if one is not None and (key := self._meet(one, rows, begun_ms))}
-        except OSError as error:
-            self._queue = None  # with credentials that may have been changed
-            if is_only_way:
-                raise OSError(error.errno, f"source.notify: {error.strerror}") from None
-
-    def _find(self, name: str) -> Listed | None:
-        try:
-            return self._store.look(name)
-        except FileNotFoundError:
-            return None
+    def _receive(self, rows: Mapping[str, bool], begun_ms: int, now: float, young_ms: float, *, waits: bool) -> None:
+        """Takes what the queue tells. A message is deleted once all it tells of is saved, and comes again where that cannot be told."""
+        told = self._notices.receive(self._store, lambda key: key in rows or key not in self._known, now, waits=waits)
+        wanted = {one.receipt: [name for name in one.names if self.is_wanted(name)] for one in told}
+        now_there = self._look_at(name for names in wanted.values() for name in names)
+        for receipt, names in wanted.items():
+            found = [now_there[name] for name in names if name in now_there]
+            there = [one for one in found if one is not None]
+            if len(found) == len(names) and all(one.mtime_ms <= young_ms for one in there):
+                self._notices.keep(receipt, {key for one in there if (key := self._meet(one, rows, begun_ms))})
 
     def is_wanted(self, name: str) -> bool:
         """Whether the definition names it."""
         path = "/" + name.removeprefix(self._store.prefix)
-        return not name.endswith("/") and bool(excluded_by(self._options.pattern, path)) and not excluded_by(self._options.exclude, path)
+        is_below = name.startswith(self._store.prefix) and not name.endswith("/")
+        return is_below and bool(excluded_by(self._options.pattern, path)) and not excluded_by(self._options.exclude, path)
 
     def _is_new(self, key: str, found: Listed, begun_ms: int) -> bool:
         was_read = id_of(key) in self._memory or self._memory.is_forgotten(found.name, found.mtime_ms)
@@ -283,13 +271,14 @@ class Objects:
         unseen = {key: found.name for key, found in self._known.items() if key not in one.seen and one.covers(found.name)}
         if one.is_full:  # since the start, no listing has come by those that are saved and not known
             unseen |= {key: self._name_in(self._paths[key]) for key in rows if key not in self._known}
+        unseen = {key: name for key, name in unseen.items() if key not in self._lost and key not in self._cleanup.absent}
+        now = self._look_at(name for name in unseen.values() if name)
         for key, name in unseen.items():
-            if key not in self._lost and key not in self._cleanup.absent:
-                self._crew.add(partial(self._now, key, name))
-        self._crew.wait(math.inf)
-        for key, name, found in filter(None, self._crew.answers()):
+            found = now.get(name)
             if found is not None and key_of(found) == key:
                 self._known[key], self._names[name] = found, key
+            elif name and name not in now:
+                continue
             elif rows.get(key, False):
                 self._cleanup.absent.add(key)
             else:
@@ -301,10 +290,18 @@ class Objects:
         name = self._store.prefix + path.removeprefix(prefix)
         return name if path.startswith(prefix) and self.is_wanted(name) else ""
 
-    def _now(self, key: str, name: str) -> _Asked | None:
-        """In a thread of the crew. None where it cannot be told: it may be there still."""
+    def _look_at(self, names: Iterable[str]) -> dict[str, Listed | None]:
+        """How these are now; None: not there. One of which that cannot be told is left out."""
+        for name in set(names):
+            self._crew.add(partial(self._now, name))
+        self._crew.wait(math.inf)
+        return dict(filter(None, self._crew.answers()))
+
+    def _now(self, name: str) -> tuple[str, Listed | None] | None:
         try:
-            return key, name, self._find(name) if name else None
+            return name, self._store.look(name)
+        except FileNotFoundError:
+            return name, None
         except OSError:
             return None
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import re
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -38,15 +39,19 @@ PART_BYTES = 2**18
 _PAGE = 1000
 _MISSING = ("404", "NoSuchKey", "NotFound", "NoSuchVersion")
 _NO_QUEUE = ("AWS.SimpleQueueService.NonExistentQueue", "QueueDoesNotExist")
+_QUEUE_HOST = re.compile(r"sqs\.([a-z0-9-]+)\.amazonaws\.")
 _REPLACED = ("412", "PreconditionFailed")
 _FORBIDDEN = (
     "401",
     "403",
     "AccessDenied",
+    "AccessDeniedException",
     "AllAccessDisabled",
     "ExpiredToken",
     "InvalidAccessKeyId",
+    "InvalidClientTokenId",
     "InvalidToken",
+    "KMS.AccessDeniedException",
     "SignatureDoesNotMatch",
 )
 
@@ -92,9 +97,9 @@ class S3Store:
             self._kept, self._made_at = self._make("s3", self._endpoint), time.monotonic()
         return self._kept
 
-    def _make(self, service: str, endpoint: str | None) -> Any:  # noqa: ANN401 - as above
+    def _make(self, service: str, endpoint: str | None, region: str | None = None) -> Any:  # noqa: ANN401 - as above
         session = boto3.session.Session(profile_name=self._options.get("profile"))
-        return session.client(service, endpoint_url=endpoint, region_name=self._options.get("region"), config=self._config)
+        return session.client(service, endpoint_url=endpoint, region_name=region or self._options.get("region"), config=self._config)
 
     def _ask(self, what: str, ask: Callable[[Any], T]) -> T:
         """What S3 answers. Raises OSError. After a refusal the next one to ask reads the credentials anew: they may have been changed."""
@@ -142,7 +147,9 @@ class S3Store:
 
     def queue(self, url: str) -> NoticeQueue:
         parts = urlsplit(url)
-        return SqsQueue(self._make("sqs", f"{parts.scheme}://{parts.netloc}"), _told, url, self._bucket)
+        region = _QUEUE_HOST.match(parts.netloc)
+        client = _told("open the queue", lambda: self._make("sqs", f"{parts.scheme}://{parts.netloc}", region[1] if region else None))
+        return SqsQueue(client, _told, url, self._bucket)
 
     def delete(self, found: Listed) -> None:
         """One a request, for each is compared: DeleteObjects deletes what was replaced, too, in stores that cannot."""

@@ -48,8 +48,8 @@ class Notice(NamedTuple):
 class NoticeQueue(Protocol):
     """Where messages come from. Everything raises OSError."""
 
-    def receive(self) -> Iterator[Notice]:
-        """What it has now. Each comes again after a while, until it is deleted."""
+    def receive(self, wait_seconds: int) -> Iterator[Notice]:
+        """What it has, or gets in so long. Each comes again after a while, until it is deleted."""
 
     def delete(self, receipts: Sequence[str]) -> None:
         """These are done with."""
