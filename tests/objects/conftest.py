@@ -198,12 +198,14 @@ class Command:
         document = {"name": name, "source": {"type": "objects", **source}, "record": {"topic": topic}, **sections}
         path = self._root / "connectors.d" / f"{name}.yaml"
         path.parent.mkdir(exist_ok=True)
-        path.write_text(yaml.safe_dump(document, sort_keys=False), "utf-8")
-        return path
+        beside = path.with_suffix(".tmp")
+        beside.write_text(yaml.safe_dump(document, sort_keys=False), "utf-8")
+        return beside.rename(path)
 
-    def __call__(self, *arguments: object) -> Done:
-        """Run it to its end."""
-        where = ("--state-dir", str(self._root / "state"), "--bootstrap-servers", self._bootstrap)
+    def __call__(self, *arguments: object, state: bool = True, broker: bool = True) -> Done:
+        """Run it to its end. `state`, `broker`: whether it takes an option that says where those are."""
+        where = ["--state-dir", str(self._root / "state")] if state else []
+        where += ["--bootstrap-servers", self._bootstrap] if broker else []
         command = [sys.executable, "-m", "copycat_agent", *map(str, arguments), *where]
         return subprocess.run(command, capture_output=True, text=True, timeout=110, check=False, env=self.environment, cwd=self._root)
 
