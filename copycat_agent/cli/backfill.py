@@ -40,6 +40,8 @@ from copycat_agent.display import size, visible
 from copycat_agent.errors import BlockedError, CopycatError, FatalError, RetriableError
 from copycat_agent.options import Definition
 from copycat_agent.producer.probing import ClusterProbe
+from copycat_agent.sources import SOURCES
+from copycat_agent.spark.cluster_host import is_cluster
 
 FILES_SHOWN = 200
 """Of a run over more files: those with something to say first. `--format json` has them all."""
@@ -140,6 +142,7 @@ def backfill(  # noqa: PLR0913, PLR0917 - the command's options
     start_logging(settings.agent, verbose=verbose, quiet=quiet or not verbose)
     color = use_color(no_color=no_color)
     loaded = _load(definition, settings, color=color)
+    _refuse_elsewhere(loaded, master)
     window = window_of(since, until, time_field)
     asked = BackfillRequest(tuple(paths or ()), window, rate_of(rate), again=again, resume=resume)
     if plan:
@@ -163,6 +166,13 @@ def _load(path: Path, settings: Settings, *, color: bool) -> Definition:
     if not loaded.definition.kafka.bootstrap_servers:
         leave(f"{NO_ADDRESS};\nfor a trial, start a broker with: copycat dev-broker", exits.DEFINITION_ERROR)
     return loaded.definition
+
+
+def _refuse_elsewhere(definition: Definition, master: str | None) -> None:
+    """Leave with 2 where the source cannot be read by a cluster."""
+    source = definition.source.type
+    if master and is_cluster(master) and (why := SOURCES[source].only_here):
+        leave(f"--master {master}: source {source} is read on this host alone: {why}; leave --master out", exits.USAGE)
 
 
 def _require_broker(definition: Definition, stop: Stopping) -> None:

@@ -272,7 +272,8 @@ class SourceKind:
     `saved(result, options)` is the task's too: the offset that the driver would save of a result, and what that gives up. With
     exactly_once the task's transaction says so.
     `probe(options, user)` is what `copycat doctor` looks at: it reads nothing and changes nothing. `sample` is what stands in a
-    section `source` to begin with, with comments, as `copycat new` prints it; "" where there is none.
+    section `source` to begin with, with comments, as `copycat new` prints it; "" where there is none. `only_here`: why tasks on other
+    hosts cannot read it, "" where they can.
     """
 
     options: type[SourceOptions]
@@ -282,6 +283,7 @@ class SourceKind:
     saved: Callable[[SplitResult, Any], Saved] = as_brought
     probe: Callable[[Any, RunsAs], Iterable[Probed]] | None = None
     sample: str = ""
+    only_here: str = ""
 
 
 def only_looking(options: SourceOptions) -> SourceOptions:

@@ -235,10 +235,11 @@ def source_kind(
     *,
     probe: Callable[[Any, RunsAs], Iterable[Probed]] | None = None,
     sample: str = "",
+    only_here: str = "",
 ) -> SourceKind:
     """What `source`, a class or function that makes one of its options, is in `SOURCES`. `options` have a `type` of their own.
 
-    `probe` and `sample` are those of `SourceKind`.
+    `probe`, `sample` and `only_here` are those of `SourceKind`.
     """
 
     def make(connector: str, chosen: PolledOptions, delivery: DeliveryOptions, offsets: Offsets, log: Log) -> Source:
@@ -252,4 +253,4 @@ def source_kind(
     def opened(split: Split, records: Records) -> Stream:
         return cast("Stream", RecordStream(split, records))
 
-    return SourceKind(options, make, opened, framing, probe=probe, sample=sample)
+    return SourceKind(options, make, opened, framing, probe=probe, sample=sample, only_here=only_here)

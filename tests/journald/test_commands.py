@@ -175,3 +175,13 @@ def test_a_backfill_reads_a_journal_to_its_end_and_accounts_for_it(
     again = copycat("backfill", path, "--state-dir", tmp_path / "state")
     assert again.returncode == 0, again.stdout + again.stderr
     assert len(consume(broker.bootstrap, topic, "read_committed")) == 88
+
+
+def test_a_backfill_on_a_cluster_is_refused_before_anything_is_asked(copycat: Callable[..., Done], define: Callable[..., Path]) -> None:
+    path = define()
+    done = copycat("backfill", path, "--master", "spark://127.0.0.1:1")
+    assert (done.returncode, done.stdout) == (2, "")
+    words = "source journald is read on this host alone: each task would read the journal of the host that it runs on; leave --master out"
+    assert words in done.stderr
+    here = copycat("backfill", path, "--master", "local[1]", "--plan")
+    assert "on this host alone" not in here.stderr

@@ -6,6 +6,7 @@ import json
 import os
 import random
 import signal
+import threading
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -64,6 +65,35 @@ def test_a_journal_is_followed_over_restarts_and_rotations(guarantee: str, shipp
         assert seen(shipping, 5030) == list(range(5030))
     shipping.stop()
     assert seen(shipping) == list(range(5030))
+
+
+@both
+def test_a_journal_that_grows_and_rotates_while_it_is_read_is_read_once(
+    guarantee: str, shipping: Shipping, journal: Path, rng: random.Random
+) -> None:
+    """Nobody waits for anybody: files are set aside in the middle of a read, and while journalctl opens them."""
+    with JournalWriter(journal) as writer:
+        writer.add(lines(0, 0))
+        shipping.start(source=of(journal), delivery={"guarantee": guarantee, "max_batch_bytes": "64KiB"}, deadline=60)
+
+        def write() -> None:
+            for burst in range(100):
+                writer.begin(lines(writer.written, writer.written + rng.randrange(1, 120), PADDING="x" * rng.randrange(400)))
+                time.sleep(rng.choice((0.0, 0.01, 0.05)))
+                if burst % 9 == 8:
+                    writer.rotate()
+            writer.close()
+
+        writing = threading.Thread(target=write)
+        writing.start()
+        try:
+            wait_until(lambda: len(arrived(shipping)) > 100, 60, lambda: f"{shipping.status}")
+        finally:
+            writing.join()
+        assert seen(shipping, writer.written) == list(range(writer.written))
+    shipping.stop()
+    assert seen(shipping) == list(range(writer.written)), "each once, in its order"
+    assert len(list(journal.glob("app@*.journal"))) == 11
 
 
 def test_fields_go_through_steps_templates_and_timestamps(shipping: Shipping, journal: Path) -> None:

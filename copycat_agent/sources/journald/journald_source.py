@@ -236,4 +236,6 @@ def _key(options: JournaldOptions) -> str:
     return ":".join(one for one in ("journal", place, options.namespace) if one)
 
 
-JOURNALD = source_kind(JournaldOptions, Journald, probe=probe_journal, sample=_SAMPLE)
+JOURNALD = source_kind(
+    JournaldOptions, Journald, probe=probe_journal, sample=_SAMPLE, only_here="each task would read the journal of the host that it runs on"
+)
