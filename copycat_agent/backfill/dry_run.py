@@ -21,7 +21,7 @@ from copycat_agent.producer.probing import ClusterProbe, TopicState
 from copycat_agent.sources import SOURCES, create_source
 from copycat_agent.sources.files import fingerprint
 from copycat_agent.sources.files.packing import compressions
-from copycat_agent.sources.files.packing.unpacking import Unpacker
+from copycat_agent.sources.files.packing.unpacking import unpacker_of
 from copycat_agent.sources.spool_dir.spool_stream import ENDLESS
 
 if TYPE_CHECKING:
@@ -140,7 +140,7 @@ def _unpacked_former(file: GivenFile) -> tuple[Former | None, bool]:
     """Unpack to see; whether that could be done within reason."""
     from_here = [former for former in file.formers if former.offset.position <= CHECKED_BYTES]
     with file.reading() as read:
-        unpacker = Unpacker(file.offset.compression)
+        unpacker = unpacker_of(file.offset.compression, file.end)
         held = None
         for former in sorted(from_here, key=lambda one: one.offset.position):
             if fingerprint.holds(partial(unpacker.read, read), former.offset.fingerprint, former.offset.position):
@@ -150,7 +150,7 @@ def _unpacked_former(file: GivenFile) -> tuple[Former | None, bool]:
 
 def _ends_at(file: GivenFile, position: int) -> bool:
     with file.reading() as read:
-        return not Unpacker(file.offset.compression).read(read, position, 1)
+        return not unpacker_of(file.offset.compression, file.end).read(read, position, 1)
 
 
 def _entry(file: GivenFile, action: str, why: str, sample: SizeSample) -> dict[str, Any]:
@@ -193,10 +193,10 @@ def _sample(definition: Definition, file: GivenFile, usual: SizeSample) -> SizeS
 def _ratio(file: GivenFile) -> float:
     """Unpacked bytes for each packed one, at the beginning."""
     with file.reading() as read:
-        head = compressions.head_of(
-            lambda position, size: read(position, min(size, max(0, PACKED_SAMPLE_BYTES - position))), file.offset.compression, 2**26
-        )
-    return max(1.0, len(head)) / max(1, min(file.end, PACKED_SAMPLE_BYTES))
+        unpacker = unpacker_of(file.offset.compression, file.end)
+        while unpacker.taken < min(file.end, PACKED_SAMPLE_BYTES) and unpacker.read(read, unpacker.produced, compressions.OUTPUT_BYTES):
+            pass
+    return max(1, unpacker.produced) / max(1, unpacker.taken)
 
 
 def _records_per_byte(kind: Any, form: Any, split: Split) -> float | None:  # noqa: ANN401 - any source's

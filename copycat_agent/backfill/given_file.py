@@ -15,7 +15,8 @@ from copycat_agent.formats import Reader
 from copycat_agent.model import SourceOffset, SourcePartition, Split, SplitResult
 from copycat_agent.sources import FileView
 from copycat_agent.sources.files.identity import Identity, identify, is_at
-from copycat_agent.sources.files.packing import compressions
+from copycat_agent.sources.files.packing.compressions import MAGIC_BYTES
+from copycat_agent.sources.files.packing.unpacking import codec_of
 from copycat_agent.sources.planner import READY
 from copycat_agent.sources.spool_dir.spool_stream import ENDLESS
 
@@ -48,25 +49,23 @@ class GivenFile:
         self.end = 0
         codec = ""
         try:
-            codec = self._look(getattr(options, "compression", "auto"))
+            self._look()
+            codec = "" if self.why else codec_of(self._read(0, MAGIC_BYTES), options)
         except OSError as error:
             self.why = f"it cannot be opened: {error.strerror}"
         finally:
             self.close()
         self.offset = SourceOffset(0, path=path, size=self.end, mtime_ns=self._mtime_ns, compression=codec, done=not self.end)
 
-    def _look(self, packing: str) -> str:
-        """Open it and see what it is; returns how it is packed, `packing` unless that is "auto". Raises OSError."""
+    def _look(self) -> None:
+        """Open it and see what it is. Raises OSError."""
         self.fd = os.open(self.path, _FLAGS)
         info = os.fstat(self.fd)
         if not stat.S_ISREG(info.st_mode):
             self.why = "it is a directory" if stat.S_ISDIR(info.st_mode) else "it is not a regular file"
-            return ""
+            return
         self._identity = identify(self.fd, info)
         self.end, self._mtime_ns = info.st_size, info.st_mtime_ns
-        if packing != "auto":
-            return "" if packing == "none" else packing
-        return compressions.recognise(self._read(0, compressions.MAGIC_BYTES), whole=True) or ""
 
     @property
     def key(self) -> str:
@@ -110,7 +109,7 @@ class GivenFile:
             if found is None:
                 return False
             self.path, self.why = found, ""
-            self._look("none")
+            self._look()
         except (OSError, ValueError):
             return False
         finally:

@@ -258,7 +258,7 @@ class BatchRun:
         if self._encoder.window is not None:
             window = self._encoder.window.bind(stream.read, progress.sent_position, progress.split.mtime_ms)
         partitions, run = self._producer.topics.partitions, next(_runs)
-        progress.encoder = self._encoder.bind(progress.split, partitions, run, window=window, access=stream.access)
+        progress.encoder = self._encoder.bind(progress.split, partitions, run, window=window, origin=stream)
         return progress.encoder
 
     def _frames(self, progress: Progress, block_bytes: int | None) -> Iterator[Frame]:

@@ -64,6 +64,10 @@ def check_format(reader: Reader, source: SourceOptions) -> None:
     kind = FORMATS.get(getattr(options, "type", ""))
     for place, why, hint in kind.problems(options) if kind else ():
         reader.report(("source", "format", *place), "format", why, hint)
+    unpack = getattr(source, "unpack", None)
+    if unpack is not None and unpack.archives and _counts_records(source):
+        why = f"files of format {getattr(options, 'type', '')} cannot be read in archives"
+        reader.report(("source", "unpack", "archives"), "bad-value", why, "delete it, or take the files out before they get here")
 
 
 def check_ordering(reader: Reader, source: SourceOptions, delivery: DeliveryOptions, record: RecordOptions) -> None:

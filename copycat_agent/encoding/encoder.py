@@ -25,8 +25,8 @@ from copycat_agent.formats import Chunk, Draft, Parsed, Unparsed
 from copycat_agent.producer import Message
 from copycat_agent.registry import told
 from copycat_agent.sources import SOURCES
-from copycat_agent.templates import Access, SplitMeta
-from copycat_agent.templates.metadata import no_access
+from copycat_agent.templates import SplitMeta
+from copycat_agent.templates.metadata import UNKNOWN, RecordOrigin
 from copycat_agent.transforms import Step, Transform, build_transform, kind_of
 
 if TYPE_CHECKING:
@@ -86,14 +86,14 @@ class Encoder:
         run: int,
         host: str | None = None,
         window: BoundWindow | None = None,
-        access: Callable[[], Access | None] = no_access,
+        origin: RecordOrigin = UNKNOWN,
     ) -> SplitEncoder:
         """The encoder for the records of one split. `partitions` gives a topic's partition count; `run` rotates sticky ones.
 
-        `host` is the one with the file, None for this one; `access` see `SplitMeta`.
+        `host` is the one with the file, None for this one; `origin` see `SplitMeta`.
         Raises DataError when a template cannot be rendered for any record of this file.
         """
-        return SplitEncoder(self, split, partitions, run, host_name() if host is None else host, window, access)
+        return SplitEncoder(self, split, partitions, run, host_name() if host is None else host, window, origin)
 
     @property
     def stages(self) -> tuple[tuple[Transform, ...], ...]:
@@ -125,13 +125,13 @@ class SplitEncoder:
         run: int,
         host: str,
         window: BoundWindow | None,
-        access: Callable[[], Access | None],
+        origin: RecordOrigin,
     ) -> None:
         """Made by `Encoder.bind`, with arguments as there."""
         self._encoder = encoder
         self.window = window
         self._begun: Begun | None = None
-        meta = SplitMeta(split.path, split.inode, host, encoder.definition.name, split.mtime_ms, encoder.clock, access)
+        meta = SplitMeta(split.path, split.inode, host, encoder.definition.name, split.mtime_ms, encoder.clock, origin)
         self._stages = tuple([tuple([transform.bind(meta) for transform in stage]) for stage in encoder.stages])
         self._make_layout = cache(partial(SplitLayout, encoder.layout, split, meta, partitions, run))
         if encoder.layout.same_tail is None:

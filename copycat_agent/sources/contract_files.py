@@ -15,8 +15,7 @@ from copycat_agent.sources.base import Offsets, Saved, Source, SourceKind
 from copycat_agent.sources.contract import FileSource, PolledOptions
 from copycat_agent.sources.contract_partitions import FilePartitions
 from copycat_agent.sources.contract_source import ContractSource
-from copycat_agent.sources.files.packing.compressions import MAGIC_BYTES, recognise
-from copycat_agent.sources.files.packing.unpacking import CompressionOption, UnpackOption, UnpackOptions
+from copycat_agent.sources.files.packing.unpacking import CompressionOption, UnpackOption, UnpackOptions, codec_of
 from copycat_agent.sources.files.reading.address import Info
 from copycat_agent.sources.files.reading.stream import SplitFile
 from copycat_agent.sources.spool_dir.spool_stream import LimitedFormat, PackedSpoolStream, SpoolStream
@@ -56,8 +55,7 @@ class FilesFormat(LimitedFormat):
 
     def codec_of(self, head: bytes) -> str:
         """How a file that begins so is packed; "" when it is not."""
-        asked = self._options.compression
-        return recognise(head[:MAGIC_BYTES], whole=True) or "" if asked == "auto" else "" if asked == "none" else asked
+        return codec_of(head, self._options)
 
     def _fenced(self, ask: Callable[[], T]) -> T:
         words = ""

@@ -19,6 +19,7 @@ from copycat_agent.sources.contract import AuthorSource, LostRecords, Position, 
 from copycat_agent.sources.contract_partitions import RecordPartitions
 from copycat_agent.sources.contract_source import ContractSource
 from copycat_agent.sources.contract_threads import ReadRun, ReadThreads
+from copycat_agent.templates.metadata import RecordOrigin
 
 if TYPE_CHECKING:
     from copycat_agent.formats import RecordFormat
@@ -58,7 +59,7 @@ class Whole(Parsed):
         return len(self.values)
 
 
-class RecordStream:
+class RecordStream(RecordOrigin):
     """A `stream.Stream`. Positions of frames are numbers of records, from the split's offset on."""
 
     origin = -1
@@ -85,9 +86,6 @@ class RecordStream:
     def is_what_was_read(self) -> bool:
         """Only the source could tell."""
         return True
-
-    def access(self) -> None:
-        """There is no file."""
 
     def read(self, position: int, size: int) -> bytes:
         """There are no bytes."""

@@ -7,12 +7,14 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from copycat_agent.errors import FileError
 from copycat_agent.model import Account, SourceOffset, SourcePartition, Split, SplitResult
 from copycat_agent.sources.base import Closeup, FileState, FileView, Lag, Offsets, Plan, Source, SourceKind
-from copycat_agent.sources.files.packing import compressions
+from copycat_agent.sources.files.packing.compressions import MAGIC_BYTES
+from copycat_agent.sources.files.packing.unpacking import asks_head, codec_of
 from copycat_agent.sources.files.paths.matching import excluded_by
 from copycat_agent.sources.files.reading.address import parse_address
 from copycat_agent.sources.files.reading.remote_objects import RemoteFile, list_files, look, opened
@@ -168,13 +170,12 @@ class RemoteFiles:
 
     def _recognise(self, files: list[_Tracked]) -> None:
         """See how they are packed: by their first bytes, or as the options say."""
-        asked = getattr(self._options, "compression", "auto")
-        if asked != "auto":
+        if not asks_head(self._options):
             for one in files:
-                one.codec = "" if asked == "none" else asked
+                one.codec = codec_of(b"", self._options)
         elif files:
             with ThreadPoolExecutor(min(len(files), ASKED_AT_ONCE)) as threads:
-                for one, found in zip(files, threads.map(_codec, [one.file for one in files]), strict=True):
+                for one, found in zip(files, threads.map(partial(_codec, self._options), [one.file for one in files]), strict=True):
                     if isinstance(found, OSError):
                         self._tell(one, f"{one.file.address.shown} cannot be read: {found.strerror}")
                     else:
@@ -278,10 +279,10 @@ class RemoteFiles:
         """The driver holds nothing open."""
 
 
-def _codec(file: RemoteFile) -> str | OSError:
+def _codec(options: object, file: RemoteFile) -> str | OSError:
     try:
         with opened(file.address) as source:
-            return compressions.recognise(source.read_at(compressions.MAGIC_BYTES, 0), whole=True) or ""
+            return codec_of(source.read_at(MAGIC_BYTES, 0), options)
     except OSError as error:
         return error if error.strerror else OSError(error.errno, "it cannot be read now")
 

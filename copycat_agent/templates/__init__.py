@@ -14,6 +14,7 @@ import re
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from operator import attrgetter
 from string import Formatter
 from typing import TYPE_CHECKING
 
@@ -49,6 +50,13 @@ class Name:
     spec: str
 
 
+_OF_RECORD: dict[str, Callable[[SplitMeta], Callable[[RecordLike], str | int]]] = {
+    "@offset": lambda _: attrgetter("start"),
+    "@record.number": lambda _: attrgetter("number"),
+    "@file.member": lambda meta: lambda record: readable(meta.origin.member(record.start)),
+}
+
+
 def bind(parts: Iterable[str | Name], meta: SplitMeta, clock: Callable[[], float]) -> Callable[[RecordLike], str]:
     """Join texts and names into one closure; see `Template.bind`."""
     pattern, getters = "", []
@@ -68,10 +76,9 @@ def _bind(part: Name, meta: SplitMeta, clock: Callable[[], float]) -> str | Call
     if name in OF_SPLIT:
         value = OF_SPLIT[name](meta)
         return (lambda _: _required(MISSING, name)) if value is None else _formatted(value, name, spec)
-    if name == "@offset":
-        return (lambda record: _formatted(record.start, name, spec)) if spec else (lambda record: str(record.start))
-    if name == "@record.number":
-        return (lambda record: _formatted(record.number, name, spec)) if spec else (lambda record: str(record.number))
+    if name in _OF_RECORD:
+        get = _OF_RECORD[name](meta)
+        return (lambda record: _formatted(get(record), name, spec)) if spec else (lambda record: str(get(record)))
     if name == "@read_time":
         stamp = _stamper(spec)
         return lambda _: stamp(int(clock() * 1000))

@@ -3,6 +3,7 @@ r"""The names that begin with `@`: what is known of a record beside its fields. 
 - `@file.path` `@file.name` `@file.dir`: bytes of a name that are not UTF-8 appear as backslash escapes (`caf\xe9.log`)
 - `@file.inode` `@host` `@connector`
 - `@file.owner` `@file.group` `@file.mode`: of a file of this host, when it was opened; missing for all others
+- `@file.member`: the name of the file in an archive that the record is from, "" for what is no archive
 - `@offset`: the record's first byte; `@record.number`: counts from 1 within the file
 - `@read_time`: when the template is rendered; `@timestamp`: the record's event time, or the read time when it has none
 """
@@ -27,9 +28,20 @@ class Access(NamedTuple):
     mode: str
 
 
-def no_access() -> Access | None:
-    """Nothing is known of who may use the file."""
-    return None
+class RecordOrigin:
+    """What can be found out of where records are from, when a template asks; this one knows of nothing."""
+
+    def access(self) -> Access | None:
+        """Returns who owns the file and may use it, as it was when it was opened; None where it is no file of this host."""
+        return None
+
+    def member(self, position: int) -> str:
+        """Returns the name of the file in an archive that this position is in; "" for what is no archive."""
+        del position
+        return ""
+
+
+UNKNOWN = RecordOrigin()
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +49,6 @@ class SplitMeta:
     """The metadata that is the same for every record of a split. `path` may hold surrogate escapes.
 
     `mtime_ms` is when the file was last changed, 0 where nobody knows: times without a year are near it. `clock` gives epoch seconds.
-    `access` finds out who may use the file, when a template asks; None where it is no file of this host.
     """
 
     path: str
@@ -46,12 +57,12 @@ class SplitMeta:
     connector: str
     mtime_ms: int = 0
     clock: Callable[[], float] = time.time
-    access: Callable[[], Access | None] = no_access
+    origin: RecordOrigin = UNKNOWN
 
 
 def _of_access(name: str) -> Callable[[SplitMeta], str | None]:
     def value(meta: SplitMeta) -> str | None:
-        access = meta.access()
+        access = meta.origin.access()
         return None if access is None else str(getattr(access, name))
 
     return value
@@ -75,5 +86,5 @@ NUMBERS = frozenset({"@file.inode", "@offset", "@record.number"})
 
 TIME_NAMES = ("@timestamp", "@read_time")
 
-METADATA = frozenset({*OF_SPLIT, *NUMBERS, *TIME_NAMES})
+METADATA = frozenset({*OF_SPLIT, *NUMBERS, *TIME_NAMES, "@file.member"})
 """Every name that may follow an `@`, the sign included."""

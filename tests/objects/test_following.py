@@ -11,6 +11,7 @@ import pytest
 
 from tests.rig.shipping import origin
 from tests.rig.waiting import wait_until
+from tests.unit.sources.archives import ARCHIVES
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -172,3 +173,21 @@ def test_a_file_that_grows_is_left_alone_until_it_is_old_enough(shipping: Object
     (tree / "b").write_bytes(b"two\n")
     os.utime(tree / "b", (past, past))
     assert shipping.lines(until=2) == ["one", "two"]
+
+
+def test_files_in_zip_and_tar_objects_are_read_each_by_itself(shipping: Objects, place: Place) -> None:
+    for name, kind in (("a.zip", "zip"), ("b.tar.gz", "tar.gz"), ("c.tar", "tar")):
+        place.put(name, ARCHIVES[kind]({"x": lines(f"{name} x", 1500), "y": lines(f"{name} y", 1500)}))
+    place.put("d", lines("d", 3))
+    source = {"unpack": {"archives": True}}
+    slowly: dict[str, Any] = {"delivery": {"max_batch_bytes": "64KiB"}, "limits": {"records_per_second": 2000}}
+    shipping.follow(place, source, record={"headers": {"member": "{@file.member}"}}, **slowly)
+    shipping.records(until=1)
+    shipping.stop()
+    shipping.follow(place, source, record={"headers": {"member": "{@file.member}"}})
+    everything = {f"{name} {part}": 1500 for name in ("a.zip", "b.tar.gz", "c.tar") for part in "xy"} | {"d": 3}
+    assert sorted(shipping.lines(until=9003)) == sorted(expected(**everything))
+    members = {((record.value or b"").split()[1], dict(record.headers)["member"]) for record in shipping.records()}
+    assert members == {(b"x", b"x"), (b"y", b"y"), (b"0", b""), (b"1", b""), (b"2", b"")}
+    shipping.wait_caught_up()
+    wait_until(lambda: all(one.done for one in shipping.offsets.values()), 20, lambda: f"{shipping.offsets}")

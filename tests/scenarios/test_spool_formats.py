@@ -16,6 +16,7 @@ from copycat_agent.options import AgentOptions, KafkaOptions
 from tests.rig.kafka import Consumed, consume
 from tests.rig.shipping import SCAN_INTERVAL, Shipping, origin
 from tests.rig.waiting import wait_until
+from tests.unit.sources.archives import ARCHIVES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -192,3 +193,24 @@ def test_a_truncated_file_is_delivered_up_to_the_damage(spooling: Spooling) -> N
         20,
         lambda: f"{spooling.offsets}",
     )
+
+
+@pytest.mark.parametrize("kind", ["tar.gz", "zip"])
+def test_files_in_an_archive_go_on_at_the_next_record_after_a_stop_in_the_middle(spooling: Spooling, kind: str) -> None:
+    half = RECORDS // 2
+    table = ["id,text\n", *(f"{one['id']},{one['text']}\n" for one in rows())]
+    files = {"../orders/1.csv": "".join(table[: half + 1]).encode(), "2.csv": (table[0] + "".join(table[half + 1 :])).encode()}
+    (spooling.logs / "orders.data").write_bytes(ARCHIVES[kind](files))
+    source = {"format": {"type": "csv", "header": True}, "unpack": {"archives": True}}
+    record = {"headers": {"member": "{@file.member}"}}
+    spooling.start(source=source, record=record, **SLOWLY)
+    spooling.records(until=1)
+    spooling.stop()
+    (offset,) = saved(spooling)
+    spooling.start(source=source, record=record)
+    records = spooling.records(until=RECORDS)
+    wait_until(lambda: [one.done for one in spooling.offsets.values()] == [True], 20, lambda: f"{spooling.offsets}")
+    assert [json.loads(value or b"") for value in contents(spooling.records())] == rows()
+    members = [dict(one.headers)["member"] for one in records[:RECORDS]]
+    assert members == [b"../orders/1.csv"] * half + [b"2.csv"] * half
+    assert 0 < offset.records < RECORDS, "it was stopped in the middle"

@@ -15,11 +15,25 @@ from hypothesis import strategies as st
 from copycat_agent.errors import DataError
 from copycat_agent.model import Record
 from copycat_agent.templates import METADATA, MISSING, Access, SplitMeta, compile_path, compile_template, time_text
+from copycat_agent.templates.metadata import RecordOrigin
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-META = SplitMeta("/var/log/nginx/access.log", 4711, "web1", "nginx-access", access=lambda: Access("www-data", "adm", "0640"))
+
+class Known(RecordOrigin):
+    def __init__(self, asked: list[int]) -> None:
+        self._asked = asked
+
+    def access(self) -> Access:
+        self._asked.append(1)
+        return Access("root", "4711", "0600")
+
+    def member(self, position: int) -> str:
+        return f"at/{position}"
+
+
+META = SplitMeta("/var/log/nginx/access.log", 4711, "web1", "nginx-access", origin=Known([]))
 EVENT_MS = int(datetime(2026, 11, 21, 5, 0, 0, 123000, tzinfo=UTC).timestamp() * 1000)
 
 
@@ -103,12 +117,7 @@ def test_every_metadata_name_compiles_and_renders() -> None:
 
 def test_owner_group_and_mode_are_found_out_once_for_a_split_and_only_where_they_are_named() -> None:
     asked: list[int] = []
-
-    def access() -> Access:
-        asked.append(1)
-        return Access("root", "4711", "0600")
-
-    meta = SplitMeta("/f", 1, "h", "c", access=access)
+    meta = SplitMeta("/f", 1, "h", "c", origin=Known(asked))
     assert compile_template("{@file.name}").bind(meta)(record()) == "f"
     assert not asked
     write = compile_template("{@file.owner:>6}").bind(meta)

@@ -8,7 +8,8 @@ import resource
 from typing import TYPE_CHECKING
 
 from copycat_agent.sources.files.identity import identify
-from copycat_agent.sources.files.packing import compressions
+from copycat_agent.sources.files.packing.compressions import MAGIC_BYTES
+from copycat_agent.sources.files.packing.unpacking import codec_of
 from copycat_agent.sources.files.paths.opening import SPARE, why_not
 from copycat_agent.sources.spool_dir.ready import queue
 from copycat_agent.sources.spool_dir.spool_file import FileOrRange
@@ -245,7 +246,6 @@ class Admission:
 
     def _recognise(self, file: SpoolFile) -> None:
         """How it is packed, from its first bytes or by definition. What does not fit is found by who unpacks it. Raises OSError."""
-        codec, progress = self._options.compression, file.progress
-        if codec != "none" and not (progress.is_begun or progress.ranges):
-            head = os.pread(file.fd, compressions.MAGIC_BYTES, 0)
-            file.go_on(progress.packed_as(codec if codec != "auto" else compressions.recognise(head, whole=True) or ""))
+        progress = file.progress
+        if not (progress.is_begun or progress.ranges):
+            file.go_on(progress.packed_as(codec_of(os.pread(file.fd, MAGIC_BYTES, 0), self._options)))

@@ -33,6 +33,7 @@ from copycat_agent.sources.spool_dir.ready import Ready
 from copycat_agent.sources.spool_dir.rows import Rows
 from copycat_agent.sources.spool_dir.spool_file import FileOrRange, SpoolFile
 from copycat_agent.sources.spool_dir.spool_options import SpoolDirOptions
+from copycat_agent.sources.spool_dir.spool_stream import LimitedFormat
 from copycat_agent.sources.spool_dir.views import LagView, Views
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ class SpoolDir:
 
     def __init__(self, connector: str, options: SpoolDirOptions, delivery: DeliveryOptions, offsets: Offsets, log: Log) -> None:
         """`offsets` are the connector's saved ones."""
-        form: RecordFormat = build_format(options.format)
+        form: RecordFormat = LimitedFormat(build_format(options.format), options.unpack)
         counts = form.counts_records
         done_files = DoneFiles(options)
         cleaner = Cleaner(connector, options.dir, options.cleanup, log, recursive=options.recursive)

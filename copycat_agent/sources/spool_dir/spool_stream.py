@@ -13,6 +13,8 @@ from typing import Any, Unpack
 
 from copycat_agent.errors import DamageError
 from copycat_agent.formats import Frame, Frames, How, LongLine, OnTooLong, Part, RecordFile, RecordFormat, SkippedRest
+from copycat_agent.formats.records import archived
+from copycat_agent.formats.records.archived import ArchiveFormat
 from copycat_agent.model import Fingerprint, SourceOffset, SourcePartition, Split, SplitResult
 from copycat_agent.sources.files import fingerprint
 from copycat_agent.sources.files.packing.compressions import OUTPUT_BYTES
@@ -67,9 +69,10 @@ MEMOS = Memos()
 
 
 class LimitedFormat:
-    """A `RecordFormat` with limits of unpacking; all else is the format's own."""
+    """A `RecordFormat` with limits of unpacking, and for archives where they are opened; all else is the format's own."""
 
     def __init__(self, form: RecordFormat, limits: UnpackOptions) -> None:
+        form = ArchiveFormat(form, limits.max_members) if limits.archives else form
         self._form = form
         self.limits = limits
         self.on_too_long: OnTooLong = form.on_too_long
@@ -105,6 +108,13 @@ class _Spooled(Stream):
     @property
     def size(self) -> int:
         return self._file.info.st_size
+
+    def member(self, position: int) -> str:
+        return archived.name_at(self.memo, position)
+
+    @property
+    def _finds_end(self) -> bool:
+        return self._form.finds_end or archived.finds_end(self.memo)
 
     def _version(self) -> tuple[int, int, int]:
         info = self._file.info
@@ -210,7 +220,7 @@ class PackedSpoolStream(_Spooled, PackedStream):
     def __call__(self, position: int, size: int, /) -> bytes:
         """Unpacked bytes. Where it cannot be unpacked further is no end, but damage, however little short of `size` that is."""
         data = self.read(position, size)
-        if len(data) < size and self._form.finds_end and (damage := self._damage()):
+        if len(data) < size and self._finds_end and (damage := self._damage()):
             raise DamageError(damage)
         return data
 
@@ -233,11 +243,11 @@ class PackedSpoolStream(_Spooled, PackedStream):
 
     def bounds(self, limit: int) -> tuple[int, bool]:
         """As of any packed file, but a format that finds the end needs none."""
-        return (limit, True) if self._form.finds_end else super().bounds(limit)
+        return (limit, True) if self._finds_end else super().bounds(limit)
 
     def is_exhausted(self, limit: int) -> bool:
         """Whether nothing is left. A format that finds the end may do so by what it has kept, without a look at the archive's."""
-        while self._form.finds_end and self.read(self._unpacker.produced, OUTPUT_BYTES):
+        while self._finds_end and self.read(self._unpacker.produced, OUTPUT_BYTES):
             pass
         return super().is_exhausted(limit)
 

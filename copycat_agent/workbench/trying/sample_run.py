@@ -26,7 +26,8 @@ from copycat_agent.producer import Intact, Message, Producers, TaskProducer
 from copycat_agent.sources import SOURCES, LooksLater, create_source
 from copycat_agent.sources.contract import ENDLESS, PolledOptions, Position, Record
 from copycat_agent.sources.contract_stream import Records
-from copycat_agent.sources.files.packing import compressions
+from copycat_agent.sources.files.packing.compressions import MAGIC_BYTES
+from copycat_agent.sources.files.packing.unpacking import codec_of
 from copycat_agent.transforms import StepError
 from copycat_agent.workbench.trying.results import Fate, Output, TrialResult, TriedRecord, Where, likely_path
 from copycat_agent.workbench.trying.tracing import QueryStep, RowTrace, TracedEncoder, TracedMessage
@@ -187,9 +188,7 @@ def _opened(content: bytes | Path) -> Iterator[int]:
 def _split(definition: Definition, encoder: TracedEncoder, fd: int, name: str, mtime_ms: int) -> Split:
     """All of the file, as nobody will finish what is unfinished in it."""
     info = os.fstat(fd)
-    wanted = getattr(definition.source, "compression", "auto")
-    found = compressions.recognise(os.pread(fd, compressions.MAGIC_BYTES, 0), whole=True) if wanted == "auto" else None
-    codec = found or ("" if wanted in {"auto", "none"} else str(wanted))
+    codec = codec_of(os.pread(fd, MAGIC_BYTES, 0), definition.source)
     is_plain = not (codec or getattr(encoder.frames, "counts_records", False))
     partition = SourcePartition(definition.name, f"sample:{info.st_dev}:{info.st_ino}")
     offset = SourceOffset(0, path=name, size=info.st_size, compression=codec, mtime_ns=info.st_mtime_ns)

@@ -17,7 +17,7 @@ from copycat_agent.model import Split
 from copycat_agent.options import Definition, TransformOptions
 from copycat_agent.producer import Message
 from copycat_agent.templates import Access, SplitMeta
-from copycat_agent.templates.metadata import no_access
+from copycat_agent.templates.metadata import UNKNOWN, RecordOrigin
 from copycat_agent.transforms import Guarded, Step, StepError, StepOptions, Transform, action_of, build_transform, kind_of
 from copycat_agent.workbench.trying.results import Fields, StepOutcome, StepTrace, Where
 
@@ -68,6 +68,17 @@ class QueryStep(Protocol):
         """For each record, in order, what it becomes: none, one or many; or why it is bad."""
 
 
+class _Told(RecordOrigin):
+    """Who may use the file is told; all else is the file's own."""
+
+    def __init__(self, inner: RecordOrigin, access: Access) -> None:
+        self._access = access
+        self.member = inner.member  # type: ignore[method-assign]
+
+    def access(self) -> Access:
+        return self._access
+
+
 class TracedEncoder(Encoder):
     """An encoder that writes a trace. For one batch, from one thread."""
 
@@ -97,12 +108,12 @@ class TracedEncoder(Encoder):
         run: int,
         host: str | None = None,
         window: BoundWindow | None = None,
-        access: Callable[[], Access | None] = no_access,
+        origin: RecordOrigin = UNKNOWN,
     ) -> SplitEncoder:
         where = self._where
-        access = access if where.access is None else lambda: where.access
+        origin = origin if where.access is None else _Told(origin, where.access)
         split = split if where.inode is None else replace(split, inode=where.inode)
-        self.bound = TracedSplit(self, split, partitions, run, host or where.host or host_name(), window, access)
+        self.bound = TracedSplit(self, split, partitions, run, host or where.host or host_name(), window, origin)
         return self.bound
 
     def _noted(self, convert: Callable[..., bytes] | None) -> Callable[..., bytes]:

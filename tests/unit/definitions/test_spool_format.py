@@ -46,6 +46,12 @@ def test_a_pattern_is_one_or_a_list(tmp_path: Path) -> None:
         ("format: {header: true}", "format", "the type of the format is missing", "known are"),
         ("order_by: {regex: '('}", "'('", "not a regular expression: missing ), unterminated subpattern at position 0", ""),
         ("order_by: siz", "siz", "needs one of mtime, name, size, none", "did you mean size?"),
+        (
+            "format: avro, unpack: {archives: true}",
+            "true",
+            "files of format avro cannot be read in archives",
+            "delete it, or take the files out before they get here",
+        ),
     ],
 )
 def test_what_is_wrong_is_told_with_its_place(tmp_path: Path, source: str, place: str, text: str, hint: str) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import lzma
 import random
 import subprocess
@@ -13,11 +15,33 @@ from hypothesis import strategies as st
 
 from copycat_agent.formats import TAIL_BYTES
 from copycat_agent.sources.files.packing import compressions, unpacking
-from copycat_agent.sources.files.packing.unpacking import IDLE_SECONDS, KEPT, Unpacker, Unpackers
+from copycat_agent.sources.files.packing.unpacking import IDLE_SECONDS, KEPT, Unpacker, Unpackers, ZipUnpacker
+from tests.unit.sources.archives import zipped
 from tests.unit.sources.packing import PACK, SKIPPABLE, random_lines, source
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+
+def test_a_zip_that_could_not_be_read_for_a_while_goes_on_where_it_was() -> None:
+    data = zipped({"a": random_lines(3000), "b": b"end\n"})
+    whole = ZipUnpacker(len(data)).read(source(data), 0, 2**30)
+    assert whole.count(b"\n") == 3001
+    is_there = iter([True] * 4 + [False] + [True] * 3 + [False] * 2 + [True] * 1000)
+
+    def flaky(position: int, size: int) -> bytes:
+        if not next(is_there):
+            raise OSError(errno.EIO, "not now")
+        return data[position : position + size]
+
+    unpacker, out = ZipUnpacker(len(data)), b""
+    while not unpacker.is_whole:
+        with contextlib.suppress(OSError):
+            out += unpacker.read(flaky, len(out), 9999)
+    assert (out, unpacker.damage) == (whole, "")
+    assert unpacker.goes_on(source(data), len(data))
+    assert not unpacker.goes_on(source(data[:-1] + b"x"), len(data))
+
 
 CODEC = st.sampled_from(sorted(PACK))
 CODECS = pytest.mark.parametrize("codec", sorted(PACK))

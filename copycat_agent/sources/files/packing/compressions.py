@@ -45,6 +45,7 @@ _CHUNK_BYTES = 80_000
 _SKIP_BYTES = 2**16
 _WINDOW_LOG = MEMORY_BYTES.bit_length() - 1
 _GZIP = 31  # zlib's word for "gzip header and trailer, the largest window"
+_RAW = -15  # and for "neither, the largest window"
 
 
 class Member(Protocol):
@@ -69,8 +70,8 @@ class Member(Protocol):
 class _GzipMember:
     """zlib's object, in the shape of the others."""
 
-    def __init__(self) -> None:
-        self._inner = zlib.decompressobj(_GZIP)
+    def __init__(self, window_bits: int = _GZIP) -> None:
+        self._inner = zlib.decompressobj(window_bits)
         self._is_full = False
 
     @property
@@ -247,6 +248,9 @@ CODECS: dict[str, Callable[[], Member]] = {
     "snappy": _SnappyChunk,
 }
 """Name of each kind (`SourceOffset.compression`) and how its next member is begun."""
+
+ZIP_METHODS: dict[int, Callable[[], Member]] = {8: lambda: _GzipMember(_RAW), 12: bz2.BZ2Decompressor, 93: _ZstdFrame}
+"""Numbers of how members of a zip file may be packed, and how to begin one."""
 
 UNPADDED = frozenset({"snappy"})
 """Kinds whose members may begin with a zero, which is no padding then."""

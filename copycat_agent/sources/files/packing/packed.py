@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
+from functools import partial
 
 from copycat_agent.formats import Reader
 from copycat_agent.model import Fingerprint, Loss, SourceOffset, Split, SplitResult
 from copycat_agent.sources.files import fingerprint
 from copycat_agent.sources.files.packing import unpacking
 from copycat_agent.sources.files.packing.compressions import HEAD_INPUT_BYTES, MAGIC_BYTES, OUTPUT_BYTES, head_of, recognise
-from copycat_agent.sources.files.packing.unpacking import UnpackOptions
+from copycat_agent.sources.files.packing.unpacking import UnpackOptions, unpacker_of
+from copycat_agent.sources.files.packing.zip_files import ZIP, is_zip
 from copycat_agent.sources.files.reading.stream import SplitFile, Stream
 
 
@@ -21,6 +23,9 @@ def compression_of(read: Reader) -> str:
 
 def is_same(read: Reader, size: int, offset: SourceOffset) -> bool:
     """Whether a file of `size` bytes still holds what was read from it, as far as its head tells when it is packed. Raises OSError."""
+    if offset.compression == ZIP:
+        proof = replace(offset.fingerprint, tail_bytes=0, tail="")
+        return is_zip(read(0, MAGIC_BYTES)) and fingerprint.holds(partial(unpacker_of(ZIP, size).read, read), proof, offset.position)
     if not offset.compression:
         return size >= offset.position and fingerprint.holds(read, offset.fingerprint, offset.position)
     if size and recognise(read(0, MAGIC_BYTES)) not in (offset.compression, None):

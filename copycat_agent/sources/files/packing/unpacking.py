@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from abc import ABC, abstractmethod
 from typing import Annotated, Literal
 
 from copycat_agent.formats import TAIL_BYTES, Reader
@@ -11,6 +12,7 @@ from copycat_agent.model import SourcePartition
 from copycat_agent.options import ByteSize, Field, Options
 from copycat_agent.sources.files.fingerprint import HEAD_BYTES
 from copycat_agent.sources.files.packing import compressions
+from copycat_agent.sources.files.packing.zip_files import ZIP, NotNowError, TarOfZip, ZipError, is_zip
 
 FREE_BYTES = 64 * 2**20
 """Less than this is never too much, however few packed bytes hold it."""
@@ -26,6 +28,12 @@ class UnpackOptions(Options):
         description="At most so many times its packed size, once more than 64 MiB were unpacked. Logs reach 20 to 200.",
     )
     max_bytes: ByteSize | None = Field(None, ge=2**20, description="At most so much, unpacked; absent: no bound but max_ratio.")
+    archives: bool = Field(
+        False,
+        description="true: of a zip or tar file, which may be packed (.tar.gz), each file in it is read as if it were one of its own; "
+        "{@file.member} is its name. Other files are read as without. Not with formats avro and parquet.",
+    )
+    max_members: int = Field(10_000, ge=1, le=1_000_000, description="At most so many files in a zip or tar file.")
 
 
 CompressionOption = Annotated[
@@ -36,7 +44,30 @@ CompressionOption = Annotated[
     ),
 ]
 """An option of sources of whole files, as the next one."""
-UnpackOption = Annotated[UnpackOptions, Field(description="How much a packed file may hold before it counts as a bad file.")]
+UnpackOption = Annotated[
+    UnpackOptions, Field(description="How much a packed file may hold before it counts as a bad file, and whether zip and tar are opened.")
+]
+
+
+def _opens_archives(options: object) -> bool:
+    unpack = getattr(options, "unpack", None)
+    return unpack is not None and unpack.archives
+
+
+def asks_head(options: object) -> bool:
+    """Whether `codec_of` goes by a file's first bytes."""
+    wanted = getattr(options, "compression", "auto")
+    return wanted == "auto" or (wanted == "none" and _opens_archives(options))
+
+
+def codec_of(head: bytes, options: object) -> str:
+    """How a file that begins with `head`, `MAGIC_BYTES` of it at least, is packed, as the options of its source have it; "" when not."""
+    wanted = getattr(options, "compression", "auto")
+    if wanted in ("auto", "none") and _opens_archives(options) and is_zip(head):
+        return ZIP
+    if wanted != "auto":
+        return "" if wanted == "none" else str(wanted)
+    return compressions.recognise(head[: compressions.MAGIC_BYTES], whole=True) or ""
 
 
 def excess(limits: UnpackOptions, produced: int, taken: int) -> str:
@@ -56,7 +87,7 @@ _CAREFUL_BYTES = 4 * compressions.INPUT_BYTES
 """Packed bytes around a damaged place that are unpacked one by one."""
 
 
-class Unpacker:
+class Unpacking(ABC):
     """The state of unpacking one file; it holds no file open. Used by one thread at a time.
 
     `head` are the first unpacked bytes, `produced` is how many were unpacked, `taken` how many packed bytes that took. `damage`
@@ -66,14 +97,13 @@ class Unpacker:
     def __init__(self, codec: str, limits: UnpackOptions | None = None) -> None:
         self.codec = codec
         self._limits = limits
-        self._careful_from = -1
+        self._mark = 0
         self._begin_anew()
 
     def _begin_anew(self) -> None:
-        self.head = self._packed_head = self._packed_tail = self._rest = b""
-        self.produced = self.taken = self._mark = self._begin = 0
+        self.head = b""
+        self.produced = self.taken = self._begin = 0
         self.damage = ""
-        self._member: compressions.Member | None = None
         self._window = bytearray()
         self._is_dry = False
 
@@ -84,8 +114,8 @@ class Unpacker:
 
     @property
     def is_whole(self) -> bool:
-        """Whether the packed bytes ended where a member does, so that this may be all there is."""
-        return self._is_dry and not self.damage and self._member is None and self.taken > 0
+        """Whether the packed bytes ended where they may, so that this may be all there is."""
+        return self._is_dry and not self.damage and self.taken > 0
 
     def look_again(self) -> None:
         """Try again what has ended: there may be more packed bytes by now."""
@@ -100,18 +130,12 @@ class Unpacker:
         if position + size <= len(self.head):
             return self.head[position : position + size]
         if position < self._begin:
-            mark = self._mark
             self._begin_anew()
-            self._mark = mark
         while self.produced < position + size and self._step(source):
             self._trim(position)
         self._trim(position)
         begin = position - self._begin
         return bytes(memoryview(self._window)[begin : begin + size]) if 0 <= begin <= len(self._window) else b""
-
-    @property
-    def _is_careful(self) -> bool:
-        return 0 <= self._careful_from <= self.taken <= self._careful_from + _CAREFUL_BYTES
 
     def _trim(self, position: int) -> None:
         """Drop unpacked bytes that nobody will ask for again."""
@@ -121,8 +145,47 @@ class Unpacker:
             del self._window[:surplus]
             self._begin += surplus
 
+    @abstractmethod
     def _step(self, source: Reader) -> bool:
         """Unpack a little more. False when nothing comes of it now."""
+
+    def _add(self, out: bytes) -> bool:
+        """Take in what was unpacked. False when that is more than a file may hold."""
+        if len(self.head) < HEAD_BYTES:
+            self.head += out[: HEAD_BYTES - len(self.head)]
+        self._window += out
+        self.produced += len(out)
+        if self._limits is not None and (why := excess(self._limits, self.produced, self.taken)):
+            self.damage = f"{self.codec}: {why}"
+            return False
+        return True
+
+    @abstractmethod
+    def goes_on(self, source: Reader, size: int) -> bool:
+        """Whether a file of `size` packed bytes still begins with those that were taken, as far as their ends tell."""
+
+
+class Unpacker(Unpacking):
+    """A file of members of one codec, from its first byte on."""
+
+    def __init__(self, codec: str, limits: UnpackOptions | None = None) -> None:
+        self._careful_from = -1
+        super().__init__(codec, limits)
+
+    def _begin_anew(self) -> None:
+        super()._begin_anew()
+        self._packed_head = self._packed_tail = self._rest = b""
+        self._member: compressions.Member | None = None
+
+    @property
+    def is_whole(self) -> bool:
+        return super().is_whole and self._member is None
+
+    @property
+    def _is_careful(self) -> bool:
+        return 0 <= self._careful_from <= self.taken <= self._careful_from + _CAREFUL_BYTES
+
+    def _step(self, source: Reader) -> bool:
         if self.damage:
             return False
         data = b""
@@ -137,12 +200,7 @@ class Unpacker:
             out = self._member.decompress(data, compressions.OUTPUT_BYTES)
         except compressions.ERRORS as error:
             return self._on_error(error)
-        if len(self.head) < HEAD_BYTES:
-            self.head += out[: HEAD_BYTES - len(self.head)]
-        self._window += out
-        self.produced += len(out)
-        if self._limits is not None and (why := excess(self._limits, self.produced, self.taken)):
-            self.damage = f"{self.codec}: {why}"
+        if not self._add(out):
             return False
         if self._member.eof:
             self._rest, self._member = self._member.unused_data, None
@@ -169,17 +227,56 @@ class Unpacker:
             self.damage = f"{self.codec}: {_words(error)}"
             return False
         self._careful_from = max(0, self.taken - _CAREFUL_BYTES // 2)
-        mark = self._mark
         self._begin_anew()
-        self._mark = mark
         return True
 
     def goes_on(self, source: Reader, size: int) -> bool:
-        """Whether a file of `size` packed bytes still begins with those that were taken, as far as their ends tell."""
         if self.taken > size:
             return False
         tail = self._packed_tail
         return source(0, len(self._packed_head)) == self._packed_head and source(self.taken - len(tail), len(tail)) == tail
+
+
+class ZipUnpacker(Unpacking):
+    """A zip file of `size` bytes, which is unpacked into a tar of its members (see `zip_files`)."""
+
+    def __init__(self, size: int, limits: UnpackOptions | None = None) -> None:
+        self._size = size
+        self._most = (limits or UnpackOptions()).max_members
+        self._edges = b""
+        super().__init__(ZIP, limits)
+
+    def _begin_anew(self) -> None:
+        super()._begin_anew()
+        self._tar = TarOfZip(self._size, self._most)
+
+    def _step(self, source: Reader) -> bool:
+        if self.damage or self._is_dry:
+            return False
+        self._edges = self._edges or _edges(source, self._size)
+        try:
+            self.taken, out = self._tar.more(source)
+        except NotNowError as error:
+            self._begin_anew()  # what was begun does not go on
+            raise error.why from None
+        except compressions.ERRORS as error:
+            self.damage = f"{self.codec}: {error if isinstance(error, ZipError) else _words(error)}"
+            return False
+        self._is_dry = not out and self.taken == self._size
+        return self._add(out)
+
+    def goes_on(self, source: Reader, size: int) -> bool:
+        return size == self._size and self._edges in (b"", _edges(source, size))
+
+
+def _edges(source: Reader, size: int) -> bytes:
+    """The first and the last bytes, among them what says where the directory is."""
+    return source(0, HEAD_BYTES) + source(max(0, size - HEAD_BYTES), HEAD_BYTES)
+
+
+def unpacker_of(codec: str, size: int, limits: UnpackOptions | None = None) -> Unpacking:
+    """A new one for a file of `size` packed bytes."""
+    return ZipUnpacker(size, limits) if codec == ZIP else Unpacker(codec, limits)
 
 
 def _words(error: Exception) -> str:
@@ -200,10 +297,10 @@ class Unpackers:
     """Idle unpackers of this process, by partition. They hold no file open. Thread-safe."""
 
     def __init__(self) -> None:
-        self._idle: dict[SourcePartition, tuple[float, Unpacker]] = {}
+        self._idle: dict[SourcePartition, tuple[float, Unpacking]] = {}
         self._lock = threading.Lock()
 
-    def take(self, partition: SourcePartition, codec: str, source: Reader, size: int, limits: UnpackOptions | None = None) -> Unpacker:
+    def take(self, partition: SourcePartition, codec: str, source: Reader, size: int, limits: UnpackOptions | None = None) -> Unpacking:
         """Returns the unpacker of this file, if `source` (packed bytes, `size` of them) still is what it was; else a new one."""
         with self._lock:
             self._drop_old()
@@ -211,9 +308,9 @@ class Unpackers:
         if unpacker is not None and unpacker.codec == codec and unpacker.goes_on(source, size):
             unpacker.look_again()
             return unpacker
-        return Unpacker(codec, limits)
+        return unpacker_of(codec, size, limits)
 
-    def give_back(self, partition: SourcePartition, unpacker: Unpacker) -> None:
+    def give_back(self, partition: SourcePartition, unpacker: Unpacking) -> None:
         """Keep an unpacker for the next batch."""
         with self._lock:
             self._drop_old()

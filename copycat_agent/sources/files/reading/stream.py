@@ -14,6 +14,7 @@ from copycat_agent.sources.files import clock, fingerprint
 from copycat_agent.sources.files.access import access_of
 from copycat_agent.sources.files.reading.address import Info, is_remote
 from copycat_agent.templates import Access
+from copycat_agent.templates.metadata import RecordOrigin
 
 _LEAST_BYTES = 2**18
 """Reads of fewer bytes are not looked at for holes."""
@@ -163,7 +164,7 @@ class SplitFile:
         return FileError(f"{self._name!r} cannot be {what}: {error.strerror}", "the agent tries again")
 
 
-class Stream:
+class Stream(RecordOrigin):
     """One open file. Reads by position, so nothing depends on the order of calls.
 
     `offset` is where reading begins; `origin` the index of the split's origin that it was taken from, or -1. `waits`: nothing of it
@@ -216,7 +217,6 @@ class Stream:
         return self.read(max(0, position - TAIL_BYTES), min(TAIL_BYTES, position))
 
     def access(self) -> Access | None:
-        """Returns who owned it and who could use it when it was opened; None where it is no file of this host."""
         info = self._file.info
         return access_of(info) if isinstance(info, os.stat_result) else None
 
