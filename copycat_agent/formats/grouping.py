@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import re
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import orjson
 
 from copycat_agent.errors import DataError
 from copycat_agent.patterns import TIMEOUT_SECONDS, Pattern, compile_pattern
+from copycat_agent.templates import compile_path
 
 _CRI = re.compile(r"\d{4}-\d\d-\d\dT[^ ]+ (stdout|stderr) ([FP])(?::[^ ]*)?(?: (.*))?\Z", re.DOTALL)
 _SIGNS = (b" stdout ", b" stderr ")
@@ -69,11 +72,103 @@ def unwrap(line: str) -> Wrapped:
         return Wrapped(cri[3] or "", cri[1], cri[2] == "P")
     if not line.lstrip().startswith("{"):
         return Wrapped(line)
-    fields = _object(line.encode("utf-8", "surrogatepass"))
+    return _of_docker(_object(line.encode("utf-8", "surrogatepass"))) or Wrapped(line)
+
+
+def _of_docker(fields: Mapping[str, Any]) -> Wrapped | None:
     message, stream, when = fields.get("log"), fields.get("stream"), fields.get("time")
     if not (isinstance(message, str) and isinstance(stream, str) and isinstance(when, str) and stream):
-        return Wrapped(line)
+        return None
     return Wrapped(message.removesuffix("\n"), stream, not message.endswith("\n"))
+
+
+class TextField(NamedTuple):
+    """The field at `path` of lines that are JSON objects, which may stand behind what CRI writes: its text is what groups are made by.
+
+    A line without it is its own text.
+    """
+
+    path: str
+
+    def unwrap(self, line: str) -> Wrapped:
+        """Its text, and what it says of the next line."""
+        outer, text = self._look(line)
+        return outer if text is None else outer._replace(message=text.removesuffix("\n"))
+
+    def _look(self, line: str) -> tuple[Wrapped, str | None]:
+        """What a runtime made of the line, and the text as it stands in the field; None for a line without it."""
+        is_bare = line.lstrip().startswith("{")
+        outer = Wrapped(line) if is_bare else unwrap(line)
+        if not (is_bare or outer.message.lstrip().startswith("{")):
+            return outer, None
+        fields = _object(outer.message.encode("utf-8", "surrogatepass"))
+        text = _finder(self.path)(_Fields(fields))
+        return (is_bare and _of_docker(fields)) or outer, text if isinstance(text, str) else None
+
+    def joined(self, lines: list[str]) -> str | None:
+        """The first of a group's lines, with the texts of all in its field; None where that cannot be."""
+        cri, looks = _CRI.match(lines[0]), [self._look(line) for line in lines]
+        span = None if looks[0][1] is None else _span(lines[0], cri.start(3) if cri else 0, self.path)
+        if span is None or (cri and any(outer.unfinished for outer, _ in looks)):
+            return None
+        texts = [outer.message if text is None else text for outer, text in looks]
+        ends = ["" if outer.unfinished or text.endswith("\n") else "\n" for (outer, _), text in zip(looks, texts, strict=True)]
+        text = "".join(text + end for text, end in zip(texts, [*ends[:-1], ""], strict=True))
+        return lines[0][: span[0]] + orjson.dumps(text).decode() + lines[0][span[1] :]
+
+
+_finder = lru_cache(maxsize=16)(compile_path)
+
+
+class _Fields(NamedTuple):
+    """Fields, as what finds one asks for them."""
+
+    value: dict[str, Any]
+    start: int = 0
+    number: int = 1
+    timestamp_ms: int | None = None
+
+
+_decode = json.JSONDecoder(parse_int=str, parse_float=str).raw_decode
+_BLANKS = re.compile(r"[ \t\r\n]*")
+
+
+def _span(text: str, begin: int, path: str) -> tuple[int, int] | None:
+    """Where the text at `path` begins and ends in the object that begins at `begin`, blanks before it; None where there is no such text.
+
+    What is found by its place leaves everything else as it stands, digits and blanks.
+    """
+    try:
+        first, _, rest = path.partition(".")
+        inner = _member(text, begin, first)
+        if rest and inner is not None and text[inner[0]] == "{":
+            inner = _span(text, inner[0], rest)
+        elif rest:
+            inner = None
+        found = inner or (_member(text, begin, path) if rest else None)
+    except (ValueError, IndexError, RecursionError):
+        return None
+    return found if found is not None and text[found[0]] == '"' else None
+
+
+def _member(text: str, begin: int, name: str) -> tuple[int, int] | None:
+    """Where the value of this name stands; of several the last, which counts."""
+    found, place = None, _behind_blanks(text, _behind_blanks(text, begin) + 1)
+    while text[place] == '"':
+        key, place = _decode(text, place)
+        place = _behind_blanks(text, _behind_blanks(text, place) + 1)
+        end = _decode(text, place)[1]
+        found = (place, end) if key == name else found
+        place = _behind_blanks(text, end)
+        if text[place] == ",":
+            place = _behind_blanks(text, place + 1)
+    return found
+
+
+def _behind_blanks(text: str, place: int) -> int:
+    match = _BLANKS.match(text, place)
+    assert match is not None, "it matches nothing, too"
+    return match.end()
 
 
 class GroupState(NamedTuple):
@@ -103,6 +198,7 @@ class Rule:
     state `first[k]`. `begins` is a kind that does so always. `skipped` are the kinds that go on with a group of which nothing is
     known but that it is too long.
     `is_end`: a line of kind 1 is the last of its group. `only_parts`: the kinds say nothing, only parts of wrapped lines make groups.
+    `field`: what is looked at of lines that are JSON; None: all of each.
     """
 
     kinds: Callable[[list[bytes]], list[int]]
@@ -113,13 +209,15 @@ class Rule:
     begins: int = 0
     is_end: bool = False
     only_parts: bool = False
+    field: TextField | None = None
 
     def marks(self, lines: list[bytes], *, after_nothing: bool = False) -> GroupMarks:
         """Look at lines; UTF-8. `after_nothing`: no group stands open before them."""
         block = b"\n".join(lines)
-        if not may_be_wrapped(block) or (self.only_parts and after_nothing and not may_hold_parts(lines)):
+        may_be = may_be_wrapped(block) if self.field is None else b"{" in block
+        if not may_be or (self.only_parts and after_nothing and not may_hold_parts(lines)):
             return GroupMarks(self.kinds(lines), None)
-        wrapped = [unwrap(text) for text in _texts(lines)]
+        wrapped = list(map(unwrap if self.field is None else self.field.unwrap, _texts(lines)))
         kinds = self.kinds_of_texts([one.message for one in wrapped])
         if self.is_end:
             kinds = [0 if one.unfinished else kind for one, kind in zip(wrapped, kinds, strict=True)]

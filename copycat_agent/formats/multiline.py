@@ -12,7 +12,7 @@ from operator import sub
 from typing import Unpack
 
 from copycat_agent.formats.draft import Chunk
-from copycat_agent.formats.grouping import GroupMarks, GroupState
+from copycat_agent.formats.grouping import GroupMarks, GroupState, TextField
 from copycat_agent.formats.lines import BLOCK_BYTES, LineFrames, TextLineOptions
 from copycat_agent.formats.model import Cut, Frame, Gap, How, LongLine, Part, SkippedRest, part_bytes
 from copycat_agent.formats.multiline_options import GroupOptions
@@ -59,6 +59,20 @@ class MultilineFrames:
             yield from walk.close()
 
 
+def _joining(layout: Layout, field: TextField) -> Layout:
+    """The layout, whose values of groups are one line."""
+    delimiter = layout.delimiter.decode(layout.codec).encode() if layout.text.codec else layout.delimiter
+
+    def join(value: bytes) -> bytes:
+        if delimiter not in value:
+            return value
+        lines = value.decode("utf-8", "replace").split(delimiter.decode("utf-8", "replace"))
+        joined = field.joined([line.removesuffix("\r") for line in lines] if delimiter == b"\n" else lines)
+        return value if joined is None else joined.encode("utf-8", "replace")
+
+    return layout._replace(text=layout.text._replace(join=join))
+
+
 class _Walk:
     """One call of `frames`.
 
@@ -70,7 +84,7 @@ class _Walk:
     def __init__(self, frames: MultilineFrames, layout: Layout, read: Reader, position: int, *, skipping: bool) -> None:
         self._frames = frames
         self._rule = frames.rule
-        self._layout = layout
+        self._layout = layout if frames.rule.field is None else _joining(layout, frames.rule.field)
         self._delimiter = layout.delimiter
         self._cr = layout.text.cr
         self._legible = Text(self._cr, "" if layout.codec in AS_IT_STANDS else layout.codec)  # what patterns see, also of raw bytes
@@ -269,6 +283,8 @@ class _Walk:
         """A group that is too long: its first lines and bytes, as far as the limits let them."""
         whole, size = self._delimiter.join(lines[: self._frames.max_lines]), self._frames.max_bytes
         head, value = self._layout.head(whole, size) if len(whole) > size else (whole, self._layout.text.value(whole))
+        if self._layout.text.join is not None and len(whole) > size and self._delimiter in head:
+            value = self._layout.text.value(head[: head.rindex(self._delimiter)])  # what is cut within an object is none
         frame = LongLine(head, self.position, end, complete, tail, value)
         self.position = end
         return frame
@@ -307,8 +323,8 @@ class _Walk:
         if self._excess(lines) is not None:
             yield from self._partial_over_limit(lines, chunk, tail)
             return
-        group = self._delimiter.join(lines)
-        yield chunk._replace(raw=[group], values=chunk.text.values([group], skip_empty=False), start=self.position, tail=tail)
+        group, text = self._delimiter.join(lines), chunk.text._replace(join=self._layout.text.join)
+        yield chunk._replace(raw=[group], values=text.values([group], skip_empty=False), start=self.position, tail=tail, text=text)
         self.position = chunk.end
 
     def _partial_over_limit(self, lines: list[bytes], chunk: Chunk, tail: bytes) -> Iterator[Frame]:
@@ -374,7 +390,8 @@ class _Walk:
     def _run(self, groups: list[bytes], *, is_value: bool) -> Chunk:
         """Groups from `position` on, complete each."""
         skip_empty, text = self._frames.skip_empty, self._layout.text
-        start, values = self.position, groups if is_value and not skip_empty else text.values(groups, skip_empty=skip_empty)
+        is_value = is_value and not skip_empty and text.join is None
+        start, values = self.position, groups if is_value else text.values(groups, skip_empty=skip_empty)
         self.position += sum(map(len, groups)) + len(groups) * len(self._delimiter)
         chunk = Chunk(groups, values, start, self.position, self._delimiter, text, skip_empty, b"")
         return chunk._replace(tail=chunk.tail_before(len(groups)))

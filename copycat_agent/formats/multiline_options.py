@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Literal, Self
 
-from copycat_agent.formats.grouping import CLOSED, Rule, by_alternatives, continues, ends, start
+from copycat_agent.formats.grouping import CLOSED, Rule, TextField, by_alternatives, continues, ends, start
 from copycat_agent.formats.lines import TextLineOptions
 from copycat_agent.formats.model import OnTooLong
 from copycat_agent.options import ByteSize, Duration, Field, Options, Regex
+from copycat_agent.templates import compile_path
 
 _FRAME, _HEADER = 1, 2
 _LINE, _TRACE = 0, 1
@@ -84,6 +86,13 @@ class GroupOptions(Options):
         description="java, python: a stack trace belongs to the line before it. indented: a line that begins with white space does. "
         "container: only what a container runtime has cut into parts is joined; it is the default with a cri or docker step.",
     )
+    field: str | None = Field(
+        None,
+        max_length=255,
+        description="Of lines that are JSON objects the text in this field is looked at, as in log or event.message, and a record is the "
+        "first line's object with the texts of all its lines in the field. A line without the field is its own text. "
+        "Records over the limit cannot go in parts then: on_too_long has to be dlq, truncate or drop.",
+    )
     max_lines: int = Field(500, ge=1, le=1_000_000, description="Most lines of a record.")
     max_bytes: ByteSize = Field(2**20, ge=1, le=2**30, description="Largest record, its last delimiter not counted.")
     on_too_long: OnTooLong = Field(
@@ -99,11 +108,16 @@ class GroupOptions(Options):
         if len([name for name in _RULES if getattr(self, name) is not None]) != 1:
             msg = f"needs exactly one of {', '.join(_RULES)}"
             raise ValueError(msg)
+        if self.field is not None:
+            compile_path(self.field)
+            if self.on_too_long == "split":
+                msg = "with a field, a record over the limit cannot go in parts: set on_too_long to dlq, truncate or drop"
+                raise ValueError(msg)
 
     def rule(self) -> Rule:
         """Returns which lines belong together."""
         (rule,) = (make(value) for name, make in _RULES.items() if (value := getattr(self, name)) is not None)
-        return rule
+        return rule if self.field is None else replace(rule, field=TextField(self.field))
 
     def under(self, line: TextLineOptions) -> Self:
         """The same, where nothing is written of records over the limit with what is written of such lines."""

@@ -101,15 +101,17 @@ class Text(NamedTuple):
     """Makes a record's value of a stretch between delimiters.
 
     `cr` is taken off its end where it stands there. `codec`: it is decoded with that and encoded as UTF-8, what cannot be
-    decoded replaced by U+FFFD; "" leaves its bytes as they are.
+    decoded replaced by U+FFFD; "" leaves its bytes as they are. `join` makes one record of a value that has several lines; None: it stays.
     """
 
     cr: bytes = b""
     codec: str = ""
+    join: Callable[[bytes], bytes] | None = None
 
     def value(self, stretch: bytes) -> bytes:
         """The value of one stretch, or of a group of lines with delimiters in it."""
-        return self.decoded(stretch.removesuffix(self.cr) if self.cr else stretch)
+        value = self.decoded(stretch.removesuffix(self.cr) if self.cr else stretch)
+        return value if self.join is None else self.join(value)
 
     def values(self, stretches: list[bytes], *, skip_empty: bool) -> list[bytes]:
         """The values of some stretches, without those of empty lines where they are skipped."""
@@ -119,7 +121,8 @@ class Text(NamedTuple):
             values = [line[:size] if line.endswith(cr) else line for line in stretches]
         if skip_empty:
             values = [line for line in values if line]
-        return list(map(self.decoded, values)) if self.codec else values
+        values = list(map(self.decoded, values)) if self.codec else values
+        return values if self.join is None else list(map(self.join, values))
 
     def decoded(self, text: bytes) -> bytes:
         """UTF-8 of some bytes, all of them."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -163,3 +164,19 @@ def test_an_unfinished_last_line_waits_when_only_groups_have_a_time(shipping: Sh
     wait_read(shipping, log)
     append(log, b"ished\nB\n")
     assert shipping.lines(until=3) == ["A\n a", " unfinished", "B"]
+
+
+def test_entries_of_json_go_together_by_the_text_in_a_field_also_around_a_restart(shipping: Shipping, logs_dir: Path) -> None:
+    log, texts = logs_dir / "app", ["ERROR boom", "\tat a.B", "\tat c.D", "INFO bye"]
+    entries = [b'{"id": 12345678901234567890123, "n": %d, "log": %s}\n' % (n, json.dumps(text).encode()) for n, text in enumerate(texts)]
+    source = multiline(LONG, field="log", on_too_long="dlq")
+    append(log, b"".join(entries[:2]))
+    shipping.start(source=source)
+    wait_read(shipping, log)
+    shipping.stop()
+    append(log, b"".join(entries[2:]) + b'{"log": "INFO end"}\n')
+    shipping.start(source=source)
+    records = shipping.records(until=2)
+    joined = entries[0].replace(b"ERROR boom", b"ERROR boom\\n\\tat a.B\\n\\tat c.D").rstrip(b"\n")
+    assert [record.value for record in records] == [joined, entries[3].rstrip(b"\n")]
+    assert [origin(record)[1] for record in records] == [0, len(b"".join(entries[:3]))]
