@@ -59,6 +59,16 @@ def test_random_bytes_end(data: bytes, sizes: list[int]) -> None:
         pass
 
 
+@pytest.mark.parametrize("other", ["text", b"\xff bytes"])
+def test_names_that_are_none_are_names_all_the_same_and_forge_no_entry(other: str | bytes) -> None:
+    names = ["with space", "esc\x1b[31m", "\u00e9", "e\u0301", "dot.ted", "{@file.path}", "__proto__", "x" * 300, "tab\t", "'\"`$(x)"]
+    hostile = {name: f"value {number}" for number, name in enumerate(names)}
+    data = exported({**hostile, "OTHER": other}, 0) + exported({"MESSAGE": "next"}, 1)
+    first, second = read(data)
+    assert first == {**_expected({"OTHER": other}), **{name: value for name, value in hostile.items() if not name.startswith("__")}}
+    assert second["MESSAGE"] == "next"
+
+
 @pytest.mark.parametrize("end", [1, 30, 100, -1, -2])
 def test_an_entry_that_is_cut_off_is_none_and_that_is_told(end: int) -> None:
     data = exported({"MESSAGE": "whole"}, 0) + exported({"MESSAGE": b"\x00" * 50}, 1)[:end]

@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.objects.conftest import Command
+from tests.objects.test_trouble import LOCAL
 from tests.rig.kafka import consume
 from tests.rig.waiting import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from copycat_agent.dev_broker import DevBroker
     from tests.objects.conftest import Bucket, Handler, Server
@@ -134,3 +136,23 @@ def test_objects_go_through_sql_dead_letters_tap_and_a_reload_of_their_address(
     agent.stop()
     assert len(live.values(live.queried)) == 4, "under another address of the same objects none is read again"
     assert "Traceback" not in agent.log
+
+
+@pytest.mark.timeout(180)
+def test_names_of_any_kind_forge_no_line_of_an_account_or_a_log(copycat: Command, tmp_path: Path, make_topic: Callable[..., str]) -> None:
+    tree = tmp_path / "tree"
+    tree.mkdir()
+    for name in (*LOCAL[:5], "z\nerror: forged"):
+        (tree / name).write_bytes(b"one\n")
+    (tree / "bad\n\x1b[2Jfile:forged: done.gz").write_bytes(b"\x1f\x8b\x08\x00 this is no gzip data")
+    path = copycat.define("app", {"uri": f"file://{tree}", "min_age": "0s", "pattern": "**"}, make_topic())
+    done = copycat("backfill", path, "--verbose")
+    assert done.returncode == 1, "one is damaged"
+    assert "\x1b" not in done.stdout + done.stderr
+    assert len([line for line in done.stdout.splitlines() if line.startswith(f"file://{tree}/")]) == 7
+    assert not [line for line in done.stdout.splitlines() if line.startswith(("error", "file:forged"))]
+    assert not [line for line in done.stderr.splitlines() if line.startswith("error: forged")]
+    assert "7 files (6 done, 1 failed)" in done.stdout, done.stdout
+    described = copycat("losses", broker=False)
+    assert "\x1b" not in described.stdout
+    assert len(described.stdout.splitlines()) < 8

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from typing import TYPE_CHECKING
+from urllib.parse import quote, unquote
 
 import pytest
 
@@ -138,3 +139,23 @@ def test_a_queue_is_asked_in_the_region_that_its_address_says(monkeypatch: pytes
     store.queue("https://sqs.eu-central-1.amazonaws.com/1/q")
     with pytest.raises(OSError, match="NoRegionError, open the queue"):
         store.queue("https://queue.example/1/q")
+
+
+def test_names_that_xml_cannot_hold_are_listed_and_asked_for_as_they_are(server: Server) -> None:
+    names = ["new\nline", "nothing\0", "\x1b[31m", "a/../../b", "\u00e9", "e\u0301", "+ %2B"]
+    contents = "".join(
+        f"<Contents><Key>{quote(one)}</Key><Size>1</Size><LastModified>2026-11-21T05:00:00Z</LastModified></Contents>" for one in names
+    )
+    page = f"<ListBucketResult><EncodingType>url</EncodingType><IsTruncated>false</IsTruncated>{contents}</ListBucketResult>"
+    asked: list[str] = []
+
+    def answer(handler: Handler) -> None:
+        asked.append(unquote(handler.path.partition("?")[0]).removeprefix("/b").removeprefix("/"))
+        handler.say(200, page.encode())
+
+    server.answer = answer
+    store = S3Store(parse_address(server.uri))
+    assert [one.name for one in store.listed(NameRange())] == names
+    for one in names:
+        store.delete(Listed(one, 1, 1, '"v"'))
+    assert asked == ["", *names]

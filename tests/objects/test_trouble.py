@@ -14,6 +14,7 @@ from copycat_agent.cli.main import app
 from copycat_agent.extending import parse_address
 from copycat_agent.sources.objects.arrow_store import ArrowStore
 from copycat_agent.sources.objects.blocks import ReplacedError
+from copycat_agent.sources.objects.local_store import LocalStore
 from copycat_agent.sources.objects.objects_probe import probe_objects
 from copycat_agent.sources.objects.options import ObjectsOptions
 from copycat_agent.sources.objects.passes import NameRange
@@ -22,6 +23,7 @@ from tests.rig.object_store import CREDENTIALS, ObjectStore
 from tests.rig.waiting import wait_until
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from tests.objects.conftest import Bucket, Objects
@@ -34,18 +36,95 @@ HOSTILE = [
     "\u202eright to left é",
     "quote\"'`$(rm)",
     "<b>&amp;</b>",
+    "return\rand\ttab",
+    "\u00e9 composed",
+    "e\u0301 composed",
+    "/empty first part",
+    "  blanks  ",
+    "\x00nothing",
+    "~$HOME*?[a]{b}",
     "n" * 900,
+]
+LOCAL = [
+    "control\x01\x1b[31m\x7f",
+    'new\nline {"level": "error"}',
+    os.fsdecode(b"caf\xe9 \xff"),
+    "\u00e9",
+    "e\u0301",
+    "a...",
+    " ",
+    "-rf",
+    "*?[a]{b}",
+    "n" * 255,
+    "deep/" + "/".join("d" * 200 for _ in range(8)),
 ]
 
 
 def test_names_may_hold_anything(shipping: Objects, bucket: Bucket) -> None:
-    for number, name in enumerate(HOSTILE):
+    names = [*HOSTILE, "m" * (1024 - len(bucket.directory) - 1)]
+    for number, name in enumerate(names):
         bucket.put(name, b"%d\n" % number)
-    shipping.follow(bucket, {"pattern": "**"}, record={"key": "{@file.path}"})
-    records = shipping.records(until=len(HOSTILE))
+    shipping.follow(
+        bucket, {"pattern": "**", "cleanup": {"policy": "move", "to": f"/to-{bucket.directory[:20]}"}}, record={"key": "{@file.path}"}
+    )
+    records = shipping.records(until=len(names))
     prefix = f"s3://{bucket.store.bucket}/{bucket.directory}/"
-    assert {one.key: one.value for one in records} == {f"{prefix}{name}".encode(): b"%d" % number for number, name in enumerate(HOSTILE)}
-    assert [one.trouble for one in shipping.offsets.values()] == [""] * len(HOSTILE)
+    assert {one.key: one.value for one in records} == {f"{prefix}{name}".encode(): b"%d" % number for number, name in enumerate(names)}
+    wait_until(lambda: not bucket.names(), 60, lambda: f"{bucket.names()}")
+    shipping.wait_caught_up()
+    moved = {name: bucket.store.client.get_object(Bucket=bucket.store.bucket, Key=f"to-{bucket.directory[:20]}/{name}") for name in names}
+    assert [one["Body"].read() for one in moved.values()] == [b"%d\n" % number for number in range(len(names))]
+    assert len(shipping.lines()) == len(names), "each once"
+
+
+def test_names_of_files_may_hold_anything_and_none_is_moved_out_of_its_tree(shipping: Objects, tmp_path: Path) -> None:
+    tree, done = tmp_path / "logs" / "tree", tmp_path / "done"
+    for number, name in enumerate(LOCAL):
+        path = tree / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(b"%d\n" % number)
+    source = {"type": "objects", "uri": f"file://{tree}", "min_age": "0s", "pattern": "**", "cleanup": {"policy": "move", "to": str(done)}}
+    shipping.start(source=source)
+    assert sorted(shipping.lines(until=len(LOCAL)), key=int) == [str(number) for number in range(len(LOCAL))]
+    wait_until(lambda: not [path for path in tree.rglob("*") if path.is_file()], 30, lambda: f"{[*tree.rglob('*')]}")
+    assert [(done / name).read_bytes() for name in LOCAL] == [b"%d\n" % number for number in range(len(LOCAL))]
+    assert sorted(path.name for path in tmp_path.iterdir() if path.name in ("done", "logs")) == ["done", "logs"]
+    shipping.wait_caught_up()
+    assert len(shipping.lines()) == len(LOCAL), "each once"
+
+
+def test_a_directory_that_becomes_a_link_leads_nobody_out_of_the_tree(tmp_path: Path) -> None:
+    tree, outside = tmp_path / "tree", tmp_path / "outside"
+    (tree / "deep").mkdir(parents=True)
+    (tree / "deep" / "a").write_bytes(b"one\n")
+    store = LocalStore(parse_address(f"file://{tree}/"))
+    (found,) = store.listed(NameRange())
+    (tree / "deep").rename(outside)
+    (tree / "deep").symlink_to(outside)
+    assert (tree / "deep" / "a").read_bytes() == b"one\n"
+    for ask in (
+        lambda: store.look(found.name),
+        lambda: store.open(found),
+        lambda: store.delete(found),
+        lambda: store.copy(found, f"{tree}/b"),
+    ):
+        with pytest.raises(FileNotFoundError):
+            ask()
+    assert (outside / "a").exists()
+    assert not (tree / "b").exists()
+    assert list(store.listed(NameRange())) == []
+
+
+def test_a_file_that_was_replaced_is_neither_deleted_nor_moved(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"one\n")
+    store = LocalStore(parse_address(f"file://{tmp_path}/"))
+    (found,) = store.listed(NameRange())
+    (tmp_path / "a").write_bytes(b"another\n")
+    asks: list[Callable[[], object]] = [lambda: store.delete(found), lambda: store.copy(found, f"{tmp_path}/b")]
+    for ask in asks:
+        with pytest.raises(ReplacedError):
+            ask()
+    assert [path.name for path in tmp_path.iterdir()] == ["a"]
 
 
 def test_a_bucket_that_is_not_there_blocks_until_it_is(shipping: Objects, s3: ObjectStore, tmp_path: Path) -> None:

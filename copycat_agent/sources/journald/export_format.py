@@ -108,7 +108,7 @@ class ExportReader:
                 size_bytes += length
                 value = self._take(length, keep=size_bytes <= self._most_bytes)
                 self._take(1)
-            field = name.decode("ascii", "backslashreplace")
+            field = name.decode("utf-8", "backslashreplace")
             if size_bytes > self._most_bytes:
                 large = large or field[:_NAME_MOST]
             else:

@@ -1,4 +1,7 @@
-"""A directory tree of this host. Links are not followed: one that leads to a directory above it would show a file again and again."""
+"""A directory tree of this host. Links are not followed: one that leads to a directory above it would show a file again and again.
+
+Nor are those that take the place of a directory later: whoever writes the tree could have any file of this host read, moved or deleted.
+"""
 
 from __future__ import annotations
 
@@ -13,10 +16,10 @@ from pathlib import Path
 from copycat_agent.extending import Address
 from copycat_agent.sources.objects.blocks import BlockFile, ReplacedError
 from copycat_agent.sources.objects.passes import NameRange
-from copycat_agent.sources.objects.stores import Listed, NoticeQueue, directory_of
+from copycat_agent.sources.objects.stores import Listed, NoticeQueue, directory_of, key_of
 
 _FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
-_COPYING = ".copycat-copy"
+_DIRECTORY = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class LocalStore:
@@ -39,13 +42,30 @@ class LocalStore:
         yield from sorted(one for one in _files_below(self.prefix) if one.name in names)
 
     def look(self, name: str) -> Listed:
-        info = os.lstat(name)
+        with self._beneath(name) as path:
+            info = os.lstat(path)
         if not stat.S_ISREG(info.st_mode):
             raise FileNotFoundError(errno.ENOENT, "there is no such file")
         return _listed(name, info)
 
+    @contextlib.contextmanager
+    def _beneath(self, name: str) -> Iterator[str]:
+        """A path to this name through no link below the tree, as long as this is open."""
+        *directories, last = name.removeprefix(self.prefix).split("/")
+        with contextlib.ExitStack() as opened:
+            path = self.prefix
+            for one in ("", *directories):
+                try:
+                    fd = os.open(path + one, _DIRECTORY if one else _DIRECTORY & ~os.O_NOFOLLOW)
+                except NotADirectoryError:
+                    raise FileNotFoundError(errno.ENOENT, "there is no such file") from None
+                opened.callback(os.close, fd)
+                path = f"/proc/self/fd/{fd}/"
+            yield path + last
+
     def open(self, found: Listed) -> BlockFile:
-        fd = os.open(found.name, _FLAGS)
+        with self._beneath(found.name) as path:
+            fd = os.open(path, _FLAGS)
 
         def fetch(position: int, size: int) -> bytes:
             data = os.pread(fd, size, position)
@@ -59,20 +79,29 @@ class LocalStore:
         raise NotImplementedError
 
     def delete(self, found: Listed) -> None:
-        Path(found.name).unlink(missing_ok=True)
+        with self._beneath(found.name) as path:
+            self._compare(found, path)
+            Path(path).unlink()
+
+    @staticmethod
+    def _compare(found: Listed, path: str) -> None:
+        if _listed(found.name, os.lstat(path)) != found:
+            raise ReplacedError(errno.ESTALE, "it was replaced")
 
     def copy(self, found: Listed, to: str) -> None:
         """By a second link where that can be, else by a copy that is on the disk before it has its name."""
         parent = Path(to).parent
         parent.mkdir(parents=True, exist_ok=True)
-        try:
-            os.link(found.name, to, follow_symlinks=False)
-        except OSError:
-            copy = Path(to + _COPYING)
-            shutil.copy2(found.name, copy, follow_symlinks=False)
-            with copy.open("rb") as file:
-                os.fsync(file.fileno())
-            copy.replace(to)
+        with self._beneath(found.name) as path:
+            self._compare(found, path)
+            try:
+                os.link(path, to, follow_symlinks=False)
+            except OSError:
+                copy = parent / f".{key_of(found)[-16:]}.copycat-copy"  # a name that is no longer than names may be
+                shutil.copy2(path, copy, follow_symlinks=False)
+                with copy.open("rb") as file:
+                    os.fsync(file.fileno())
+                copy.replace(to)
         directory = os.open(parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             os.fsync(directory)
