@@ -23,6 +23,10 @@ FROM_YAML = "from yaml"
 """Validation context of the loader: numbers without a unit are refused for durations and sizes."""
 
 _LOGIN = re.compile(r"//[^\s:/]*:.*@")
+_SECRET_OPTION = re.compile(
+    r"([?&][\w%.-]*(?:key|secret|token|passw|credential|signature|\b(?:sas|sig))[\w%.-]*=)[^&\s\"'},\]]+", re.IGNORECASE
+)
+"""As addresses that were signed have it: `?X-Amz-Signature=...`."""
 _DURATION_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _SIZE_BYTES = {"B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "kB": 10**3, "KB": 10**3, "MB": 10**6, "GB": 10**9}
 
@@ -188,8 +192,11 @@ class Options(BaseModel):
 
 
 def without_login(text: str) -> str:
-    """`text` with user and password of an address hidden, up to the last @ of the line: the password may hold anything."""
-    return _LOGIN.sub(f"//{HIDDEN}@", text)
+    """`text` with user and password of an address hidden, up to the last @ of the line: the password may hold anything.
+
+    So are options behind its question mark that are named as secrets are.
+    """
+    return _SECRET_OPTION.sub(rf"\g<1>{HIDDEN}", _LOGIN.sub(f"//{HIDDEN}@", text))
 
 
 def without_named_secrets(value: object, name: str = "") -> object:

@@ -271,7 +271,7 @@ class ConnectorMachine:
             plan = self._source.plan(len(idle) - index)
             splits = self._delivery.admit(plan.splits)
             if not splits:
-                if policy.backoff.active and not (self._flying or plan.splits or self._source.lag().bytes):
+                if policy.backoff.active and not (self._schedule.blind or self._flying or plan.splits or self._source.lag().bytes):
                     policy.backoff.succeeded()  # what could not be sent is gone: there is nothing to try again
                 return
             grant = Grant() if limits is None else limits.take(len(idle) - index)

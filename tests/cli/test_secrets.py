@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from copycat_agent.dev_broker import free_port
 from tests.rig.waiting import wait_until
 
 if TYPE_CHECKING:
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
 
 IN_ENVIRONMENT = "canary-in-the-environment"
 IN_FILE = "canary-in-a-file"
+OF_STORE = "canary-of-a-store"
+"""In the environment of every process that reads objects, and nowhere else."""
 
 
 @pytest.fixture
@@ -26,26 +29,33 @@ def guarded_agent(agent: AgentProcess, tmp_path: Path) -> AgentProcess:
         security = {"protocol": "SASL_PLAINTEXT", "mechanism": "PLAIN", "username": "copycat", "password": reference}
         source = {"type": "log_file", "include": [f"{tmp_path}/logs/*.log"]}
         agent.define(name, {"source": source, "record": {"topic": "t"}, "kafka": {"security": security}})
-    return agent.start("--verbose", env={"KAFKA_PASSWORD": IN_ENVIRONMENT})
+    nobody = f"127.0.0.1:{free_port()}"
+    uri = f"s3://bucket/?endpoint_override={nobody}&scheme=http&region=us-east-1"
+    agent.define("objects", {"source": {"type": "objects", "uri": uri, "notify": {"sqs": "${env:QUEUE_URL}"}}, "record": {"topic": "t"}})
+    environment = {"KAFKA_PASSWORD": IN_ENVIRONMENT, "QUEUE_URL": f"http://{nobody}/{IN_ENVIRONMENT}"}
+    keys = {"AWS_ACCESS_KEY_ID": f"{OF_STORE}-id", "AWS_SECRET_ACCESS_KEY": f"{OF_STORE}-key", "AWS_SESSION_TOKEN": f"{OF_STORE}-token"}
+    return agent.start("--verbose", env=environment | keys)
 
 
 def _leaks(agent: AgentProcess) -> list[str]:
     """Every place where a password shows."""
     pids = [process.pid for process in agent.descendants()]
-    places = [Path(f"/proc/{pid}/cmdline") for pid in [agent.pid, *pids]] + [Path(f"/proc/{pid}/environ") for pid in pids]
+    places = [Path(f"/proc/{pid}/cmdline") for pid in [agent.pid, *pids]]
     places += [agent.log_path, agent.stdout_path, *(path for path in agent.state_dir.rglob("*") if path.is_file())]
-    return [str(place) for place in places if any(secret in _content(place) for secret in (IN_ENVIRONMENT.encode(), IN_FILE.encode()))]
+    found = [str(place) for place in places if any(one in _content(place) for one in (IN_ENVIRONMENT, IN_FILE, OF_STORE))]
+    environments = [Path(f"/proc/{pid}/environ") for pid in pids]
+    return [*found, *(str(place) for place in environments if any(one in _content(place) for one in (IN_ENVIRONMENT, IN_FILE)))]
 
 
-def _content(path: Path) -> bytes:
+def _content(path: Path) -> str:
     try:
-        return path.read_bytes()
+        return path.read_text("utf-8", "replace")
     except OSError:  # a process that ended, a file that was temporary
-        return b""
+        return ""
 
 
 def test_no_password_in_logs_command_lines_environments_or_state(guarded_agent: AgentProcess) -> None:
-    told = [f'"event": "connector backs off", "connector": "{name}"' for name in ("by-env", "by-file")]
+    told = [f'"event": "connector backs off", "connector": "{name}"' for name in ("by-env", "by-file", "objects")]
     wait_until(lambda: all(event in guarded_agent.log for event in told), 90, lambda: guarded_agent.log[-3000:])
     assert len(guarded_agent.descendants()) >= 3, "JVM, daemon and a worker are there to be looked at"
     assert _leaks(guarded_agent) == []

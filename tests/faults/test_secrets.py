@@ -23,8 +23,11 @@ if TYPE_CHECKING:
     from copycat_agent.dev_broker import DevBroker
     from tests.rig.agent import AgentProcess
 
-WAYS = ("env", "file", "cred", "literal", "agent-yaml")
+WAYS = ("env", "file", "cred", "literal", "agent-yaml", "objects", "journald")
+"""How a definition comes by its password; the last two are sources with something of their own to hide."""
 CANARY = "c4n4ry-Qx9"
+OF_STORE = "c4n4ry-Zk3"
+"""Credentials of the object store, which tasks find in their environment, and nobody elsewhere."""
 COMMANDS = [
     ["check", "{dir}"], ["check", "{dir}", "--format", "json"], ["doctor", "{dir}"], ["doctor", "{dir}", "--format", "json"],
     ["plan", "{dir}"], ["plan", "{dir}", "--format", "json"], ["run", "{dir}", "--dry-run", "--until-idle"], ["schema"],
@@ -60,6 +63,7 @@ def test_no_password_is_in_anything_that_can_be_looked_at(agent: AgentProcess, b
     seen["command line"] = Path(f"/proc/{agent.pid}/cmdline").read_bytes()
     seen |= {str(path): path.read_bytes() for path in agent.state_dir.rglob("*") if path.is_file()}
     assert [where for where, content in seen.items() if CANARY.encode() in content] == []
+    assert [where for where, content in seen.items() if OF_STORE.encode() in content and not where.startswith("environ of")] == []
     answered = [where for where, content in seen.items() if len(content) > 20]
     assert len(answered) > 40, f"most of it said something: {answered}"
     assert any(b"***" in content for content in seen.values()), "what is masked is shown as masked"
@@ -80,12 +84,29 @@ def arrange(agent: AgentProcess, root: Path, listen: str) -> dict[str, str]:
     (agent.root / "agent.yaml").write_text(
         json.dumps({"api": {"listen": listen}, "kafka": {"security": {**security, "password": f"{CANARY}-agent"}}}), "utf-8"
     )
+    nobody = f"127.0.0.1:{free_port()}"
+    sources = {
+        "objects": {
+            "type": "objects",
+            "uri": f"s3://bucket/?endpoint_override={nobody}&scheme=http&region=us-east-1",
+            "notify": {"sqs": f"${{file:{root}/queue}}"},
+        },
+        "journald": {"type": "journald", "directory": str(root / "no-journal"), "match": ["TOKEN=${cred:token}"]},
+    }
+    of_store = {"AWS_ACCESS_KEY_ID": f"{OF_STORE}-id", "AWS_SECRET_ACCESS_KEY": f"{OF_STORE}-key", "AWS_SESSION_TOKEN": f"{OF_STORE}-token"}
+    (root / "queue").write_text(f"http://{nobody}/{CANARY}-queue\n")
+    (root / "credentials" / "token").write_text(f"{CANARY}-token\n")
     for way in WAYS:
         kafka = {"kafka": {"security": {**security, "password": said[way]}}} if way in said else {}
-        source = {"type": "log_file", "include": [f"{root}/logs/*.log"]}
-        errors = {"tolerance": "all", "dlq": {"topic": "letters"}}
+        source = sources.get(way, {"type": "log_file", "include": [f"{root}/logs/*.log"]})
+        errors = {"tolerance": "all", "dlq": {"topic": "letters"}, **({"retry_timeout": "20s"} if way in sources else {})}
         agent.define(f"by-{way}", {"source": source, "record": {"topic": "t"}, "errors": errors, **kafka})
-    return {"KAFKA_PASSWORD": f"{CANARY}-env", "CREDENTIALS_DIRECTORY": str(root / "credentials"), "COLUMNS": "200"}
+    return {
+        "KAFKA_PASSWORD": f"{CANARY}-env",
+        "CREDENTIALS_DIRECTORY": str(root / "credentials"),
+        "COLUMNS": "200",
+        **of_store,
+    }
 
 
 def run(words: list[str], agent: AgentProcess, environment: dict[str, str]) -> bytes:

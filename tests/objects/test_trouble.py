@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import yaml
 from typer.testing import CliRunner
 
+from copycat_agent.bundle.redacting import known_secrets, redacted
 from copycat_agent.cli.main import app
+from copycat_agent.dev_broker import free_port
 from copycat_agent.extending import parse_address
 from copycat_agent.sources.objects.arrow_store import ArrowStore
 from copycat_agent.sources.objects.blocks import ReplacedError
@@ -150,10 +154,21 @@ def test_a_store_that_is_down_is_waited_for(shipping: Objects, tmp_path: Path, m
         words = str(shipping.status.reason)
         assert "the store does not answer" in words
         assert CREDENTIALS["AWS_SECRET_ACCESS_KEY"] not in words
+        until = time.monotonic() + 3
+        while time.monotonic() < until:
+            assert shipping.status.state == "retrying", "until it is there"
         store.start()
         store.client.put_object(Bucket=store.bucket, Key="b", Body=b"two\n")
         assert shipping.lines(until=2, deadline=60) == ["one", "two"]
         assert shipping.losses == (), "what was deleted had been delivered"
+
+
+def test_a_store_that_is_not_waited_for_any_longer_ends_a_run_to_the_end(shipping: Objects) -> None:
+    uri = f"s3://bucket/?endpoint_override=127.0.0.1:{free_port()}&scheme=http&region=us-east-1"
+    shipping.start(source={"type": "objects", "uri": uri}, errors={"retry_timeout": "2s"}, until_idle=True)
+    shipping.wait_idle()
+    assert shipping.status.state == "failed"
+    assert "gave up after errors.retry_timeout: s3://bucket/ cannot be listed" in shipping.status.reason
 
 
 def test_cleanup_that_is_not_allowed_is_the_object_s_trouble_and_nobody_else_s(shipping: Objects, tmp_path: Path) -> None:
@@ -198,6 +213,30 @@ def test_what_cannot_work_is_refused_with_words(shipping: Objects, source: dict[
     with pytest.raises(AssertionError, match=words) as caught:
         shipping.definition(source={"type": "objects", **source})
     assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize("form", ["text", "json"])
+@pytest.mark.parametrize(
+    "source",
+    [
+        {"uri": "s3://id:canary@bucket/"},
+        {"uri": "s3://bucket/?access_key=id&secret_key=canary"},
+        {"uri": "abfss://box@account.dfs.core.windows.net/?client_secret=canary"},
+        {"uri": "s3://bucket/?endpoint_override=http://id:canary@host"},
+        {"uri": "s3://bucket/", "notify": {"sqs": "https://sqs.eu-central-1.amazonaws.com/1/q?X-Amz-Signature=canary"}},
+        {"uri": "s3://bucket/", "notify": {"sqs": "https://id:canary@sqs.eu-central-1.amazonaws.com/1/q"}},
+    ],
+)
+def test_a_secret_where_none_may_be_is_refused_and_not_repeated(source: dict[str, Any], form: str, tmp_path: Path) -> None:
+    definition = {"name": "a", "source": {"type": "objects", **source}, "record": {"topic": "t"}, "kafka": {"bootstrap_servers": ["h:1"]}}
+    (tmp_path / "a.yaml").write_text(yaml.safe_dump(definition), "utf-8")
+    for command in (["check", str(tmp_path), "--format", form], ["plan", str(tmp_path), "--format", form], ["doctor", str(tmp_path)]):
+        done = CliRunner().invoke(app, command)
+        assert done.exit_code != 0
+        assert "a.yaml" in done.output
+        assert "canary" not in done.output
+    definition["name"] = "no definition:"  # shown to others all the same
+    assert "canary" not in known_secrets((), {})(redacted(yaml.safe_dump(definition)))
 
 
 def test_doctor_lists_and_reads_one(bucket: Bucket) -> None:
