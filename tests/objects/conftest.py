@@ -207,7 +207,7 @@ class Command:
         where = ["--state-dir", str(self._root / "state")] if state else []
         where += ["--bootstrap-servers", self._bootstrap] if broker else []
         command = [sys.executable, "-m", "copycat_agent", *map(str, arguments), *where]
-        return subprocess.run(command, capture_output=True, text=True, timeout=110, check=False, env=self.environment, cwd=self._root)
+        return subprocess.run(command, capture_output=True, text=True, timeout=180, check=False, env=self.environment, cwd=self._root)
 
 
 @pytest.fixture

@@ -46,7 +46,7 @@ def answer_for(closed: str, *names: str) -> Callable[[Handler], None]:
     return answer
 
 
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(400)
 def test_a_run_to_the_end_ends_with_an_object_that_is_not_allowed_to_be_read_as_failed(
     copycat: Command, server: Server, broker: DevBroker, make_topic: Callable[..., str]
 ) -> None:
@@ -131,14 +131,14 @@ def test_objects_go_through_sql_dead_letters_tap_and_a_reload_of_their_address(
     live.define(more="&profile=nobody")
     wait_until(lambda: "profile or region in its address is none" in agent.log, 60, lambda: agent.log[-3000:])
     bucket.put("z.jsonl", rows(9))
-    live.define(more="&session_name=x")
+    live.define(more="&scheme=http")
     assert live.values(live.queried, 4)[3:] == [b'{"n":90}']
     agent.stop()
     assert len(live.values(live.queried)) == 4, "under another address of the same objects none is read again"
     assert "Traceback" not in agent.log
 
 
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(400)
 def test_names_of_any_kind_forge_no_line_of_an_account_or_a_log(copycat: Command, tmp_path: Path, make_topic: Callable[..., str]) -> None:
     tree = tmp_path / "tree"
     tree.mkdir()

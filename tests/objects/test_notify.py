@@ -91,8 +91,8 @@ def test_more_messages_than_come_at_once_and_one_that_is_poison_hold_up_nobody(s
         bucket.put(name, f"{name}\n".encode())
         queue.send(event(bucket, name))
         queue.send(json.dumps({"Type": "Notification", "Message": event(bucket, name)}))
-    assert sorted(shipping.lines(until=25)) == names
-    wait_until(lambda: queue.count() == 0, 30)
+    assert sorted(shipping.lines(until=25, deadline=90)) == names
+    wait_until(lambda: queue.count() == 0, 60)
     assert sorted(shipping.lines()) == names, "each once, and nothing else"
 
 

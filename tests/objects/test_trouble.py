@@ -71,7 +71,7 @@ def test_names_may_hold_anything(shipping: Objects, bucket: Bucket) -> None:
     shipping.follow(
         bucket, {"pattern": "**", "cleanup": {"policy": "move", "to": f"/to-{bucket.directory[:20]}"}}, record={"key": "{@file.path}"}
     )
-    records = shipping.records(until=len(names))
+    records = shipping.records(until=len(names), deadline=90)
     prefix = f"s3://{bucket.store.bucket}/{bucket.directory}/"
     assert {one.key: one.value for one in records} == {f"{prefix}{name}".encode(): b"%d" % number for number, name in enumerate(names)}
     wait_until(lambda: not bucket.names(), 60, lambda: f"{bucket.names()}")
@@ -89,7 +89,7 @@ def test_names_of_files_may_hold_anything_and_none_is_moved_out_of_its_tree(ship
         path.write_bytes(b"%d\n" % number)
     source = {"type": "objects", "uri": f"file://{tree}", "min_age": "0s", "pattern": "**", "cleanup": {"policy": "move", "to": str(done)}}
     shipping.start(source=source)
-    assert sorted(shipping.lines(until=len(LOCAL)), key=int) == [str(number) for number in range(len(LOCAL))]
+    assert sorted(shipping.lines(until=len(LOCAL), deadline=90), key=int) == [str(number) for number in range(len(LOCAL))]
     wait_until(lambda: not [path for path in tree.rglob("*") if path.is_file()], 30, lambda: f"{[*tree.rglob('*')]}")
     assert [(done / name).read_bytes() for name in LOCAL] == [b"%d\n" % number for number in range(len(LOCAL))]
     assert sorted(path.name for path in tmp_path.iterdir() if path.name in ("done", "logs")) == ["done", "logs"]
@@ -204,6 +204,7 @@ def test_damage_ends_an_object_and_no_other(shipping: Objects, bucket: Bucket) -
         ({"uri": "s3://key:secret@bucket/"}, "must not hold a key or a password"),
         ({"uri": "ftp://x/"}, "are not known"),
         ({"uri": "s3://bucket/a/*.log"}, "uri holds no pattern"),
+        ({"uri": "s3://bucket/?regoin=eu-central-1"}, "uri has an option that is not known: regoin"),
         ({"uri": "s3://bucket/a/", "cleanup": {"policy": "move"}}, "need each other"),
         ({"uri": "s3://bucket/a/", "cleanup": {"policy": "move", "to": "/a/done"}}, "would be read again"),
         ({"uri": "gs://bucket/a/", "cleanup": {"policy": "tag"}}, "are for s3 alone"),

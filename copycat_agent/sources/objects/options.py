@@ -8,6 +8,9 @@ from copycat_agent.extending import Duration, FatalError, Field, FilesOptions, O
 
 NOTIFY_SECONDS = 1.0
 """Between two looks into the queue."""
+S3_OPTIONS = ("region", "endpoint_override", "scheme", "profile")
+_OF_BACKFILL = ("allow_bucket_creation", "allow_bucket_deletion", "allow_delayed_open")
+"""What pyarrow knows besides, so that one address may serve both."""
 
 
 class ObjectCleanup(Options):
@@ -87,6 +90,9 @@ class ObjectsOptions(FilesOptions):
             raise ValueError(f"{error.message}; {error.hint}") from None
         if any(one in address.path for one in "*["):
             raise ValueError("uri holds no pattern: it is a prefix, and source.pattern says which names below it")
+        asked = [one.partition("=")[0] for one in address.query.split("&") if one]
+        if address.scheme == "s3" and (unknown := [one for one in asked if one not in (*S3_OPTIONS, *_OF_BACKFILL)]):
+            raise ValueError(f"uri has an option that is not known: {unknown[0]}; known are {', '.join(S3_OPTIONS)}")
         if self.cleanup.to is not None and f"{self.cleanup.to.rstrip('/')}/".startswith(f"{address.path.rstrip('/')}/"):
             raise ValueError("cleanup.to lies below source.uri: what is moved there would be read again")
         if address.scheme != "s3" and (self.cleanup.policy == "tag" or self.notify is not None):
