@@ -19,6 +19,7 @@ from copycat_agent.sources.contract import (
     FileSource,
     Finding,
     Found,
+    FrameSource,
     Gone,
     LostRecords,
     PolledOptions,
@@ -31,12 +32,16 @@ from copycat_agent.sources.contract import (
     Troubled,
 )
 from copycat_agent.sources.contract_files import FilesOptions, file_source_kind
+from copycat_agent.sources.contract_frames import SPARK, fields_of_rows, frame_source_kind, schema_of_rows
 from copycat_agent.sources.contract_stream import source_kind
 from copycat_agent.sources.files.paths.matching import excluded_by
 from copycat_agent.sources.files.reading.address import Address, parse_address
 from copycat_agent.templates import MISSING, SplitMeta, compile_path, compile_template
 from copycat_agent.transforms import TRANSFORMS, Columns, Draft, Steady, Step, StepOptions, Transform, TransformKind
 from copycat_agent.transforms.paths import FieldName, FieldNames, finder, putter, taker
+
+spark_session = SPARK.session
+"""`spark_session(seconds)`: the agent's Spark session, for a `FrameSource`. Raises RetriableError while there is none."""
 
 __all__ = [
     "CONVERTERS",
@@ -71,6 +76,7 @@ __all__ = [
     "FormatOptions",
     "Found",
     "Frame",
+    "FrameSource",
     "Gap",
     "Gone",
     "LongLine",
@@ -110,10 +116,14 @@ __all__ = [
     "compile_template",
     "excluded_by",
     "fetch_jar",
+    "fields_of_rows",
     "file_source_kind",
     "finder",
+    "frame_source_kind",
     "parse_address",
     "putter",
+    "schema_of_rows",
     "source_kind",
+    "spark_session",
     "taker",
 ]

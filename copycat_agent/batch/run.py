@@ -11,6 +11,7 @@ import itertools
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
+from typing import cast
 
 from copycat_agent.batch.policy import StopAt, messages_of, policy_of
 from copycat_agent.batch.progress import Progress
@@ -23,6 +24,8 @@ from copycat_agent.formats import Chunk, Frame, How, LongLine, Parsed, Part
 from copycat_agent.formats.lines import BLOCK_BYTES
 from copycat_agent.model import Batch, Split
 from copycat_agent.producer import TaskProducer
+from copycat_agent.sources.contract_frames import FrameRows, FrameStream
+from copycat_agent.sources.files.reading.stream import Stream
 
 RUN_BYTES = 16 * 2**20
 """Bytes between two flushes. A flush costs a round trip; a failure repeats a run."""
@@ -92,9 +95,19 @@ class Budget:
 class BatchRun:
     """The state of one batch while it runs. Used once, from one thread."""
 
-    def __init__(self, batch: Batch, encoder: Encoder, producer: TaskProducer, stopping: Callable[[], bool]) -> None:
+    def __init__(
+        self,
+        batch: Batch,
+        encoder: Encoder,
+        producer: TaskProducer,
+        stopping: Callable[[], bool],
+        *,
+        rows: FrameRows | None = None,
+    ) -> None:
+        """`rows`: what Spark has read for the batch's only split, of a source that has it read."""
         self.progresses = [Progress(split) for split in batch.splits]
         self._by_partition = {one.split.partition: one for one in self.progresses}
+        self._rows = rows
         self._encoder = encoder
         self._producer = producer
         self._stopping = stopping
@@ -160,7 +173,7 @@ class BatchRun:
 
     def anew(self, batch: Batch, producer: TaskProducer, stopping: Callable[[], bool]) -> BatchRun:
         """Another run, of what is left of the same batch: nothing of this one counts."""
-        return BatchRun(batch, self._encoder, producer, stopping)
+        return BatchRun(batch, self._encoder, producer, stopping, rows=self._rows)
 
     def expect(self, refusals: Sequence[DataError]) -> None:
         """Kafka will refuse so many of the first messages, see `Sender`: with the record that they are of the batch is over."""
@@ -179,7 +192,7 @@ class BatchRun:
             self._attempt(progress, self._begin)
 
     def _begin(self, progress: Progress) -> None:
-        stream = progress.stream = self._encoder.source.open(progress.split, self._encoder.frames)
+        stream = progress.stream = self._opened(progress.split)
         self._open.append(progress)
         if stream.is_what_was_read():
             progress.begin(stream)
@@ -187,6 +200,13 @@ class BatchRun:
                 self._read(progress)
         else:
             progress.changed = True
+
+    def _opened(self, split: Split) -> Stream:
+        """Raises FileError."""
+        stream: Stream = self._encoder.source.open(split, self._encoder.frames)
+        if self._rows is not None:
+            cast("FrameStream", stream).rows = self._rows
+        return stream
 
     def _read_on(self, progress: Progress) -> None:
         self._open.append(progress)

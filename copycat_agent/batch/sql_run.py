@@ -26,6 +26,7 @@ from copycat_agent.errors import BlockedError, FatalError, FileError
 from copycat_agent.formats import Chunk, Frame, LongLine, Parsed, Part
 from copycat_agent.model import Batch, SourcePartition, Split
 from copycat_agent.producer import TaskProducer
+from copycat_agent.sources.contract_frames import FrameRows
 from copycat_agent.sources.files.reading.stream import Stream
 from copycat_agent.transforms import UNKNOWN_COLUMNS, UNKNOWN_COLUMNS_HINT, sql_step
 from copycat_agent.transforms.sql import SqlStep
@@ -56,27 +57,39 @@ def _no_collector() -> Iterator[None]:
             gc.enable()
 
 
+Phase = Literal["gathering", "sending", "sending again"]
+
+
 @dataclass(slots=True)
 class Gathered:
-    """What a batch has read, by partition: frames, whether the split's end was reached and why it is damaged, and its stream."""
+    """What a batch has read, by partition: frames, whether the split's end was reached and why it is damaged, and its stream.
+
+    `phase`: what it is doing.
+    """
 
     frames: dict[SourcePartition, list[Frame]] = field(default_factory=dict)
     reached: dict[SourcePartition, tuple[bool, str]] = field(default_factory=dict)
     streams: dict[SourcePartition, Stream] = field(default_factory=dict)
-
-
-Phase = Literal["gathering", "sending", "sending again"]
+    phase: Phase = "gathering"
 
 
 class SqlRun(BatchRun):
     """A `BatchRun` that reads everything before it sends anything, and sends what Spark made of it."""
 
-    def __init__(self, batch: Batch, encoder: Encoder, producer: TaskProducer, stopping: Callable[[], bool], query: QueryChannel) -> None:
+    def __init__(
+        self,
+        batch: Batch,
+        encoder: Encoder,
+        producer: TaskProducer,
+        stopping: Callable[[], bool],
+        *,
+        query: QueryChannel,
+        rows: FrameRows | None = None,
+    ) -> None:
         """Raises what `asked_step` raises."""
-        super().__init__(replace(batch, max_bytes=min(batch.max_bytes, BATCH_BYTES)), encoder, producer, stopping)
+        super().__init__(replace(batch, max_bytes=min(batch.max_bytes, BATCH_BYTES)), encoder, producer, stopping, rows=rows)
         self._answers = Answers(asked_step(encoder), query)
         self._gathered = Gathered()
-        self._phase: Phase = "gathering"
 
     def send(self) -> None:
         """Read, ask Spark, send and settle."""
@@ -85,14 +98,15 @@ class SqlRun(BatchRun):
 
     def anew(self, batch: Batch, producer: TaskProducer, stopping: Callable[[], bool]) -> SqlRun:
         """Another run of what is left of the batch. It has what was read, and the answers: Spark is not asked again."""
-        run = SqlRun(batch, self._encoder, producer, stopping, self._answers.query)
-        run._answers, run._gathered, run._phase = self._answers, self._gathered, "sending again"
+        run = SqlRun(batch, self._encoder, producer, stopping, query=self._answers.query, rows=self._rows)
+        run._answers, run._gathered = self._answers, self._gathered
+        run._gathered.phase = "sending again"
         return run
 
     def _send_answers(self) -> None:
         for topic in self._encoder.literal_topics:
             self._producer.topics.partitions(topic)
-        if self._phase == "gathering":
+        if self._gathered.phase == "gathering":
             self._gather()
         else:
             self._open_again()
@@ -107,7 +121,7 @@ class SqlRun(BatchRun):
             if progress.stream is not None:
                 self._gathered.streams[progress.split.partition] = progress.stream
         self._answers.come()
-        self._phase = "sending"
+        self._gathered.phase = "sending"
 
     def _open_again(self) -> None:
         """The files that were read: whether they are still the same is asked once more when their records are sent."""
@@ -124,15 +138,15 @@ class SqlRun(BatchRun):
     def _reopened(self, split: Split) -> Stream:
         """The stream that read the split where only that one knows its positions, else another one."""
         before = self._gathered.streams[split.partition]
-        return before if getattr(before, "knows_positions", False) else self._encoder.source.open(split, self._encoder.frames)
+        return before if getattr(before, "knows_positions", False) else self._opened(split)
 
     def _is_over(self) -> bool:
-        if self._phase != "sending":
+        if self._gathered.phase != "sending":
             return super()._is_over()
         return self._stopping()  # what Spark took is no reason to throw its answers away
 
     def _run_is_full(self) -> bool:
-        return self._phase != "gathering" and super()._run_is_full()
+        return self._gathered.phase != "gathering" and super()._run_is_full()
 
     def _bind(self, progress: Progress) -> SplitEncoder:
         inner = super()._bind(progress)
@@ -141,7 +155,7 @@ class SqlRun(BatchRun):
         return AnsweredEncoder(self._encoder, inner, progress, self._answers, asking)
 
     def _send(self, progress: Progress, encoder: SplitEncoder, frame: Frame) -> int:
-        if self._phase != "gathering":
+        if self._gathered.phase != "gathering":
             return super()._send(progress, encoder, frame)
         assert isinstance(encoder, AnsweredEncoder)
         held = self._gathered.frames.setdefault(progress.split.partition, [])
@@ -174,10 +188,10 @@ class SqlRun(BatchRun):
 
     def _pieces(self, frame: Frame) -> Iterator[Frame]:
         """Cuts a frame to the budget while a record is looked for that Kafka refuses; otherwise what Spark answered goes as a whole."""
-        return self._budget.pieces(frame) if self._phase == "sending again" else iter((frame,))
+        return self._budget.pieces(frame) if self._gathered.phase == "sending again" else iter((frame,))
 
     def _frames(self, progress: Progress, block_bytes: int | None) -> Iterator[Frame]:
-        if self._phase == "gathering":
+        if self._gathered.phase == "gathering":
             yield from super()._frames(progress, block_bytes)
             return
         position = progress.sent_position
@@ -204,7 +218,11 @@ class SqlRun(BatchRun):
 
     def _is_to_replay(self, progress: Progress) -> bool:
         is_open = progress.stream is not None and not progress.changed
-        return is_open and progress.split.partition in self._gathered.frames and not (self._phase == "sending again" and progress.error)
+        return (
+            is_open
+            and progress.split.partition in self._gathered.frames
+            and not (self._gathered.phase == "sending again" and progress.error)
+        )
 
     def _replay_one(self, progress: Progress) -> bool:
         """False when the batch ends here. A bad record ends the batch, as in `_one`."""

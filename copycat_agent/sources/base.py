@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 from copycat_agent.formats import Frames, RecordFormat
 from copycat_agent.logs import Log
@@ -26,6 +26,11 @@ from copycat_agent.options import Definition, SourceOptions
 from copycat_agent.sources.contract import PolledOptions, Probed, RunsAs
 from copycat_agent.sources.files.reading.stream import Stream
 from copycat_agent.sources.planner import Changes
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from copycat_agent.model import Stretch
 
 Offsets = Mapping[SourcePartition, SourceOffset]
 
@@ -273,7 +278,8 @@ class SourceKind:
     exactly_once the task's transaction says so.
     `probe(options, user)` is what `copycat doctor` looks at: it reads nothing and changes nothing. `sample` is what stands in a
     section `source` to begin with, with comments, as `copycat new` prints it; "" where there is none. `only_here`: why tasks on other
-    hosts cannot read it, "" where they can.
+    hosts cannot read it, "" where they can. `frame(options, stretch, session)` is what Spark reads of a stretch, for sources whose
+    records come that way.
     """
 
     options: type[SourceOptions]
@@ -284,6 +290,7 @@ class SourceKind:
     probe: Callable[[Any, RunsAs], Iterable[Probed]] | None = None
     sample: str = ""
     only_here: str = ""
+    frame: Callable[[Any, Stretch, SparkSession], DataFrame] | None = None
 
 
 def only_looking(options: SourceOptions) -> SourceOptions:

@@ -8,12 +8,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Literal, NamedTuple, Protocol, Self
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, Self
 
 from copycat_agent.errors import FatalError
 from copycat_agent.formats.draft import Unparsed
 from copycat_agent.model import Stretch
 from copycat_agent.options import Duration, Field, PrivateAttr, SourceOptions
+
+if TYPE_CHECKING:
+    from pyarrow import RecordBatch
+    from pyspark.sql import DataFrame, SparkSession
+
+    from copycat_agent.model import Schema
 
 Position = Any
 """A JSON value: where a partition is read next."""
@@ -179,6 +185,43 @@ class FileSource(Protocol):
 
     def open(self, stretch: Stretch) -> StoredFile:
         """In a task: the file that was found with this key, name and `work`. Raises OSError."""
+
+    def committed(self, positions: Mapping[str, Position]) -> None:
+        """As `AuthorSource.committed`."""
+
+    def close(self) -> None:
+        """The connector ends."""
+
+
+class FrameSource(Protocol):
+    """A source whose records Spark reads: `Class(options)`. All else is as in `AuthorSource`.
+
+    `spark_session` (in `copycat_agent.extending`) is the agent's Spark session, for what `look` has to ask. A task has none.
+    """
+
+    def look(self, saved: Mapping[str, Position], *, to_the_end: bool) -> Iterable[Finding]:
+        """As `AuthorSource.look`."""
+
+    def plan(self, found: Found, position: Position) -> Stretch | None:
+        """As `AuthorSource.plan`."""
+
+    def frame(self, stretch: Stretch, session: SparkSession) -> DataFrame:
+        """In the agent, on a thread that may wait: what Spark is to read, in order. One task reads it, as one partition.
+
+        Each call has an instance of its own.
+        """
+
+    def read(self, stretch: Stretch, rows: Iterable[RecordBatch]) -> Iterator[tuple[Record, Position]]:
+        """In a task: the records of the frame's rows, each with the position behind it.
+
+        It may be called again, and then gives the same for the same rows.
+        """
+
+    def schema(self, rows: RecordBatch) -> Schema | None:
+        """The columns of records made of rows like these, for converters; None where nobody can know."""
+
+    def apply(self, stretch: Stretch, position: Position, *, finished: bool) -> Position:
+        """As `AuthorSource.apply`."""
 
     def committed(self, positions: Mapping[str, Position]) -> None:
         """As `AuthorSource.committed`."""

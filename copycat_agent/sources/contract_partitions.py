@@ -64,6 +64,10 @@ class PartitionKind(Protocol):
         """Partitions of one batch; None: no matter how many."""
 
     @property
+    def least_seconds(self) -> float:
+        """How long a batch may take at least, whatever `delivery.max_batch_time` says."""
+
+    @property
     def takes_turns(self) -> bool:
         """Whether all others are read before a partition that was read, and has more, is read on."""
 
@@ -104,7 +108,8 @@ class PartitionKind(Protocol):
 class RecordPartitions:
     """Records with positions of their own."""
 
-    most_per_batch = None
+    most_per_batch: int | None = None
+    least_seconds = 0.0
     takes_turns = True
 
     def __init__(self, source: AuthorSource) -> None:
@@ -156,6 +161,7 @@ class FilePartitions:
     """Whole files, each of one version that never changes. A replaced file is another partition."""
 
     most_per_batch = FILES_PER_BATCH
+    least_seconds = 0.0
     takes_turns = False
 
     def __init__(self, *, counts_records: bool) -> None:

@@ -198,8 +198,8 @@ class ContractSource:
             if self._kind.takes_turns:
                 self._turns.served(known)
         splits = tuple(map(self._kind.split_of, chosen))
-        is_whole = any(one.goes_as_one for one in splits)
-        return Plan(splits, max(WHOLE_SECONDS, self._delivery.max_batch_time) if is_whole else self._delivery.max_batch_time)
+        least_seconds = WHOLE_SECONDS if any(one.goes_as_one for one in splits) else self._kind.least_seconds
+        return Plan(splits, max(least_seconds, self._delivery.max_batch_time))
 
     def changes_of(self, results: Sequence[SplitResult]) -> Changes:
         changes = Changes()

@@ -15,15 +15,16 @@ from copycat_agent.formats import Frame, Parsed
 from copycat_agent.model import Fingerprint, Loss, LossReason, Split, SplitResult, Stretch
 from copycat_agent.registry import FAULT, told
 from copycat_agent.sources.base import Offsets, Source, SourceKind
-from copycat_agent.sources.contract import AuthorSource, LostRecords, Position, Probed, Record, RunsAs, as_text
+from copycat_agent.sources.contract import AuthorSource, LostRecords, Position, Probed, RunsAs, as_text
 from copycat_agent.sources.contract_partitions import RecordPartitions
 from copycat_agent.sources.contract_source import ContractSource
-from copycat_agent.sources.contract_threads import ReadRun, ReadThreads
+from copycat_agent.sources.contract_threads import Pair, ReadRun, ReadThreads
 from copycat_agent.templates.metadata import RecordOrigin
 
 if TYPE_CHECKING:
     from copycat_agent.formats import RecordFormat
     from copycat_agent.logs import Log
+    from copycat_agent.model import Schema
     from copycat_agent.options import DeliveryOptions
     from copycat_agent.sources.contract import PolledOptions
     from copycat_agent.sources.files.reading.stream import Stream
@@ -107,15 +108,15 @@ class RecordStream(RecordOrigin):
             return
         self._total = None
         begun = start - self._base
-        stretch = self._stretch._replace(start=self._positions[begun - 1]) if begun else self._stretch
+        pairs = self._pairs(begun)
         del self._positions[begun:]
         self._lost = [one for one in self._lost if one[0] < begun]
-        for run in self._runs(stretch):
+        for run in self._runs(pairs):
             values = self._take(run)
             if not values:
                 continue
             next_start = start + len(values)
-            yield Parsed(values, range(start, next_start + 1), max(len(values), run.size_bytes))
+            yield Parsed(values, range(start, next_start + 1), max(len(values), run.size_bytes), schema=self._schema())
             start = next_start
         self._total = len(self._positions)
 
@@ -138,22 +139,31 @@ class RecordStream(RecordOrigin):
         """The whole stretch. FatalError when that is more than a batch may hold."""
         stretch, values, size_bytes = self._stretch, list[Any](), 0
         self._positions, self._lost = [], []
-        for run in self._runs(stretch):
+        for run in self._runs(self._pairs(0)):
             values += self._take(run)
             size_bytes += run.size_bytes
             if 0 < stretch.most_bytes < size_bytes:
                 raise FatalError(*too_large(stretch))
         self._total = len(values)
-        return Whole(values, range(self._base, self._base + len(values) + 1), max(len(values), size_bytes))
+        places = range(self._base, self._base + len(values) + 1)
+        return Whole(values, places, max(len(values), size_bytes), schema=self._schema())
 
-    def _runs(self, stretch: Stretch) -> Iterator[ReadRun]:
-        return self._threads.runs(self._fenced(stretch), stretch.name, whole=stretch.whole)
+    def _pairs(self, begun: int) -> Iterator[Pair]:
+        """The records behind the first `begun` of the stretch, whose positions are known."""
+        return self._source.read(self._stretch._replace(start=self._positions[begun - 1]) if begun else self._stretch)
 
-    def _fenced(self, stretch: Stretch) -> Iterator[tuple[Record, Position]]:
+    def _schema(self) -> Schema | None:
+        """Of the records, where the source knows it."""
+        return None
+
+    def _runs(self, pairs: Iterator[Pair]) -> Iterator[ReadRun]:
+        return self._threads.runs(self._fenced(pairs), self._stretch.name, whole=self._stretch.whole)
+
+    def _fenced(self, pairs: Iterator[Pair]) -> Iterator[Pair]:
         """Raises FatalError, which names the place, for what is no error of ours: its text may hold data."""
         words = ""
         try:
-            yield from self._source.read(stretch)
+            yield from pairs
         except (CopycatError, MemoryError):
             raise
         except Exception as error:  # noqa: BLE001 - somebody else's code raises anything

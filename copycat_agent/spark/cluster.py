@@ -23,10 +23,10 @@ from copycat_agent.delivery.batch_outcomes import is_always_asked
 from copycat_agent.errors import CopycatError, FatalError, RetriableError
 from copycat_agent.runner import failed, unpacked, unread
 from copycat_agent.spark import cluster_task
+from copycat_agent.spark.batch_needs import makes_frames, step_of
 from copycat_agent.spark.cluster_host import refusal
 from copycat_agent.spark.cluster_job import BatchLine, ClusterFlight, ClusterJob, Pulse
 from copycat_agent.spark.cluster_task import Errand, Seat
-from copycat_agent.spark.jobs import step_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -160,18 +160,23 @@ class ClusterExecutor:
         """Packed results, after one job; with a query, after as many as it takes."""
         batch = errand.batch
         name, step = f"{batch.task.connector}/{batch.task.number}", step_of(batch.definition)
-        if step is None:
+        if step is None and makes_frames(batch.definition) is None:
             return new_job().run(name, cluster_task.carry, errand)
-        from copycat_agent.spark import sql_jobs, sql_task  # noqa: PLC0415 - imports SQL of pyspark, and pandas
+        from copycat_agent.spark import frame_jobs, sql_jobs, sql_task  # noqa: PLC0415 - imports SQL of pyspark, and pandas
+
+        if step is None:
+            frame = frame_jobs.frame_of(frame_jobs.SESSIONS.on(session.context), batch)
+            return new_job().work(name, lambda _: frame_jobs.carry(frame, sql_task.there, errand))
 
         with self._lock:
             self._sql = self._sql or sql_jobs.SqlContexts()
         contexts = self._sql
 
         def job(part: Batch, prepared: sql_jobs.Prepared, condemned: str, why: str, careful: bool) -> bytes:  # noqa: FBT001 - see `carry`
-            query = sql_task.SqlErrand(sql_task.there, errand._replace(batch=part), condemned, why)
+            frame = sql_jobs.frame_for(session.context, part)
+            query = sql_task.SqlErrand(sql_task.there, errand._replace(batch=part), condemned, why, frame is not None)
             meeting = sql_jobs.meeting_place("")
-            return new_job().work(name, lambda context: contexts.on(context).run(prepared, query, meeting, careful=careful))
+            return new_job().work(name, lambda context: contexts.on(context).run(prepared, query, meeting, careful=careful, frame=frame))
 
         return sql_jobs.carry(contexts.on(session.context), batch, step, job)
 

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import copycat_agent
 from copycat_agent import failpoints, logs
 from copycat_agent.errors import FatalError, RetriableError
+from copycat_agent.sources.contract_frames import SPARK
 from copycat_agent.spark import java, rundir
 from copycat_agent.spark.current_session import CurrentSession, Session, State
 from copycat_agent.spark.jvm import EXIT_SECONDS, RECORD_SECONDS, Jvm, child_environment
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from pyspark import SparkContext
+    from pyspark.sql import SparkSession
 
     from copycat_agent.options import SparkOptions
 
@@ -128,6 +130,7 @@ class SparkHost:
         self._current.starts()
         self._jvm = self._start_jvm()  # before pyspark is imported: both take their time side by side
         self._thread.start()
+        SPARK.offer(self._for_frames)
 
     def session(self, seconds: float | None = None) -> Session:
         """The session of the moment; waits for it, at most `seconds`.
@@ -136,9 +139,21 @@ class SparkHost:
         """
         return self._current.wait(seconds)
 
+    def _for_frames(self, seconds: float) -> SparkSession:
+        """Raises as `session` does, and RetriableError for what py4j raises: the JVM is going."""
+        from copycat_agent.spark.frame_jobs import SESSIONS  # noqa: PLC0415 - imports SQL of pyspark, for the few who ask
+
+        context = self.session(seconds).context
+        try:
+            return SESSIONS.on(context)
+        except Exception as error:  # noqa: BLE001 - whatever py4j raises
+            why = type(error).__name__
+        raise RetriableError(f"no Spark session is to be had ({why})")
+
     def close(self) -> None:
         """End the session, the JVM and every worker. Close executors first. Safe to call twice, and without `start`."""
         self._closing.set()
+        SPARK.withdraw(self._for_frames)
         session, jvm = self._current.close(), self._jvm
         if jvm and session:
             archive = self._launcher.archive

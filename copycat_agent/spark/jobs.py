@@ -1,7 +1,7 @@
-"""Batches as Spark jobs: `JobExecutor` runs each as one bounded job of one task, `ChoosingExecutor` only those with a query.
+"""Batches as Spark jobs: `JobExecutor` runs each as one bounded job of one task, `ChoosingExecutor` only those that need Spark.
 
-A job costs about 40 ms, so jobs are for batches of seconds, as in `backfill`, and for queries. The batch travels as the task's partition,
-through the JVM's memory; what Spark spills of it is encrypted.
+A job costs about 40 ms, so jobs are for batches of seconds, as in `backfill`, and for queries and what Spark reads. The batch travels as
+the task's partition, or in its closure, through the JVM's memory; what Spark spills of it is encrypted.
 """
 
 from __future__ import annotations
@@ -10,19 +10,16 @@ import contextlib
 import functools
 import itertools
 import os
-import pickle
 import threading
 import time
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from copycat_agent.errors import CopycatError, FatalError, RetriableError
 from copycat_agent.executor import run_batch
-from copycat_agent.options import Definition
 from copycat_agent.runner import bounded, credentials, failed, unpacked, unread
+from copycat_agent.spark.batch_needs import makes_frames, needs_job, step_of
 from copycat_agent.spark.runners import RunnerExecutor
-from copycat_agent.transforms import sql_step
 from copycat_agent.transforms.sql import SqlStep
 from copycat_agent.turns import Turns, party_of, went_well
 
@@ -193,6 +190,12 @@ class JobExecutor:
         step = step_of(batch.definition)
         if step is not None:
             return self._queried(context, batch, stop_file, step, sent)
+        if makes_frames(batch.definition) is not None:
+            from copycat_agent.spark import frame_jobs, sql_task  # noqa: PLC0415 - imports SQL of pyspark
+
+            frame = frame_jobs.frame_of(frame_jobs.SESSIONS.on(context), batch)
+            sent.set()
+            return frame_jobs.carry(frame, sql_task.here, (stop_file, batch, credentials(batch, os.environ)))
         from copycat_agent.spark.session import run_task  # noqa: PLC0415 - as above
 
         sent.set()
@@ -205,9 +208,10 @@ class JobExecutor:
         sql, meeting = self._sql_on(context), str(self._host.socket_dir)
 
         def job(part: Batch, prepared: sql_jobs.Prepared, condemned: str, why: str, careful: bool) -> bytes:  # noqa: FBT001 - see `carry`
+            frame = sql_jobs.frame_for(context, part)
             sent.set()
-            errand = sql_task.SqlErrand(sql_task.here, (stop_file, part, credentials(part, os.environ)), condemned, why)
-            return sql.run(prepared, errand, sql_jobs.meeting_place(meeting), careful=careful)
+            errand = sql_task.SqlErrand(sql_task.here, (stop_file, part, credentials(part, os.environ)), condemned, why, frame is not None)
+            return sql.run(prepared, errand, sql_jobs.meeting_place(meeting), careful=careful, frame=frame)
 
         return sql_jobs.carry(sql, batch, step, job)
 
@@ -242,13 +246,6 @@ class JobExecutor:
                     raise
 
 
-@lru_cache(maxsize=256)
-def step_of(pickled: bytes) -> SqlStep | None:
-    """The query of a pickled definition, None when it has none."""
-    definition = pickle.loads(pickled)  # noqa: S301 - from the driver, which is this process
-    return sql_step(definition) if isinstance(definition, Definition) else None
-
-
 class _Job:
     """A running job and the two reasons to cancel it: its time is over, the executor is closed."""
 
@@ -275,7 +272,10 @@ class _Job:
 
 
 class ChoosingExecutor:
-    """Runs batches with a query as jobs, all others on resident runners. The host is the caller's: close it afterwards."""
+    """Runs batches with a query, or whose records Spark reads, as jobs, all others on resident runners.
+
+    The host is the caller's: close it afterwards.
+    """
 
     def __init__(self, host: SparkHost, hung: Hung = lambda _: ()) -> None:
         """`host` has been started, and may still be coming up. `hung`: see `RunnerExecutor`; a job that hangs is ended when it is due."""
@@ -283,7 +283,7 @@ class ChoosingExecutor:
         self._jobs = JobExecutor(host)
 
     def submit(self, batch: Batch) -> Future[Results]:
-        return self._runners.submit(batch) if step_of(batch.definition) is None else self._jobs.submit(batch)
+        return self._jobs.submit(batch) if needs_job(batch.definition) else self._runners.submit(batch)
 
     def follow(self, batch: Batch, report: Callable[[Results], None]) -> Future[Results]:
         """No batch with a query comes here: a job cannot report."""

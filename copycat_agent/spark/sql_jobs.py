@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 import pickle
 import secrets
@@ -22,9 +23,11 @@ from pyspark.sql.types import BinaryType, StructField, StructType
 from copycat_agent import logs
 from copycat_agent.batch.sql_table import Table
 from copycat_agent.spark import sql_words as words
+from copycat_agent.spark.batch_needs import makes_frames
+from copycat_agent.spark.frame_jobs import SESSIONS, frame_of
 from copycat_agent.spark.session import words_of
 from copycat_agent.spark.sql_plan import Query, RefusedQueryError, prepare
-from copycat_agent.spark.sql_task import SqlErrand, feed, functions
+from copycat_agent.spark.sql_task import SqlErrand, back, feed, front, front_of_rows
 from copycat_agent.spark.sql_words import QueryFailedError
 
 if TYPE_CHECKING:
@@ -104,12 +107,16 @@ class SqlContext:
             raise found
         return found
 
-    def run(self, prepared: Prepared, errand: SqlErrand, meeting: str, *, careful: bool) -> bytes:
-        """One job. Raises QueryFailedError, and what py4j raises when the job ends otherwise."""
-        front, back = functions(meeting, prepared.table)
-        result = StructType([StructField("results", BinaryType())])
-        frame = self._over(prepared, self._one_row(pickle.dumps(errand, pickle.HIGHEST_PROTOCOL), careful=careful), front, careful=careful)
-        return bytes(_worked_out(frame.mapInArrow(back, result)._jdf.collectAsList).get(0).get(0))
+    def run(self, prepared: Prepared, errand: SqlErrand, meeting: str, *, careful: bool, frame: DataFrame | None = None) -> bytes:
+        """One job. `frame`: what Spark reads for it. Raises QueryFailedError, and what py4j raises when the job ends otherwise."""
+        data, result = pickle.dumps(errand, pickle.HIGHEST_PROTOCOL), StructType([StructField("results", BinaryType())])
+        if frame is None:
+            source, to_query = self._one_row(data, careful=careful), functools.partial(front, meeting)
+        else:
+            source, to_query = frame.coalesce(1), functools.partial(front_of_rows, meeting, data)
+        answered = self._over(prepared, source, to_query, careful=careful)
+        job = answered.mapInArrow(functools.partial(back, meeting, prepared.table), result)
+        return bytes(_worked_out(job._jdf.collectAsList).get(0).get(0))
 
     def evaluate(self, prepared: Prepared, batches: list[pa.RecordBatch], *, careful: bool) -> list[pa.RecordBatch]:
         """The query's result over these rows, without a batch: for people who try things out. Raises as `run` does."""
@@ -213,6 +220,11 @@ class SqlContexts:
             if self._session is None or self._session.context is not context:
                 self._session = SqlContext(context)
             return self._session
+
+
+def frame_for(context: SparkContext, batch: Batch) -> DataFrame | None:
+    """What Spark reads of a batch; None where its source reads by itself. Raises what `frame_of` raises."""
+    return None if makes_frames(batch.definition) is None else frame_of(SESSIONS.on(context), batch)
 
 
 def meeting_place(directory: str) -> str:

@@ -14,8 +14,8 @@ from copycat_agent.errors import DataError, FatalError
 from copycat_agent.executor import run_batch
 from copycat_agent.options import SparkOptions
 from copycat_agent.spark import sql_words as words
+from copycat_agent.spark.batch_needs import step_of
 from copycat_agent.spark.host import SparkHost
-from copycat_agent.spark.jobs import step_of
 from copycat_agent.spark.sql_jobs import SqlContexts
 from copycat_agent.spark.sql_words import QueryFailedError
 from copycat_agent.transforms import UNKNOWN_COLUMNS, UNKNOWN_COLUMNS_HINT, sql_step
@@ -63,7 +63,7 @@ class LocalSql:
             return run_batch(batch, producers, stopping)
 
         def make_run(batch: Batch, encoder: Any, producer: Any, stopping: Callable[[], bool]) -> SqlRun:  # noqa: ANN401 - see `MakeRun`
-            return SqlRun(batch, encoder, producer, stopping, self.query(encoder.definition).batch())
+            return SqlRun(batch, encoder, producer, stopping, query=self.query(encoder.definition).batch())
 
         return run_batch(batch, producers, stopping, make_run=make_run)
 

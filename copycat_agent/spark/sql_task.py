@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import io
+import itertools
 import os
 import pickle
 import queue
@@ -20,7 +21,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 
@@ -28,14 +29,15 @@ from copycat_agent.batch.sql_run import SqlRun
 from copycat_agent.errors import RetriableError
 from copycat_agent.executor import run_batch
 from copycat_agent.runner import packed, run_safely, shared_producers
+from copycat_agent.sources.contract_frames import FrameRows
 from copycat_agent.spark import cluster_task
 
 if TYPE_CHECKING:
-    from copycat_agent.batch.sql_answers import QueryChannel
+    from copycat_agent.delivery.base import MakeRun
     from copycat_agent.model import Batch
 
-Run = Callable[[Any, "QueryChannel"], bytes]
-"""Runs what is in an errand, with a query: `here` or `there`; pickled by reference. Returns packed results."""
+Run = Callable[[Any, "MakeRun"], bytes]
+"""Runs what is in an errand: `here` or `there`; pickled by reference. Returns packed results."""
 
 MEET_SECONDS = 60.0
 """So long the two wait for each other: a worker may have to be started first."""
@@ -44,17 +46,23 @@ _LOOK_SECONDS = 0.005
 _SIZE_BYTES = 8
 _MOST_BYTES = 64  # of a directory: a unix socket's path has at most 107
 _READ_BYTES = 2**20
+_ROWS, _END = b"r", b"e"
+"""Rows follow; that was all of them."""
 _ANSWERS_WAITING = 16
 """Batches of a query's answer that wait while rows are put. Spark waits with the next one then, not so who puts rows."""
 
 
 class SqlErrand(NamedTuple):
-    """What travels to `back`. `run` is called with `item`. `condemned` and `why`: see `batch.sql_answers.QueryChannel`."""
+    """What travels to `back`. `run` is called with `item`. `condemned` and `why`: see `batch.sql_answers.QueryChannel`.
+
+    `has_rows`: the rows of a frame follow.
+    """
 
     run: Run
     item: Any
     condemned: str
     why: str
+    has_rows: bool = False
 
 
 def front(meeting: str, partition: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -62,13 +70,23 @@ def front(meeting: str, partition: Iterable[pa.RecordBatch]) -> Iterator[pa.Reco
 
     `meeting` names the socket: its path, or a word that both find the same private directory by. Raises what ends the job.
     """
-    errand = _only(partition).column(0)[0].as_py()
+    yield from _served(meeting, _only(partition).column(0)[0].as_py(), None)
+
+
+def front_of_rows(meeting: str, errand: bytes, partition: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """As `front`, over the rows of a frame, which go to `back` behind the pickled errand."""
+    yield from _served(meeting, errand, partition)
+
+
+def _served(meeting: str, errand: bytes, rows: Iterable[pa.RecordBatch] | None) -> Iterator[pa.RecordBatch]:
     with _listening(_path(meeting)) as listener:
         listener.settimeout(MEET_SECONDS)
         connection, _ = listener.accept()
         with connection:
             connection.settimeout(None)
             connection.sendall(len(errand).to_bytes(_SIZE_BYTES, "big") + errand)
+            if rows is not None:
+                threading.Thread(target=_send_rows, args=(connection, rows), name="frame-rows", daemon=True).start()
             with pa.ipc.open_stream(io.BufferedReader(_Arriving(connection), _READ_BYTES)) as stream:
                 yield from stream
 
@@ -79,25 +97,51 @@ def back(meeting: str, schema: pa.Schema, partition: Iterable[pa.RecordBatch]) -
         size = int.from_bytes(stream.read(_SIZE_BYTES), "big")
         errand: SqlErrand = pickle.loads(stream.read(size))  # noqa: S301 - from our own driver
         query = SocketQuery(connection, schema, partition, errand.condemned, errand.why)
-        results = errand.run(errand.item, query)
+        rows = FrameRows(_received(stream)) if errand.has_rows else None
+        results = errand.run(errand.item, functools.partial(SqlRun, query=query, rows=rows))
         for _ in query.results():  # of a batch that came to no query: Spark wants to see the end of its rows
             pass
     yield pa.RecordBatch.from_arrays([pa.array([results], pa.binary())], names=["results"])
 
 
-def here(item: tuple[str, Batch, dict[str, str]], query: QueryChannel) -> bytes:
+def _send_rows(connection: socket.socket, rows: Iterable[pa.RecordBatch]) -> None:
+    """Thread. What breaks off here, the other end sees as an end in the middle; Spark says why."""
+    with contextlib.suppress(Exception), connection.makefile("wb", buffering=_READ_BYTES) as sink:
+        batches = iter(rows)
+        if (first := next(batches, None)) is not None:
+            sink.write(_ROWS)
+            with pa.ipc.new_stream(sink, first.schema) as writer:
+                for batch in itertools.chain([first], batches):
+                    writer.write_batch(batch)
+        sink.write(_END)
+
+
+def _received(stream: IO[bytes]) -> Iterator[pa.RecordBatch]:
+    """What `_send_rows` sends. Raises RetriableError where it breaks off: to Arrow that is an end like any other."""
+    with _gone():
+        sign = stream.read(1)
+        if sign == _ROWS:
+            with pa.ipc.open_stream(stream) as batches:
+                yield from batches
+            sign = stream.read(1)
+    if sign != _END:
+        msg = "Spark broke off the reading of rows"
+        raise RetriableError(msg)
+
+
+def here(item: tuple[str, Batch, dict[str, str]], make_run: MakeRun) -> bytes:
     """On this host, see `runner.bounded`: the item is the file that says when to settle, a batch, and what it needs in the environment."""
     stop_file, batch, environ = item
     os.environ.update(environ)
-    run = functools.partial(run_batch, make_run=functools.partial(SqlRun, query=query))
+    run = functools.partial(run_batch, make_run=make_run)
     return packed(batch, run_safely(batch, shared_producers(), functools.partial(os.path.exists, stop_file), run))
 
 
-def there(item: cluster_task.Errand, query: QueryChannel) -> bytes:
+def there(item: cluster_task.Errand, make_run: MakeRun) -> bytes:
     """On an executor of a cluster, see `cluster_task.carry`."""
     if refusal := cluster_task.refused(item, cluster_task.QUERIES_NEED):
         return refusal
-    run = functools.partial(run_batch, make_run=functools.partial(SqlRun, query=query))
+    run = functools.partial(run_batch, make_run=make_run)
     with cluster_task.told(item.line) as stopping:
         return cluster_task.run_errand(item, stopping, run)
 
@@ -248,8 +292,3 @@ class _Arriving(io.RawIOBase):
             except OSError:
                 data = b""
             self._parts.put(data)
-
-
-def functions(meeting: str, schema: pa.Schema) -> tuple[Callable[..., Any], Callable[..., Any]]:
-    """`front` and `back` for one job."""
-    return functools.partial(front, meeting), functools.partial(back, meeting, schema)

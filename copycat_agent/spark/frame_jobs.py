@@ -1,0 +1,87 @@
+"""Batches whose records Spark reads, as jobs: the frame, and behind it the one task that runs the batch with its rows."""
+
+# ruff: noqa: SLF001 - Spark's frames and its context are reached through objects that pyspark keeps private
+
+from __future__ import annotations
+
+import functools
+import threading
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+from pyspark.sql.types import BinaryType, StructField, StructType
+
+from copycat_agent.batch.run import BatchRun
+from copycat_agent.errors import RetriableError
+from copycat_agent.sources.contract_frames import FrameRows
+from copycat_agent.spark.batch_needs import makes_frames
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from py4j.java_gateway import JavaObject
+    from pyspark import SparkContext
+    from pyspark.sql import DataFrame
+
+    from copycat_agent.model import Batch
+    from copycat_agent.spark.sql_task import Run
+
+ROWS_PER_BATCH = 256
+"""Rows that go to Python at once. They may have a megabyte each, and are in memory as columns on both sides."""
+
+_SETTINGS = {
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.adaptive.enabled": "false",  # one task, whose rows keep their order
+    "spark.sql.execution.arrow.maxRecordsPerBatch": str(ROWS_PER_BATCH),
+}
+
+
+class FrameSessions:
+    """The session for frames on whatever SparkContext there is. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._context: SparkContext | None = None
+        self._session: SparkSession | None = None
+
+    def on(self, context: SparkContext) -> SparkSession:
+        """Takes seconds, the first time in a JVM. Raises what py4j raises."""
+        with self._lock:
+            if self._session is None or self._context is not context:
+                session = SparkSession(context).newSession()
+                for name, value in _SETTINGS.items():
+                    session.conf.set(name, value)
+                self._context, self._session = context, session
+            return self._session
+
+
+SESSIONS = FrameSessions()
+
+
+def deliver(run: Run, item: Any, partition: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:  # noqa: ANN401 - what `run` takes
+    """Function over the rows of a frame: run the batch with them, yield one row with its packed results."""
+    results = run(item, functools.partial(BatchRun, rows=FrameRows(partition)))
+    yield pa.RecordBatch.from_arrays([pa.array([results], pa.binary())], names=["results"])
+
+
+def frame_of(session: SparkSession, batch: Batch) -> DataFrame:
+    """What Spark reads of a batch. Raises what the source raises; RetriableError for what Spark says, which may quote data."""
+    makes = makes_frames(batch.definition)
+    (split,) = batch.splits
+    assert makes is not None, "only batches of such sources come here"
+    assert split.stretch is not None, "as above"
+    try:
+        return makes(split.stretch, session)
+    except PySparkException as error:
+        words = f"Spark cannot read {split.path!r}: {type(error).__name__} {error.getCondition() or ''}".rstrip()
+    raise RetriableError(words)
+
+
+def carry(frame: DataFrame, run: Run, item: Any) -> bytes:  # noqa: ANN401 - what `run` takes
+    """One job. Returns packed results. Raises what py4j raises when the job ends otherwise."""
+    result = StructType([StructField("results", BinaryType())])
+    made = frame.coalesce(1).mapInArrow(functools.partial(deliver, run, item), result)
+    rows: JavaObject = made._jdf.collectAsList()
+    return bytes(rows.get(0).get(0))
