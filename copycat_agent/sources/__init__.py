@@ -39,6 +39,7 @@ _BUILT_IN: dict[str, SourceKind | str] = {
     "spool_dir": "copycat_agent.sources.spool_dir.spool_kind:SPOOL_DIR",
     "objects": "copycat_agent.sources.objects.objects_kind:OBJECTS",
     "journald": "copycat_agent.sources.journald.journald_source:JOURNALD",
+    "jdbc": "copycat_agent.sources.jdbc.jdbc_kind:JDBC",
     "datasource": "copycat_agent.sources.datasource.source:DATASOURCE",
 }
 

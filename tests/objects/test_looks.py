@@ -257,17 +257,6 @@ def test_without_the_right_to_clean_up_rows_are_bounded_and_that_is_told(shelf: 
     assert agent.troubles == []
 
 
-def test_what_cannot_be_cleaned_up_for_days_is_tried_again_all_the_same(shelf: Shelf, monkeypatch: pytest.MonkeyPatch) -> None:
-    shelf.refuses = True
-    agent = Agent(shelf, monkeypatch, cleanup={"policy": "delete"})
-    shelf.put("a")
-    agent.run(1100)
-    assert agent.rows == 1
-    shelf.refuses = False
-    wait_until(lambda: not agent.rows_after_a_look(), 30)
-    assert shelf.objects == {}
-
-
 def test_cleanup_goes_side_by_side_and_delays_no_listing(shelf: Shelf, monkeypatch: pytest.MonkeyPatch) -> None:
     agent = Agent(shelf, monkeypatch, cleanup={"policy": "delete"})
     for number in range(30):

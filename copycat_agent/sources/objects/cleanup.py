@@ -104,7 +104,7 @@ class Cleanup:
             self._under_way.discard(key)
             if why:
                 failures, _ = self._failures.get(key, (0, now))
-                self._failures[key] = failures + 1, now + min(_RETRY_SECONDS[0] * 2 ** min(failures, 20), _RETRY_SECONDS[1])
+                self._failures[key] = failures + 1, now + min(_RETRY_SECONDS[0] * 2**failures, _RETRY_SECONDS[1])
                 self.trouble[key] = why
             else:
                 (self.absent if why is None else self._finished).add(key)

@@ -154,7 +154,7 @@ class S3Store:
     def delete(self, found: Listed) -> None:
         """One a request, for each is compared: DeleteObjects deletes what was replaced, too, in stores that cannot."""
         asked = {"Bucket": self._bucket, "Key": found.name}
-        if self._compares and found.version:
+        if self._compares:
             try:
                 self._ask("delete", lambda client: client.delete_object(**asked, IfMatch=found.version))
                 return
@@ -163,7 +163,7 @@ class S3Store:
         self._ask("delete", lambda client: client.delete_object(**asked))
 
     def copy(self, found: Listed, to: str) -> None:
-        source, version = {"Bucket": self._bucket, "Key": found.name}, {"CopySourceIfMatch": found.version} if found.version else {}
+        source, version = {"Bucket": self._bucket, "Key": found.name}, {"CopySourceIfMatch": found.version}
         self._ask("copy", lambda client: client.copy(source, self._bucket, to, ExtraArgs=version))
 
     def tag(self, name: str, tag: str, value: str) -> None:

@@ -1,0 +1,275 @@
+"""A connection to the database in Spark's JVM: what the source asks before it has rows read, such as which tables there are."""
+
+# ruff: noqa: SLF001 - the JVM is reached through the session's private attribute
+
+from __future__ import annotations
+
+import contextlib
+import re
+import threading
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from copycat_agent.extending import BlockedError, CopycatError, FatalError, RetriableError, spark_session
+from copycat_agent.sources.jdbc.drivers import driver_jars, driver_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from copycat_agent.sources.jdbc.jdbc_options import JdbcOptions
+
+CONNECT_SECONDS = 10
+QUERY_SECONDS = 240
+"""What a question to the database may take."""
+_WORDS_MOST = 300
+
+_POSTGRESQL = {
+    "ApplicationName": "copycat",
+    "loginTimeout": str(CONNECT_SECONDS),
+    "connectTimeout": str(CONNECT_SECONDS),
+    "socketTimeout": str(QUERY_SECONDS + 30),
+    "tcpKeepAlive": "true",
+    "adaptiveFetch": "true",  # rows of a megabyte are fetched a few at a time
+    "maxResultBuffer": "64M",
+}
+_DEFAULTS = {"postgresql": _POSTGRESQL}
+"""Connection properties, by the subprotocol of the URL. Those of the definition come before them."""
+
+_BLOCKED = {
+    "28": "check source.user and source.password, and that the database lets this host in",
+    "3D": "create the database, or correct source.url",
+    "42501": "grant the user the right to read it",
+}
+"""By the beginning of an SQLSTATE: what somebody has to do, so that it goes on by itself."""
+_WORDED = ("08", "28", "3D", "42", "53", "57", "0A")
+"""Classes of SQLSTATE whose messages speak of names and connections, and of no row's data."""
+
+
+class ColumnInfo(NamedTuple):
+    """A column of a table. `type_name` as the database calls it; `size` and `digits` as JDBC has them."""
+
+    name: str
+    type_name: str
+    size: int
+    digits: int
+    nullable: bool
+
+
+class TableInfo(NamedTuple):
+    """A table, by its name in the database: catalog or schema and name. `key` are the columns of its primary key."""
+
+    name: tuple[str, ...]
+    columns: tuple[ColumnInfo, ...]
+    key: tuple[str, ...]
+
+    @property
+    def text(self) -> str:
+        """As definitions name it."""
+        return ".".join(self.name)
+
+
+def prepared(session: SparkSession, options: JdbcOptions) -> str:
+    """Makes the driver known to the session. Returns its class. Raises what `driver_jars` raises, FatalError for none at all."""
+    known = driver_of(options.url)
+    class_name = options.driver_class or (known.class_name if known else "")
+    coordinates = options.driver or (known.coordinates if known else "")
+    if not class_name or not coordinates:
+        kind = options.url.split(":")[1]
+        raise FatalError(f"no driver is known for jdbc:{kind}", "name source.driver and source.driver_class")
+    for jar in driver_jars(coordinates):
+        if str(jar) not in _loaded(session):
+            session.sql(f"ADD JAR '{jar}'")
+            _loaded(session).add(str(jar))
+    jvm: Any = session._jvm
+    jvm.java.lang.Thread.currentThread().setContextClassLoader(session._jsparkSession.sharedState().jarClassLoader())
+    jvm.org.apache.spark.sql.execution.datasources.jdbc.DriverRegistry.register(class_name)
+    return class_name
+
+
+def _loaded(session: SparkSession) -> set[str]:
+    """Jars that the session's JVM has."""
+    context: Any = session.sparkContext
+    if not hasattr(context, "_copycat_jars"):
+        context._copycat_jars = set()
+    found: set[str] = context._copycat_jars
+    return found
+
+
+def connection_properties(options: JdbcOptions) -> dict[str, str]:
+    """What the driver is given, the password among it."""
+    kind = options.url.split(":")[1]
+    given = {name: value.get_secret_value() for name, value in options.properties.items()}
+    own = {} if options.user is None else {"user": options.user}
+    if options.password is not None:
+        own["password"] = options.password.get_secret_value()
+    return {**_DEFAULTS.get(kind, {}), **given, **own}
+
+
+class Database:
+    """One connection, made when it is first needed and anew after an error. Used by one thread; `close` by any."""
+
+    def __init__(self, options: JdbcOptions) -> None:
+        self._options = options
+        self._lock = threading.Lock()
+        self._connection: Any = None
+        self._statement: Any = None
+        self._is_closed = False
+        self._product = ""
+
+    @property
+    def product(self) -> str:
+        """What it is: name and version, as its driver says."""
+        if not self._product:
+            with self._told():
+                meta = self._connected().getMetaData()
+                self._product = f"{meta.getDatabaseProductName()} {meta.getDatabaseProductVersion()}"
+        return self._product
+
+    def rows(self, query: str) -> list[list[str | None]]:
+        """The rows of a query, each value as text. Raises RetriableError, BlockedError and FatalError."""
+        with self._told():
+            statement = self._connected().createStatement()
+            with self._lock:
+                self._statement = statement
+            try:
+                statement.setQueryTimeout(QUERY_SECONDS)
+                found, rows = statement.executeQuery(query), []
+                width = found.getMetaData().getColumnCount()
+                while found.next():
+                    rows.append([found.getString(index + 1) for index in range(width)])
+                return rows
+            finally:
+                with self._lock:
+                    self._statement = None
+                with contextlib.suppress(Exception):
+                    statement.close()
+        raise AssertionError  # for mypy: `_told` raises
+
+    def tables(self) -> list[tuple[str, ...]]:
+        """Names of all tables that the user may see, without the database's own."""
+        with self._told():
+            meta = self._connected().getMetaData()
+            kinds = spark_session()._sc._gateway.new_array(spark_session()._jvm.java.lang.String, 3)  # type: ignore[union-attr]
+            kinds[0], kinds[1], kinds[2] = "TABLE", "BASE TABLE", "PARTITIONED TABLE"
+            found, names = meta.getTables(self._connected().getCatalog(), None, "%", kinds), []
+            while found.next():
+                space = found.getString("TABLE_SCHEM") or found.getString("TABLE_CAT")
+                names.append((space, found.getString("TABLE_NAME")) if space else (found.getString("TABLE_NAME"),))
+            found.close()
+            own = {"information_schema", "pg_catalog", "sys", "mysql", "performance_schema"}
+            return [name for name in names if name[0].lower() not in own]
+        raise AssertionError  # as above
+
+    def table(self, name: tuple[str, ...]) -> TableInfo | None:
+        """Its columns and primary key; None when it is not there."""
+        with self._told():
+            connection = self._connected()
+            meta = connection.getMetaData()
+            catalog, schema = self._space(connection, meta, name)
+            found, columns = meta.getColumns(catalog, _escaped(meta, schema), _escaped(meta, name[-1]), "%"), []
+            while found.next():
+                kind, size, digits = found.getString("TYPE_NAME"), found.getInt("COLUMN_SIZE"), found.getInt("DECIMAL_DIGITS")
+                columns.append(ColumnInfo(found.getString("COLUMN_NAME"), kind, size, digits, found.getInt("NULLABLE") != 0))
+            found.close()
+            keys, parts = meta.getPrimaryKeys(catalog, schema, name[-1]), []
+            while keys.next():
+                parts.append((keys.getShort("KEY_SEQ"), keys.getString("COLUMN_NAME")))
+            keys.close()
+            return TableInfo(name, tuple(columns), tuple(one for _, one in sorted(parts))) if columns else None
+        raise AssertionError  # as above
+
+    @staticmethod
+    def _space(connection: Any, meta: Any, name: tuple[str, ...]) -> tuple[str | None, str | None]:  # noqa: ANN401 - objects of the JVM
+        """Catalog and schema, as the driver wants to be asked: MySQL and its like have only catalogs."""
+        space = name[0] if len(name) > 1 else None
+        return (connection.getCatalog(), space) if meta.supportsSchemasInTableDefinitions() else (space or connection.getCatalog(), None)
+
+    def close(self) -> None:
+        """End what is under way, and the connection."""
+        with self._lock:
+            self._is_closed = True
+        self._drop()
+
+    def _connected(self) -> Any:  # noqa: ANN401 - an object of the JVM
+        with self._lock:
+            if self._is_closed:
+                raise RetriableError("the connector ends")
+            connection = self._connection
+        return connection or self._connect()
+
+    def _connect(self) -> Any:  # noqa: ANN401 - as above
+        session = spark_session()
+        class_name = prepared(session, self._options)
+        jvm: Any = session._jvm
+        properties = jvm.java.util.Properties()
+        for name, value in connection_properties(self._options).items():
+            properties.setProperty(name, value)
+        driver = jvm.org.apache.spark.sql.execution.datasources.jdbc.DriverRegistry.get(class_name)
+        connection = driver.connect(self._options.url, properties)
+        if connection is None:
+            raise FatalError(f"the driver {class_name} does not know this URL", "correct source.url, or name source.driver")
+        connection.setReadOnly(True)
+        with self._lock:
+            self._connection = connection
+        return connection
+
+    @contextlib.contextmanager
+    def _told(self) -> Iterator[None]:
+        """Raises what the database and the JVM say as one of ours. The connection is not used again then."""
+        try:
+            yield
+        except CopycatError:
+            self._drop()
+            raise
+        except Exception as error:  # noqa: BLE001 - whatever py4j raises
+            self._drop()
+            told = told_of(error)
+        else:
+            return
+        raise told
+
+    def _drop(self) -> None:
+        with self._lock:
+            connection, statement, self._connection, self._statement = self._connection, self._statement, None, None
+        for one, method in ((statement, "cancel"), (connection, "close")):
+            if one is not None:
+                with contextlib.suppress(Exception):
+                    getattr(one, method)()
+
+
+def told_of(error: Exception) -> CopycatError:
+    """What a driver or the JVM raised, by its SQLSTATE. Its words only where they are of names and connections."""
+    cause: Any = getattr(error, "java_exception", None)
+    for _ in range(8):
+        if cause is None:
+            return RetriableError(f"Spark's JVM cannot be asked ({type(error).__name__})", "it is tried again")
+        with contextlib.suppress(Exception):
+            state = str(cause.getSQLState() or "")
+            return _of_state(state, str(cause.getMessage() or ""))
+        cause = cause.getCause()
+    return RetriableError(f"the database cannot be asked ({type(error).__name__})", "it is tried again")
+
+
+def _of_state(state: str, message: str) -> CopycatError:
+    said = re.sub(r"\s+", " ", message)[:_WORDS_MOST] if state.startswith(_WORDED) or not state else ""
+    words = f"the database says {state or 'no'}: {said}" if said else f"the database says {state}"
+    hint = next((hint for begin, hint in _BLOCKED.items() if state.startswith(begin)), "")
+    return BlockedError(words, hint) if hint else RetriableError(words, "it is tried again")
+
+
+def _escaped(meta: Any, name: str | None) -> str | None:  # noqa: ANN401 - an object of the JVM
+    """A name where a pattern is asked for."""
+    if name is None:
+        return None
+    sign = meta.getSearchStringEscape() or ""
+    return re.sub(r"([_%])", lambda found: sign + found[1], name.replace(sign, sign * 2) if sign else name)
+
+
+def matches(name: tuple[str, ...], patterns: Sequence[str]) -> bool:
+    """Whether a table has a name that one of the patterns stands for: with its schema, or without where the pattern has no dot."""
+    return any(_matches(".".join(name) if "." in pattern else name[-1], pattern) for pattern in patterns)
+
+
+def _matches(name: str, pattern: str) -> bool:
+    spelt = "".join(".*" if one == "*" else "." if one == "?" else re.escape(one) for one in pattern)
+    return re.fullmatch(spelt, name, re.DOTALL) is not None

@@ -1,0 +1,115 @@
+"""Options of source `jdbc`."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Literal
+
+from copycat_agent.extending import Duration, Field, Options, PolledOptions, Secret
+
+Mode = Literal["bulk", "incrementing", "timestamp", "timestamp_and_incrementing"]
+Name = Annotated[str, Field(min_length=1, max_length=256, pattern=r"^[^\x00-\x1f]+$")]
+
+
+class TrackedColumns(Options):
+    """Columns that tell what is new."""
+
+    incrementing: Name | None = Field(None, description="Numbers that grow with each row. Absent: the primary key, if that is one column.")
+    timestamp: Name | None = Field(None, description="When a row was changed last.")
+
+
+class TableColumns(TrackedColumns):
+    """Columns that tell what is new; those of some tables have other names."""
+
+    tables: dict[Name, TrackedColumns] = Field({}, description="By table, as in public.orders: its columns, where they are other ones.")
+
+
+class JdbcOptions(PolledOptions):
+    """Rows of tables of a database, or of a query, through its JDBC driver, read by Spark."""
+
+    type: Literal["jdbc"] = Field("jdbc", description="Rows of tables of a database, or of a query.")
+    url: str = Field(
+        pattern=r"^jdbc:[^\x00-\x1f]+$", max_length=4096, description="As in jdbc:postgresql://db1:5432/shop. No password in it."
+    )
+    user: str | None = Field(None, max_length=256, description="User of the database.")
+    password: Secret | None = Field(None, description="Its password.")
+    driver: str = Field(
+        "",
+        pattern=r"^(|/[^\x00]+\.jar|[A-Za-z0-9_.-]+:[A-Za-z0-9_.-]+:[A-Za-z0-9_.-]+)$",
+        description="JDBC driver: Maven coordinates, group:artifact:version, or the path of a jar. Absent: the agent's choice for "
+        "PostgreSQL, H2, MySQL, MariaDB, SQL Server and Oracle, fetched once.",
+    )
+    driver_class: str = Field("", pattern=r"^[A-Za-z0-9_.$]*$", description="Class of a driver that the agent does not know.")
+    properties: dict[str, Secret] = Field({}, description="Further connection properties of the driver, such as sslmode: verify-full.")
+    tables: tuple[Name, ...] = Field(
+        (), description="Tables to read, as in public.orders; * and ? stand for any characters. New ones are found while it runs."
+    )
+    exclude: tuple[Name, ...] = Field((), description="Tables to leave out, as in tables.")
+    query: str | None = Field(
+        None,
+        min_length=1,
+        max_length=65536,
+        description="A SELECT to read in place of tables. Its columns tell what is new, as those of a table do.",
+    )
+    mode: Mode = Field(
+        description="bulk: everything, at each poll. incrementing: new rows, by a column of growing numbers. timestamp: new and changed "
+        "rows, by a column with the time of the last change. timestamp_and_incrementing: by both."
+    )
+    columns: TableColumns = Field(TableColumns(), description="Columns that tell what is new.")
+    start_at: Literal["beginning", "end"] = Field(
+        "beginning", description="Where to begin when a table is first read: with all of its rows, or with later ones."
+    )
+    poll_interval: Duration = Field(
+        5.0,
+        ge=0.05,
+        le=31_536_000,
+        description="Time between two looks for new rows; with mode bulk from the end of one reading to the next.",
+    )
+    delay: Duration = Field(
+        5.0,
+        ge=0,
+        le=86400,
+        description="Modes with a timestamp, other databases than PostgreSQL: rows younger than this are not read yet; "
+        "their transaction may not be the last with that time.",
+    )
+    look_back: Duration = Field(
+        60.0,
+        ge=0,
+        le=86400,
+        description="The same: rows that appear so long behind the newest one are still found. What was sent of them is remembered.",
+    )
+    gap_timeout: Duration = Field(
+        60.0,
+        ge=0,
+        le=86400,
+        description="Mode incrementing, other databases than PostgreSQL: so long a number that is missing is asked for "
+        "again, before it is given up.",
+    )
+    partitions: int = Field(
+        1, ge=1, le=64, description="Into so many ranges of its key a table is cut, when all of it is read: tasks read them side by side."
+    )
+    batch_rows: int = Field(10_000, ge=1, le=1_000_000, description="Rows of one query, and of a batch at most.")
+    fetch_rows: int = Field(
+        256,
+        ge=1,
+        le=100_000,
+        description="Rows that the driver fetches at once. All of them are in memory: with rows of several MB set less.",
+    )
+
+    def model_post_init(self, _: object) -> None:
+        """Refuse what does not go together."""
+        if bool(self.tables) == (self.query is not None):
+            raise ValueError("either tables or query, not both" if self.tables else "name tables, or give a query")
+        if "password=" in self.url.lower() or re.search(r"//[^/@]*:[^/@]*@", self.url):
+            raise ValueError("url holds a password: write it as password, which is never shown")
+        if self.query is not None and self.mode in ("incrementing", "timestamp_and_incrementing") and self.columns.incrementing is None:
+            raise ValueError("a query has no primary key: name columns.incrementing")
+        if self.mode.startswith("timestamp") and self.columns.timestamp is None and not self.columns.tables:
+            raise ValueError("modes with a timestamp: name columns.timestamp")
+
+    def tracked(self, table: str) -> TrackedColumns:
+        """The columns that tell what is new in a table."""
+        own = self.columns.tables.get(table)
+        if own is None:
+            return self.columns
+        return TrackedColumns(incrementing=own.incrementing or self.columns.incrementing, timestamp=own.timestamp or self.columns.timestamp)

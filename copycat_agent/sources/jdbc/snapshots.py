@@ -1,0 +1,161 @@
+"""New rows of a PostgreSQL table, by the transactions that wrote them: none is missed because its transaction ended late.
+
+A row version has the number of its transaction (`xmin`). What was read is a set of transactions: all below a number, and some above it. The
+number is the oldest transaction that still ran; below it all have ended. Above it those are in the set of which rows were visible: numbers
+of subtransactions too, of which no snapshot of PostgreSQL says whether they run. A look takes the visible rows that are not of the set,
+and fixes which transactions they are of; that window is read in order of its key, in as many batches as it takes.
+
+`xmin` has 32 bits, and is made 64 by the newest number. A row that was written 2^32 transactions ago looks like a new one then; so the
+largest value of the tracked column is noted now and then, and what was below it two billion transactions ago is never new.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from copycat_agent.sources.jdbc.statements import HIDDEN, Dialect, selected
+
+if TYPE_CHECKING:
+    from copycat_agent.sources.jdbc.database import TableInfo
+
+Set = dict[str, Any]
+"""{"below": all transactions before this one, "also": [others]}."""
+Position = dict[str, Any]
+"""`seen`: what was read; of rows above `floor`, which a quick look asks for, `recent` says it. `top`: the largest value of the column so
+far. `window`: what is being read, up to the key `after`. `marks`: [transaction, value of the column]. `range`: a part of the key."""
+
+ALSO_MOST = 5000
+"""Transactions that a set names one by one. With more, rows behind the oldest transaction that runs have to wait for it."""
+STALE = 2**27
+"""A position that is so many transactions old is brought up to date, though there is nothing to read."""
+_MARK_EACH = 2**29
+_ANCIENT = 2**31
+"""PostgreSQL lets no transaction live so long."""
+_MARKS_MOST = 12
+_TABLE = "copycat_t"
+_HIGH = f"{HIDDEN}high"
+
+
+class SnapshotWindow(NamedTuple):
+    """What a look has found: the rows' transactions, how many rows, the column's largest value, and the oldest transaction that runs."""
+
+    to: Set
+    rows: int
+    top: str | None
+    is_held_back: bool
+
+
+class SnapshotSql:
+    """The SQL of one table. `column`: the tracked one, None where there is none; `time`: whether it is ordered by it."""
+
+    def __init__(self, dialect: Dialect, table: TableInfo, column: str | None, *, by_time: bool) -> None:
+        self._dialect = dialect
+        self._table = table
+        self._from = (
+            f"(SELECT txid_snapshot_xmax(txid_current_snapshot()) AS {_HIGH}) AS copycat_w, {dialect.name(*table.name)} AS {_TABLE}"
+        )
+        raw = f"{_TABLE}.xmin::text::bigint"
+        self._xid = f"(CASE WHEN {raw} < 3 THEN 0 ELSE {_HIGH} - 1 - mod({_HIGH} - 1 - {raw}, 4294967296) END)"
+        self._column = None if column is None else self._own(column)
+        key = [self._own(one) for one in table.key] or [f"{_TABLE}.ctid"]
+        self.key = [f"COALESCE({self._column}, '-infinity')", *key] if by_time and self._column is not None else key
+
+    def _own(self, column: str) -> str:
+        return f"{_TABLE}.{self._dialect.name(column)}"
+
+    def look(self, position: Position, *, full: bool, condition: str = "true") -> str:
+        """Asks for the window behind a position: see `window_of`."""
+        column = self._column or "NULL::text"
+        known = "" if position.get("top") is None else f", {self._dialect.text(position['top'])}"
+        low = "txid_snapshot_xmin(txid_current_snapshot())"
+        new = f"SELECT {self._xid} AS x, {column} AS c FROM {self._from} WHERE {self._new(position, full=full)} AND {condition}"
+        return (
+            f"SELECT {low}, count(*), count(*) FILTER (WHERE x < {low}), "
+            f"array_to_string((array_agg(DISTINCT x) FILTER (WHERE x >= {low}))[1:{ALSO_MOST + 1}], ','), "
+            f"GREATEST(max(c){known})::text FROM ({new}) AS copycat_r"
+        )
+
+    def rows(self, position: Position, window: dict[str, Any], limit: int) -> str:
+        """The next rows of a window, in order of the key, which comes along as text."""
+        hidden = [f"({one})::text AS {HIDDEN}{number}" for number, one in enumerate(self.key)]
+        parts = [self._new(position, full=window["full"]), self._in(window["to"])]
+        if position.get("after"):
+            parts.append(self._dialect.behind(self.key, [self._dialect.text(one) for one in position["after"]]))
+        if span := position.get("range"):
+            parts.append(self._within(span))
+        columns = ", ".join([selected(self._dialect, self._table), *hidden])
+        query = f"SELECT {columns} FROM {self._from} WHERE {' AND '.join(parts)} ORDER BY {', '.join(self.key)}"
+        return self._dialect.limited(query, limit)
+
+    def _within(self, span: Sequence[int | None]) -> str:
+        """From, not including, the first to the second; None: without an end."""
+        ends = [f"{self.key[-1]} {sign} {end}" for sign, end in zip((">", "<="), span, strict=True) if end is not None]
+        return " AND ".join(ends) or "true"
+
+    def _new(self, position: Position, *, full: bool) -> str:
+        """The rows that were not read: of those above the floor by `recent`, of all others by `seen`."""
+        seen, floor = position["seen"], position.get("floor")
+        parts = [] if seen is None else [self._unseen(seen)]
+        if seen is not None and floor is not None and self._column is not None:
+            above = f"{self._column} > {self._dialect.text(floor)}"
+            quick = f"({above} AND {self._unseen(position['recent'])})"
+            parts = [f"({quick} OR (({above}) IS NOT TRUE AND {self._unseen(seen)}))" if full else quick]
+        if (ancient := ancient_of(position)) is not None and self._column is not None:
+            parts.append(f"({self._column} > {self._dialect.text(ancient)}) IS NOT FALSE")
+        return " AND ".join(parts) or "true"
+
+    def _unseen(self, seen: Set) -> str:
+        also = f" AND {self._xid} NOT IN ({_listed(seen['also'])})" if seen["also"] else ""
+        return f"({self._xid} >= {seen['below']}{also})"
+
+    def _in(self, found: Set) -> str:
+        also = f" OR {self._xid} IN ({_listed(found['also'])})" if found["also"] else ""
+        return f"({self._xid} < {found['below']}{also})"
+
+
+def window_of(row: Sequence[str | None]) -> SnapshotWindow:
+    """What `SnapshotSql.look` answers. Where it is of too many transactions, those below the oldest that runs have to do."""
+    low, rows, settled = int(row[0] or 0), int(row[1] or 0), int(row[2] or 0)
+    also = [int(one) for one in (row[3] or "").split(",") if one]
+    if len(also) > ALSO_MOST:
+        return SnapshotWindow({"below": low, "also": []}, settled, row[4], is_held_back=True)
+    return SnapshotWindow({"below": low, "also": sorted(also)}, rows, row[4], is_held_back=False)
+
+
+def joined(known: Set | None, to: Set) -> Set:
+    """What was read before, and the window."""
+    also = set(to["also"]) | {one for one in (known or {"also": []})["also"] if one >= to["below"]}
+    return {"below": max(to["below"], (known or to)["below"]), "also": sorted(also)}
+
+
+def behind_window(position: Position) -> Position:
+    """The position once all of its window is read."""
+    window = position["window"]
+    if "range" in position:
+        return {"done": True, "load": position["load"]}
+    recent = joined(position.get("recent"), window["to"])
+    if not window["full"]:
+        done = {**position, "recent": recent, "top": window["top"]}
+    else:
+        seen = joined(position["seen"], recent) if position["seen"] is not None else recent
+        done = {**position, "seen": seen, "recent": seen, "floor": position.get("top"), "top": window["top"]}
+        done["marks"] = _marked(position.get("marks", []), window["to"]["below"], window["top"])
+    return {name: value for name, value in done.items() if name not in ("window", "after", "rows")}
+
+
+def _marked(marks: list[list[Any]], below: int, top: str | None) -> list[list[Any]]:
+    if top is None or (marks and below - marks[-1][0] < _MARK_EACH):
+        return marks
+    return [*marks, [below, top]][-_MARKS_MOST:]
+
+
+def ancient_of(position: Position) -> str | None:
+    """Rows with no more than this in their column were written two billion transactions ago, or before."""
+    seen = position["seen"]
+    old = [value for number, value in position.get("marks", []) if seen is not None and number <= seen["below"] - _ANCIENT]
+    return old[-1] if old else None
+
+
+def _listed(numbers: Sequence[int]) -> str:
+    return ", ".join(map(str, numbers))
