@@ -24,6 +24,11 @@ class Queue:
         self._client = boto3.client("sqs", endpoint_url=bucket.store.client.meta.endpoint_url, region_name="us-east-1", **keys)
         self.url: str = self._client.create_queue(QueueName=bucket.directory)["QueueUrl"]
 
+    @property
+    def arn(self) -> str:
+        found = self._client.get_queue_attributes(QueueUrl=self.url, AttributeNames=["QueueArn"])
+        return str(found["Attributes"]["QueueArn"])
+
     def send(self, text: str) -> None:
         self._client.send_message(QueueUrl=self.url, MessageBody=text)
 
@@ -56,6 +61,23 @@ def test_what_is_told_is_read_long_before_the_next_poll_and_messages_are_deleted
     queue.send(event(bucket, "c"))
     assert shipping.lines(until=3) == ["one", "two", "three"]
     assert shipping.status.reason == ""
+
+
+def test_events_that_the_store_itself_sends_are_understood(shipping: Objects, bucket: Bucket) -> None:
+    queue, client = Queue(bucket), bucket.store.client
+    name = f"events-{bucket.directory.replace('_', '-')}"[:60].strip("-").lower()
+    client.create_bucket(Bucket=name)
+    wanted = {"QueueArn": queue.arn, "Events": ["s3:ObjectCreated:*", "s3:ObjectRemoved:*"]}
+    client.put_bucket_notification_configuration(Bucket=name, NotificationConfiguration={"QueueConfigurations": [wanted]})
+    uri = f"s3://{name}/in/{bucket.store.query}"
+    shipping.start(source={"type": "objects", "uri": uri, "poll_interval": "1h", "relist": "1h", "notify": {"sqs": queue.url}})
+    wait_until(lambda: queue.count() == 0, 60, "the test event is taken")
+    client.put_object(Bucket=name, Key="in/b c+d%20/\u00e9", Body=b"one\n")
+    client.put_object(Bucket=name, Key="elsewhere", Body=b"two\n")
+    assert shipping.lines(until=1, deadline=90) == ["one"]
+    client.delete_object(Bucket=name, Key="in/b c+d%20/\u00e9")
+    wait_until(lambda: queue.count() == 0, 60)
+    assert shipping.lines() == ["one"]
 
 
 def test_a_queue_that_is_not_there_is_told_once_and_polls_go_on(
