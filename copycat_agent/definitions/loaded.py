@@ -12,6 +12,7 @@ from copycat_agent.definitions.source_rules import patterns_of
 from copycat_agent.errors import Problem
 from copycat_agent.options import Definition
 from copycat_agent.sources.files.paths.matching import literal_prefix, shared_name
+from copycat_agent.sources.log_file.log_options import LogFileOptions
 from copycat_agent.sources.spool_dir.spool_options import SpoolDirOptions
 
 NO_ADDRESS = "no Kafka address is known: set kafka.bootstrap_servers in agent.yaml, or --bootstrap-servers"
@@ -163,13 +164,13 @@ def without_takers(files: Sequence[LoadedFile]) -> tuple[LoadedFile, ...]:
 
 def _refuse_taker(file: LoadedFile, files: Iterable[LoadedFile]) -> LoadedFile:
     source = file.enabled.source if file.enabled else None
-    if not isinstance(source, SpoolDirOptions) or source.cleanup.policy == "none":
+    if not isinstance(source, SpoolDirOptions | LogFileOptions) or source.cleanup.policy == "none":
         return file
     found = [problem for other in files if other is not file and (problem := _taking(file, source, other))]
     return replace(file, definition=None, problems=(*file.problems, *found)) if found else file
 
 
-def _taking(file: LoadedFile, source: SpoolDirOptions, other: LoadedFile) -> Problem | None:
+def _taking(file: LoadedFile, source: SpoolDirOptions | LogFileOptions, other: LoadedFile) -> Problem | None:
     theirs = other.enabled
     name = shared_name(patterns_of(source), patterns_of(theirs.source)) if theirs else ""
     if not name:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
+
 from tests.rig.kafka import create_topic, unique_topic
 from tests.rig.waiting import wait_until
 from tests.scenarios.log_files import append, descriptors, numbers, settled, wait_read
@@ -80,3 +82,35 @@ def test_offsets_of_deleted_files_are_forgotten(shipping: Shipping, logs_dir: Pa
     assert len(shipping.offsets) == 2
     (logs_dir / "gone.log").unlink()
     wait_until(lambda: [offset.path for offset in shipping.offsets.values()] == [str(logs_dir / "stays.log")])
+
+
+CLEANUP = {"policy": "delete", "after": "1s"}
+
+
+@pytest.mark.parametrize("guarantee", ["at_least_once", "exactly_once"])
+def test_cleanup_deletes_what_is_read_and_saved_and_nothing_else(shipping: Shipping, logs_dir: Path, guarantee: str) -> None:
+    source, delivery = {"cleanup": CLEANUP}, {"guarantee": guarantee}
+    append(logs_dir / "old.log", *numbers(0, 500))
+    (logs_dir / "unfinished.log").write_text("500\n501")
+    with (logs_dir / "busy.log").open("w", buffering=1) as writer:
+        writer.write("502\n")
+        shipping.start(source=source, delivery=delivery)
+        wait_read(shipping, 502)
+        wait_until(lambda: not (logs_dir / "old.log").exists(), 60, "it is read, and quiet")
+        shipping.stop()
+        shipping.start(source=source, delivery=delivery)
+        append(logs_dir / "unfinished.log", "")
+        wait_until(lambda: not (logs_dir / "unfinished.log").exists(), 60, "now it is read")
+        assert [path.name for path in logs_dir.iterdir()] == ["busy.log"]
+        writer.write("503\n")
+    lines = settled(shipping, range(504))
+    assert sorted(lines, key=int) == numbers(0, 504), "each once"
+
+
+def test_cleanup_leaves_a_file_alone_whose_last_record_may_go_on(shipping: Shipping, logs_dir: Path) -> None:
+    (logs_dir / "group.log").write_text("1\n2\n more\n")
+    (logs_dir / "read.log").write_text("3\n")
+    shipping.start(source={"cleanup": CLEANUP, "multiline": {"ends": "^[0-9]", "timeout": "1h"}})
+    wait_until(lambda: not (logs_dir / "read.log").exists(), 60, "it is read, and quiet")
+    assert (logs_dir / "group.log").exists()
+    assert sorted(settled(shipping, range(3))) == ["1", "2", "3"]

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import fcntl
 import itertools
 import os
-import signal
 import time
 from collections.abc import Callable, Container, Iterable
 from pathlib import Path
@@ -13,7 +11,9 @@ from typing import TYPE_CHECKING, Literal
 
 from copycat_agent.sources.files import clock, fingerprint
 from copycat_agent.sources.files.packing import packed
+from copycat_agent.sources.files.paths.opening import has_no_writer
 from copycat_agent.sources.log_file.file_state import Draining
+from copycat_agent.sources.log_file.removal import Removal
 from copycat_agent.sources.log_file.tracked import OpenedFile
 
 if TYPE_CHECKING:
@@ -31,7 +31,6 @@ LAST_LINE_SECONDS = 5.0
 """A whole archive that was quiet this long gets no further member: its last line counts as finished."""
 UNFINISHED_SECONDS = 60.0
 """An archive without its end marker that was quiet this long is damaged; `rotate_wait` may make it shorter, down to the above."""
-_F_SETSIG = 10  # fcntl.h; Python's fcntl does not name it
 _SIZES = 1000
 """Files whose sizes are saved at a time."""
 _REMEMBERED = 1000
@@ -91,20 +90,6 @@ def is_over(file: TrackedFile, rotate_wait: float) -> bool:
     return max(quiet, clock.seconds_since(file.identity.device, file.seen.mtime_ns)) >= min(rotate_wait, UNFINISHED_SECONDS)
 
 
-def has_no_writer(fd: int) -> bool:
-    """Whether no process has the open file open for writing, as far as the kernel tells: a read lease is granted only then.
-
-    False also when a lease may not be asked for (neither owner nor CAP_LEASE, or a file system without leases).
-    """
-    try:
-        fcntl.fcntl(fd, _F_SETSIG, signal.SIGURG)  # breaking a lease sends SIGIO, which kills; SIGURG is ignored
-        fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_RDLCK)
-        fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_UNLCK)
-    except OSError:
-        return False
-    return True
-
-
 class Released:
     """The latest files that were let go. `lose` is told what is appended to them."""
 
@@ -161,10 +146,13 @@ class Released:
 class Endings:
     """Ends files of one connector, one call at a time: those that left their patterns, archives, and all when a run is to end.
 
-    `begin_anew` is `Catalog.begin_anew`.
+    `begin_anew` is `Catalog.begin_anew`. `removal` deletes those that are read.
     """
 
-    def __init__(self, followed: Followed, opener: Opener, options: LogFileOptions, begin_anew: BeginAnew, log: Log) -> None:
+    def __init__(
+        self, followed: Followed, opener: Opener, options: LogFileOptions, begin_anew: BeginAnew, want_scan: Callable[[], None], log: Log
+    ) -> None:
+        self.removal = Removal(followed, opener, options, want_scan, log)
         self._followed = followed
         self._options = options
         self._begin_anew = begin_anew

@@ -53,7 +53,7 @@ class LogFiles:
         self._catalog = Catalog(connector, options, offsets, log)
         self._followed = self._catalog.followed
         self._planner = FilePlanner(self._catalog, options, delivery, self._want_scan)
-        self._endings = Endings(self._followed, self._catalog.opener, options, self._catalog.begin_anew, log)
+        self._endings = Endings(self._followed, self._catalog.opener, options, self._catalog.begin_anew, self._want_scan, log)
         self._options = options
         self._log = log
         self._unsaved = UnsavedChanges()
@@ -86,6 +86,8 @@ class LogFiles:
     def scan(self) -> Changes:
         """Look at all files, or at those that may have changed when no directory has. Returns what has to be saved before `plan`."""
         changes = Changes()
+        if self._endings.removal.is_due and not self._unsaved:
+            self._endings.removal.work()
         is_last = self._is_bounded and self.drained()  # who asks whether all is read will not look again: so at every file
         if self._needs_scan or is_last or not self._scan_partly(changes):
             self._scan(changes)
@@ -128,6 +130,7 @@ class LogFiles:
             or self._unsaved
             or self._endings.has_pending
             or self._catalog.has_pending
+            or self._endings.removal.is_due
         )
         if pending or self.needs_scan or not self._is_quiet or self._is_bounded or self._is_final or not self.partial_scan.covers_all():
             return False
@@ -324,7 +327,7 @@ class LogFiles:
             known_files=len(followed.files),
             open_files=len(followed.descriptors.open_files),
             lost_bytes=followed.lost.bytes,
-            troubled_files=catalog.passed_over.unreadable + unread.troubled_files,
+            troubled_files=catalog.passed_over.unreadable + unread.troubled_files + self._endings.removal.troubled,
             blocked_files=unread.blocked_files,
             oldest_unread_ms=unread.oldest_ms,
             rotated_files=catalog.rotated_files,

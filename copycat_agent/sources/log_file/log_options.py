@@ -5,7 +5,18 @@ from __future__ import annotations
 from typing import Literal
 
 from copycat_agent.formats import LineOptions, MultilineOptions
-from copycat_agent.options import Duration, Field, SourceOptions
+from copycat_agent.options import Duration, Field, Options, SourceOptions
+
+
+class LogCleanupOptions(Options):
+    """What becomes of a log file once all that it holds is in Kafka, and saved as read."""
+
+    policy: Literal["none", "delete"] = Field(
+        "none",
+        description="none: it stays. delete: it is deleted, unless it is empty, its last line has no end, or a program has it open for "
+        "writing. Of packed files those that were read to their end since the agent began.",
+    )
+    after: Duration = Field(3600.0, ge=1, description="A file is deleted when nobody has written to it, or renamed it, for so long.")
 
 
 class LogFileOptions(SourceOptions):
@@ -65,6 +76,7 @@ class LogFileOptions(SourceOptions):
         "(fs.protected_hardlinks is 0, or cannot be read), unless it belongs to the agent's user, or to the owner of its directory and "
         "nobody else may write there. true reads it.",
     )
+    cleanup: LogCleanupOptions = Field(LogCleanupOptions(), description="What becomes of files that are read.")
     forget_after: Duration = Field(
         7 * 86400.0,
         ge=1,

@@ -89,6 +89,21 @@ def test_cleanup_of_what_another_connector_reads_is_an_error_that_names_both(
         assert [*loaded.definitions] == ["tail"], "the other one is none the worse"
 
 
+@pytest.mark.parametrize("other", [definition(LOG, "tail", "u"), spool(name="tail", topic="u")])
+def test_log_files_that_another_connector_reads_are_not_deleted(load: Load, other: str) -> None:
+    loaded = load(definition(LOG + ", cleanup: {policy: delete}"), other)
+    assert "app deletes files that tail (" in loaded.problems[0].text
+    assert [*loaded.definitions] == ["tail"]
+
+
+@pytest.mark.parametrize("passed_over", ["start_at: end", 'start_at: "2026-01-01T00:00:00Z"', "ignore_older: 7d"])
+def test_log_files_that_nobody_has_read_are_not_deleted(load: Load, passed_over: str) -> None:
+    (problem,) = load(definition(f"{LOG}, cleanup: {{policy: delete}}, {passed_over}")).problems
+    assert "which nobody has read" in problem.text
+    assert "start_at: beginning" in problem.hint
+    assert not load(definition(f"{LOG}, {passed_over}")).problems
+
+
 def test_without_cleanup_two_may_read_one_directory(load: Load) -> None:
     assert not load(spool(), definition(LOG, "tail", "u")).problems
 

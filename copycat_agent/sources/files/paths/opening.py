@@ -103,7 +103,7 @@ class Opener:
 
         `is_known`: the caller takes only a file that it has read before, so who links it does not matter.
         """
-        found = self._find(path, self._roots_of(path))
+        found = self._find(path, self.roots_of(path))
         try:
             info = os.fstat(found)
             if not stat.S_ISREG(info.st_mode):
@@ -129,7 +129,7 @@ class Opener:
     def check(self, path: str) -> None:
         """Raises LinkError when a link at `path` leads out of what may be read. What else is wrong is told to who opens it."""
         try:
-            found = self._find(path, self._roots_of(path))
+            found = self._find(path, self.roots_of(path))
         except OSError:
             return
         try:
@@ -150,7 +150,7 @@ class Opener:
                 os.close(fd)
             self._held.clear()
 
-    def _roots_of(self, path: str) -> tuple[str, ...]:
+    def roots_of(self, path: str) -> tuple[str, ...]:
         """Fixed parts below which `path` may be looked for, the shortest first: there, most of the path must be free of links.
 
         A file that has left its patterns is looked for under its last name, which is a real path: it holds no link at all.
@@ -245,10 +245,23 @@ def _is_below(path: str, directory: str) -> bool:
 
 def is_open_for_writing(fd: int) -> bool:
     """Whether somebody has the open file open for writing; False as well where that cannot be told (not the owner, or no leases)."""
+    return _lease_refusal(fd) == errno.EAGAIN
+
+
+def has_no_writer(fd: int) -> bool:
+    """Whether nobody has the open file open for writing; False as well where that cannot be told."""
+    return _lease_refusal(fd) == 0
+
+
+def _lease_refusal(fd: int) -> int:
+    """0 when the kernel grants a read lease, which it does only while nobody has the file open for writing; else why it does not.
+
+    A lease may not be asked for by who is neither owner nor has CAP_LEASE, nor on a file system without leases.
+    """
     try:
         fcntl.fcntl(fd, _F_SETSIG, signal.SIGURG)  # breaking a lease sends SIGIO, which kills; SIGURG is ignored
         fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_RDLCK)
         fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_UNLCK)
     except OSError as error:
-        return error.errno == errno.EAGAIN
-    return False
+        return error.errno or errno.EIO
+    return 0
