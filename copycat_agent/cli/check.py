@@ -34,6 +34,7 @@ from copycat_agent.definitions.models import definition_schema
 from copycat_agent.display import printable
 from copycat_agent.errors import CopycatError, DefinitionError, FatalError, Problem
 from copycat_agent.options import AgentOptions, Definition, SparkOptions
+from copycat_agent.sources import SOURCES
 from copycat_agent.sources.datasource.reader_process import ReaderFaultError, ReaderProcess, UnusableReaderError
 from copycat_agent.sources.datasource.source import DataSourceOptions
 from copycat_agent.transforms import sql_step
@@ -56,6 +57,16 @@ def spark_sql(options: SparkOptions | None) -> Iterator[LocalSql]:
         yield sql
 
 
+def reads_by_spark(definition: Definition) -> bool:
+    """Whether Spark reads the records of its source, and the source asks a Spark session what is there."""
+    return SOURCES[definition.source.type].frame is not None
+
+
+def spark_for(definitions: Iterable[Definition], options: SparkOptions | None) -> contextlib.AbstractContextManager[object]:
+    """Spark in this process where one of the definitions has its records read by it; it is started when it is first asked."""
+    return spark_sql(options) if any(map(reads_by_spark, definitions)) else contextlib.nullcontext()
+
+
 class Queries(contextlib.ExitStack):
     """The queries of definitions, answered by a Spark of this process. A context manager: it ends Spark."""
 
@@ -63,11 +74,12 @@ class Queries(contextlib.ExitStack):
 
     def of(self, definition: Definition, path: Path, options: SparkOptions) -> QueryStep | None:
         """The query of the definition in the file `path`, None when it has none. Raises DefinitionError for one that is refused."""
-        if sql_at(definition.transforms) is None:
+        is_query = sql_at(definition.transforms) is not None
+        if not (is_query or reads_by_spark(definition)):
             return None
         try:
             self._sql = self._sql or self.enter_context(spark_sql(options))
-            return self._sql.query(definition)
+            return self._sql.query(definition) if is_query else None
         except DefinitionError:
             raise
         except CopycatError as error:
@@ -76,8 +88,8 @@ class Queries(contextlib.ExitStack):
 
 @contextlib.contextmanager
 def answering(definitions: Iterable[Definition], options: SparkOptions | None) -> Iterator[Callable[..., Any] | None]:
-    """What runs batches in this process in place of `run_batch`: None when no definition has a query, and no Spark is needed."""
-    if not any(sql_step(definition) for definition in definitions):
+    """What runs batches in this process in place of `run_batch`: None when no definition needs Spark."""
+    if not any(sql_step(definition) or reads_by_spark(definition) for definition in definitions):
         yield None
         return
     with spark_sql(options) as sql:

@@ -15,6 +15,7 @@ import typer
 from copycat_agent import logs
 from copycat_agent.api.server import socket_path
 from copycat_agent.cli import exits
+from copycat_agent.cli.check import spark_for
 from copycat_agent.cli.common_options import BootstrapServers, Config, Directory, Format, NoColor, Output, Socket, StateDir
 from copycat_agent.cli.running import resolve_settings
 from copycat_agent.definitions import load_directory
@@ -38,15 +39,17 @@ def doctor(  # noqa: PLR0913, PLR0917 - the command's options
 ) -> None:
     """Look at everything the definitions in DIR need from this host and from Kafka, and say how to repair what is not good.
 
-    Changes nothing and starts no Java; works while an agent runs and while none does. Exits 0 when all is good, 3 with warnings
-    only, 69 when all that failed is that no broker answers, 78 when no definition loads, 1 for any other failure.
+    Changes nothing; works while an agent runs and while none does. Starts Java only for sources that Spark reads, such as jdbc. Exits 0
+    when all is good, 3 with warnings only, 69 when all that failed is that no broker answers, 78 when no definition loads, 1 for any
+    other failure.
     """
     settings = resolve_settings(directory, config, state_dir, bootstrap_servers)
     logs.setup("error")
     loaded = load_directory(directory, settings.agent)
     where = socket_path(socket, settings.agent.api.socket, settings.state_dir)
     subject = Examined(settings.agent, loaded, settings.state_dir, where, find_user(user))
-    steps = examine(subject)
+    with spark_for(loaded.definitions.values(), settings.agent.spark):
+        steps = examine(subject)
     if output is Format.JSON:
         typer.echo(json.dumps([_entry(step) for step in steps], indent=2))
     else:

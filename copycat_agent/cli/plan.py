@@ -14,6 +14,7 @@ import typer
 from copycat_agent import logs
 from copycat_agent.api import AgentClient, address
 from copycat_agent.cli import exits
+from copycat_agent.cli.check import spark_for
 from copycat_agent.cli.common_options import Config, Directory, Format, Output, Socket, StateDir, leave, say_problems
 from copycat_agent.cli.running import resolve_settings
 from copycat_agent.cli.shown import EXACTLY_ONCE
@@ -257,8 +258,9 @@ def plan(
 ) -> None:
     """Show what `run` would read next: each file's identity, position and why, its rest, and the topic. Reads offsets, moves nothing.
 
-    Needs no Kafka and no Spark, and works beside a running agent. With --socket that agent is asked where it is in its files; without,
-    the directories are looked at, from saved offsets on. For one file: copycat explain PATH. Exits 78 when no definition loads.
+    Needs no Kafka, and Spark only for sources that it reads, such as jdbc; works beside a running agent. With --socket that agent is
+    asked where it is in its files; without, the directories are looked at, from saved offsets on. For one file: copycat explain PATH.
+    Exits 78 when no definition loads.
     """
     settings = resolve_settings(directory, config, state_dir, None)
     logs.setup("error")
@@ -268,7 +270,8 @@ def plan(
         planned = list(_asked(LiveAgent(AgentClient(socket.absolute())), chosen))
     else:
         saved = saved_offsets(settings.state_dir)
-        planned = [_look(one, saved) for one in chosen]
+        with spark_for(chosen, settings.agent.spark):
+            planned = [_look(one, saved) for one in chosen]
     if output is Format.JSON:
         typer.echo(json.dumps([entry(one) for one in planned], indent=2))
     else:

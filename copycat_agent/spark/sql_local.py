@@ -13,6 +13,7 @@ from copycat_agent.batch.sql_table import FAILED, RECORD, Table
 from copycat_agent.errors import DataError, FatalError
 from copycat_agent.executor import run_batch
 from copycat_agent.options import SparkOptions
+from copycat_agent.sources.contract_frames import SPARK
 from copycat_agent.spark import sql_words as words
 from copycat_agent.spark.batch_needs import step_of
 from copycat_agent.spark.host import SparkHost
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import Self
 
+    from pyspark.sql import SparkSession
+
     from copycat_agent.model import Batch, SplitResult
     from copycat_agent.options import Definition
     from copycat_agent.producer import Producers
@@ -36,7 +39,7 @@ START_SECONDS = 120.0
 
 
 class LocalSql:
-    """A Spark session for queries, started with the first one. Use as a context manager. Thread-safe."""
+    """A Spark session for queries and for what Spark reads, started when it is first asked for. Use as a context manager. Thread-safe."""
 
     def __init__(self, run_dir: Path, options: SparkOptions | None = None, tell: Callable[[str], None] = lambda _: None) -> None:
         """`run_dir` is for this alone, see `SparkHost`; `tell` hears what people wait for."""
@@ -69,18 +72,26 @@ class LocalSql:
 
     def close(self) -> None:
         """End Spark."""
+        SPARK.withdraw(self._for_frames)
         if self._host is not None:
             self._host.close()
 
     def _session(self) -> SqlContext:
         with self._lock:
             if self._host is None:
-                self._tell("starting Spark to look at SQL queries; this takes some seconds")
+                self._tell("starting Spark; this takes some seconds")
                 self._host = SparkHost(self._options, self._run_dir, 1)
                 self._host.start()
         return self._sessions.on(self._host.session(START_SECONDS).context)
 
+    def _for_frames(self, seconds: float) -> SparkSession:
+        """What the host offers, once it is started. Raises as `SparkAccess.session` does."""
+        self._session()
+        SPARK.withdraw(self._for_frames)
+        return SPARK.session(seconds)
+
     def __enter__(self) -> Self:
+        SPARK.offer(self._for_frames)
         return self
 
     def __exit__(self, *_: object) -> None:
