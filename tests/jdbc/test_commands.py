@@ -1,0 +1,87 @@
+"""What the commands say of a database, with a Spark of their own. None of them needs Kafka."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import yaml
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from tests.rig.postgres import Database
+
+Done = subprocess.CompletedProcess[str]
+
+
+@pytest.fixture
+def copycat(tmp_path: Path) -> Callable[..., Done]:
+    """`copycat("check", ...)`, as a process of its own."""
+
+    def call(*arguments: object) -> Done:
+        command = [sys.executable, "-m", "copycat_agent", *map(str, arguments), "--state-dir", str(tmp_path / "state")]
+        command = command[:-2] if arguments[0] == "try" else command
+        environment = {**os.environ, "NO_COLOR": "1", "COLUMNS": "200"}
+        return subprocess.run(command, capture_output=True, text=True, timeout=170, check=False, env=environment, cwd=tmp_path)
+
+    return call
+
+
+@pytest.fixture
+def define(tmp_path: Path, database: Database) -> Callable[..., Path]:
+    """`define(source options)` writes connectors.d/shop.yaml, for a table of three orders."""
+    database.execute("CREATE TABLE orders (id bigserial PRIMARY KEY, customer text, amount numeric(10, 2))")
+    database.execute("INSERT INTO orders (customer, amount) VALUES ('ann', 1.50), ('', NULL), ('eve', 12345678.99)")
+
+    def write(**source: Any) -> Path:
+        path = tmp_path / "connectors.d/shop.yaml"
+        path.parent.mkdir(exist_ok=True)
+        own = {"url": database.url, "user": database.user, "password": database.password}
+        chosen = {"type": "jdbc", **own, "tables": ["public.orders"], "mode": "incrementing", **source}
+        kafka = {"bootstrap_servers": ["127.0.0.1:1"]}
+        document = {"name": "shop", "source": chosen, "record": {"topic": "shop.{@file.name}", "key": "{id}"}, "kafka": kafka}
+        path.write_text(yaml.safe_dump(document, sort_keys=False))
+        return path
+
+    return write
+
+
+def test_try_shows_rows_as_they_would_be_sent(copycat: Callable[..., Done], define: Callable[..., Path]) -> None:
+    done = copycat("try", "-d", define(), "-n", "2")
+    assert done.returncode == 0, done.stderr
+    assert '"ann"' in done.stdout
+    assert "shop.public.orders" in done.stdout
+    assert "2 records in: 2 out" in done.stderr
+
+
+def test_doctor_names_the_database_its_tables_and_a_column_that_is_not_there(
+    copycat: Callable[..., Done], define: Callable[..., Path]
+) -> None:
+    good = copycat("doctor", define().parent)
+    assert "PostgreSQL" in good.stdout
+    assert "public.orders" in good.stdout
+    bad = copycat("doctor", define(mode="timestamp", columns={"timestamp": "changed"}).parent)
+    assert "table public.orders has no column changed" in bad.stdout
+
+
+def test_doctor_says_what_the_database_says_and_never_the_password(copycat: Callable[..., Done], define: Callable[..., Path]) -> None:
+    done = copycat("doctor", define(password="canary-of-a-password").parent)
+    assert "source.user and source.password" in done.stdout
+    assert "canary" not in done.stdout + done.stderr
+
+
+def test_plan_and_a_dry_run_read_and_move_nothing(copycat: Callable[..., Done], define: Callable[..., Path]) -> None:
+    path = define()
+    planned = copycat("plan", path.parent)
+    assert planned.returncode == 0, planned.stderr
+    assert "public.orders" in planned.stdout
+    for _ in range(2):
+        dry = copycat("run", path.parent, "--dry-run")
+        values = [json.loads(json.loads(line)["value"]) for line in dry.stdout.splitlines()]
+        assert [(one["id"], one["customer"], one["amount"]) for one in values] == [(1, "ann", 1.5), (2, "", None), (3, "eve", 12345678.99)]
