@@ -85,3 +85,12 @@ def test_plan_and_a_dry_run_read_and_move_nothing(copycat: Callable[..., Done], 
         dry = copycat("run", path.parent, "--dry-run")
         values = [json.loads(json.loads(line)["value"]) for line in dry.stdout.splitlines()]
         assert [(one["id"], one["customer"], one["amount"]) for one in values] == [(1, "ann", 1.5), (2, "", None), (3, "eve", 12345678.99)]
+
+
+def test_the_primary_key_is_a_field_of_its_own(copycat: Callable[..., Done], define: Callable[..., Path], database: Database) -> None:
+    database.execute('CREATE TABLE lines (id bigint, "line|no" int, what text, PRIMARY KEY (id, "line|no"))')
+    database.execute("INSERT INTO lines VALUES (7, 1, 'a')")
+    path = define(tables=["public.*"], mode="bulk", key_field="_key")
+    path.write_text(path.read_text().replace("{id}", "{_key}"))
+    dry = copycat("run", path.parent, "--dry-run")
+    assert sorted(json.loads(line)["key"] for line in dry.stdout.splitlines()) == ["1", "2", "3", "7|1"]

@@ -56,6 +56,11 @@ class JdbcOptions(PolledOptions):
         "rows, by a column with the time of the last change. timestamp_and_incrementing: by both."
     )
     columns: TableColumns = Field(TableColumns(), description="Columns that tell what is new.")
+    key_field: Name | None = Field(
+        None,
+        description="Records get the primary key of their row as this field too, as in _key: one column as it is, several as texts with | "
+        "between them. For record.key, where tables have keys of different names.",
+    )
     start_at: Literal["beginning", "end"] = Field(
         "beginning", description="Where to begin when a table is first read: with all of its rows, or with later ones."
     )

@@ -120,7 +120,8 @@ class JdbcSource:
 
     def _snapshot_sql(self, tracked: Tracked) -> SnapshotSql:
         column = tracked.time or tracked.number
-        return SnapshotSql(self._dialect, tracked.table, column, by_time=tracked.time is not None)
+        by_time, key_field = tracked.time is not None, self._options.key_field
+        return SnapshotSql(self._dialect, tracked.table, column, by_time=by_time, key_field=key_field)
 
     def _look_at_snapshot(self, key: str, tracked: Tracked, saved: Mapping[str, Position], *, to_the_end: bool) -> Iterator[Finding]:
         position, loads = saved.get(key), {one: saved[one] for one in saved if one.startswith(f"{key}#")}
@@ -298,7 +299,7 @@ class JdbcSource:
             sql, window = self._snapshot_sql(tracked), end["window"]
             about = {"kind": "snapshot", "limit": limit, "window": window, "keys": len(sql.key)}
             return sql.rows(position, window, limit), about
-        columns = "*" if self._options.query is not None else selected(self._dialect, table)
+        columns = "*" if self._options.query is not None else selected(self._dialect, table, self._options.key_field)
         begin = f"SELECT {columns} FROM {self._source(tracked)}"
         if "expired" in end:
             numbers = self._numbers(tracked)

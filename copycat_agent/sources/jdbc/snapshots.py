@@ -49,9 +49,9 @@ class SnapshotWindow(NamedTuple):
 class SnapshotSql:
     """The SQL of one table. `column`: the tracked one, None where there is none; `time`: whether it is ordered by it."""
 
-    def __init__(self, dialect: Dialect, table: TableInfo, column: str | None, *, by_time: bool) -> None:
+    def __init__(self, dialect: Dialect, table: TableInfo, column: str | None, *, by_time: bool, key_field: str | None = None) -> None:
         self._dialect = dialect
-        self._table = table
+        self._selected = selected(dialect, table, key_field)
         self._from = (
             f"(SELECT txid_snapshot_xmax(txid_current_snapshot()) AS {_HIGH}) AS copycat_w, {dialect.name(*table.name)} AS {_TABLE}"
         )
@@ -84,7 +84,7 @@ class SnapshotSql:
             parts.append(self._dialect.behind(self.key, [self._dialect.text(one) for one in position["after"]]))
         if span := position.get("range"):
             parts.append(self._within(span))
-        columns = ", ".join([selected(self._dialect, self._table), *hidden])
+        columns = ", ".join([self._selected, *hidden])
         query = f"SELECT {columns} FROM {self._from} WHERE {' AND '.join(parts)} ORDER BY {', '.join(self.key)}"
         return self._dialect.limited(query, limit)
 

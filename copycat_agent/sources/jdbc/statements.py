@@ -95,8 +95,35 @@ def dialect_of(url: str) -> Dialect:
     return Dialect(re.split(r"[:+]", url)[1])
 
 
-def selected(dialect: Dialect, table: TableInfo) -> str:
-    """The columns of a table as Spark can read them without loss. Raises FatalError where a name is one of ours."""
+def selected(dialect: Dialect, table: TableInfo, key_field: str | None = None) -> str:
+    """The columns of a table as Spark can read them without loss, and its primary key once more, as `key_field`.
+
+    Raises FatalError where a name is one of ours.
+    """
+    columns = _selected(dialect, table)
+    if key_field is None or not table.key:
+        return columns
+    if key_field in {one.name for one in table.columns}:
+        raise FatalError(f"{table.text} has a column {key_field!r} of its own", "choose another source.key_field")
+    return f"{columns}, {_key_of(dialect, table)} AS {dialect.name(key_field)}"
+
+
+def _key_of(dialect: Dialect, table: TableInfo) -> str:
+    """A key of one column as it is, that of several as texts with a bar between them."""
+    names = [dialect.name(one) for one in table.key]
+    if len(names) == 1:
+        kind = next((one for one in table.columns if one.name == table.key[0]), None)
+        return names[0] if kind is None or not dialect.is_postgresql else _of_postgresql(dialect, kind).partition(" AS ")[0]
+    if dialect.is_postgresql:
+        return " || '|' || ".join(f"{one}::text" for one in names)
+    if dialect.kind in ("mysql", "mariadb"):
+        return f"CONCAT_WS('|', {', '.join(names)})"
+    kind_of_text = "NVARCHAR(400)" if dialect.kind == "sqlserver" else "VARCHAR(400)"
+    sign = " + " if dialect.kind == "sqlserver" else " || "
+    return f"{sign}'|'{sign}".join(f"CAST({one} AS {kind_of_text})" for one in names)
+
+
+def _selected(dialect: Dialect, table: TableInfo) -> str:
     if bad := next((one.name for one in table.columns if one.name.startswith(HIDDEN)), ""):
         raise FatalError(f"{table.text} has a column {bad!r}: such names are the agent's own", "leave the table out, or use source.query")
     if not dialect.is_postgresql:
