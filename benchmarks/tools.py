@@ -13,7 +13,7 @@ from pathlib import Path
 
 from benchmarks.connect_jars import class_path
 from copycat_agent.dev_broker import free_port
-from copycat_agent.dev_broker.jars import java
+from copycat_agent.maven import java
 
 CONNECT_JVM = (
     "-server", "-Xms256M", "-Xmx2G", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20", "-XX:InitiatingHeapOccupancyPercent=35",
