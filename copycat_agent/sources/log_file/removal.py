@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from copycat_agent.sources.files import clock
 from copycat_agent.sources.files.identity import Identity
-from copycat_agent.sources.files.paths.opening import has_no_writer
+from copycat_agent.sources.files.paths.opening import has_no_writer, is_open_for_writing
 from copycat_agent.sources.planner import READY
 from copycat_agent.sources.spool_dir.cleanup.folders import ChangedError, Folder, KeptError, folder
 from copycat_agent.sources.spool_dir.cleanup.moves import Item, Seen, aside_name, delete, seen
@@ -37,7 +37,8 @@ LOOKS = (1.0, 60.0)
 """Seconds between two looks at all files, at least and at most: a tenth of `after` in between."""
 AGAIN_SECONDS = 60.0
 """When a file is tried again that could not be deleted."""
-_WRITER = "a program has it open for writing, or that cannot be told: the agent's user does not own it and has no CAP_LEASE"
+_WRITER = "a program has it open for writing"
+_NOBODY_KNOWS = "whether a program has it open for writing cannot be told: the agent's user does not own it and has no CAP_LEASE"
 
 
 class Removal:
@@ -122,7 +123,7 @@ class Removal:
         if info.st_nlink > 1:  # it would free nothing, and what is known by one of the names is not what the others lead to
             raise KeptError("it has several hard links")
         if not has_no_writer(file.fd):
-            raise KeptError(_WRITER)
+            raise KeptError(_WRITER if is_open_for_writing(file.fd) else _NOBODY_KNOWS)
         with ExitStack() as held:
             home = self._home_of(file.path, held)
             if seen(home, item.name, item) is not Seen.IT:

@@ -63,6 +63,7 @@ def examine_files(notes: Notes, definition: Definition, user: User, mounted: lis
     _examine_directories(notes, look, user)
     _examine_patterns(notes, look)
     _examine_reading(notes, look, user)
+    _examine_deleting(notes, look, user)
     _examine_odd(notes, look)
     _examine_compressed(notes, look)
     _examine_rotated(notes, look)
@@ -166,6 +167,23 @@ def _examine_reading(notes: Notes, look: PatternWalk, user: User) -> None:
         notes.ok(
             "reading", f"user {user.name} may read " + ("all of them" if len(checked) == len(look.files) else f"the first {len(checked):,}")
         )
+
+
+def _examine_deleting(notes: Notes, look: PatternWalk, user: User) -> None:
+    """Whether files that are read may be deleted: that is a matter of their directories, and of who may ask who writes to them."""
+    if look.options.cleanup.policy == "none":
+        return
+    checked = look.files[:FILES_CHECKED]
+    closed = [path for path in sorted({found.path.rpartition("/")[0] for found in checked}) if not user.may(path or "/", "wx")]
+    foreign = [found.path for found in checked if user.uid not in (0, found.stat.st_uid)]
+    if closed:
+        fix = f"setfacl -m u:{user.name}:rwx {shlex.quote(closed[0])}; in the service, name it in ReadWritePaths="
+        notes.fail("cleanup", f"user {user.name} may not delete files in {names(closed)}", fix)
+    elif foreign:
+        text = f"user {user.name} does not own {names(foreign)}: whether a program writes to them can be told only with CAP_LEASE"
+        notes.warn("cleanup", text, "AmbientCapabilities=CAP_LEASE in the service, or cleanup: {policy: none}")
+    else:
+        notes.ok("cleanup", "files that are read are deleted")
 
 
 def _examine_odd(notes: Notes, look: PatternWalk) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from copycat_agent.formats.tar_members import TAR_BLOCK
-from tests.unit.batch.test_resumes import COUNT, FILES, Tiny, _csv, _joined, forget
+from tests.unit.batch.test_resumes import COUNT, FILES, Tiny, _csv, _joined, work_with_kills
 from tests.unit.sources.archives import ARCHIVES, tar, zipped
 from tests.unit.sources.packing import PACK
 
@@ -60,14 +60,7 @@ def test_tiny_batches_and_kills_send_what_one_batch_sends(name: str, kind: str, 
         tiny = Tiny(tmp_path / f"{max_bytes}", at_once=False, format=form, unpack=OPEN)
         tiny.max_bytes, tiny.max_records = max_bytes, max_records
         tiny.drop("f", archive)
-        for _ in range(1000):
-            tiny.scan()
-            if not tiny.work():
-                break
-            if chance.random() < 0.2:
-                forget(monkeypatch)
-            if chance.random() < 0.1:
-                tiny.restart()
+        work_with_kills(tiny, chance, monkeypatch)
         assert tiny.arrived == whole.arrived
         assert [(row.position, row.records, row.done) for row in tiny.store.values()] == [
             (row.position, row.records, row.done) for row in whole.store.values()

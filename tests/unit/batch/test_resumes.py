@@ -156,6 +156,18 @@ def forget(patch: pytest.MonkeyPatch) -> None:
     patch.setattr("copycat_agent.sources.spool_dir.spool_stream.MEMOS", Memos())
 
 
+def work_with_kills(tiny: Tiny, chance: random.Random, patch: pytest.MonkeyPatch) -> None:
+    """Batch after batch until nothing is left; now and then the process forgets, or the driver begins anew."""
+    for _ in range(1000):
+        tiny.scan()
+        if not tiny.work():
+            break
+        if chance.random() < 0.2:
+            forget(patch)
+        if chance.random() < 0.1:
+            tiny.restart()
+
+
 @pytest.mark.parametrize("codec", [None, "gzip"], ids=["plain", "gzip"])
 @pytest.mark.parametrize("name", FILES)
 def test_tiny_batches_send_what_one_batch_sends(name: str, codec: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -172,14 +184,7 @@ def test_tiny_batches_send_what_one_batch_sends(name: str, codec: str | None, tm
         tiny = Tiny(tmp_path / f"{max_bytes}-{max_records}", at_once=at_once, format=form)
         tiny.max_bytes, tiny.max_records = max_bytes, max_records
         tiny.drop("f", data)
-        for _ in range(1000):
-            tiny.scan()
-            if not tiny.work():
-                break
-            if chance.random() < 0.2:
-                forget(monkeypatch)
-            if chance.random() < 0.1:
-                tiny.restart()
+        work_with_kills(tiny, chance, monkeypatch)
         assert tiny.arrived == whole.arrived
         assert (tiny.counted, tiny.picky.letters) == (COUNT, whole.picky.letters)
         assert [(row.position, row.records, row.done) for row in tiny.store.values()] == [

@@ -57,6 +57,19 @@ def test_files_that_may_be_read_are_good(logs: Path) -> None:
     assert "1 file, 2 bytes" in [step.text for step in notes.steps]
 
 
+def test_files_that_are_to_be_deleted_have_to_be_ones_own_in_a_directory_that_is_writable(logs: Path) -> None:
+    (logs / "a.log").write_text("a\n")
+    cleanup = {"policy": "delete"}
+    assert bad(look(definition(logs, cleanup=cleanup))) == []
+    assert bad(look(definition(logs), NOBODY)) == []
+    step = next(step for step in look(definition(logs, cleanup=cleanup), NOBODY).steps if step.name == "cleanup")
+    assert (step.verdict, step.text) == (CheckVerdict.FAIL, f"user somebody may not delete files in {logs}")
+    logs.chmod(0o777)
+    step = next(step for step in look(definition(logs, cleanup=cleanup), NOBODY).steps if step.name == "cleanup")
+    assert step.verdict is CheckVerdict.WARN
+    assert "CAP_LEASE" in step.fix
+
+
 def test_a_file_that_the_agents_user_may_not_read_comes_with_the_acl_that_lets_it(logs: Path) -> None:
     (logs / "a.log").write_text("a\n")
     (logs / "a.log").chmod(0o600)
