@@ -13,6 +13,7 @@ import pytest
 import typer
 
 from copycat_agent.cli import main as cli
+from tests.rig.cache import CACHE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,8 +26,7 @@ Done = subprocess.CompletedProcess[str]
 @pytest.fixture
 def environment(tmp_path: Path) -> dict[str, str]:
     """A user without settings, with the caches of this machine."""
-    cache = os.environ.get("XDG_CACHE_HOME", str(Path.home() / ".cache"))
-    return {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "XDG_CACHE_HOME": cache, "PYTHONPATH": str(PROJECT), "COLUMNS": "100"}
+    return {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "PYTHONPATH": str(PROJECT), "COLUMNS": "100", **CACHE}
 
 
 @pytest.fixture

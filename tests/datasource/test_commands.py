@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from tests.datasource.conftest import arrived, of, shown
+from tests.rig.cache import CACHE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,7 +29,7 @@ def copycat(here: dict[str, str], tmp_path: Path) -> Callable[..., Done]:
 
     def call(*arguments: object, stdin: str = "") -> Done:
         command = [sys.executable, "-m", "copycat_agent", *map(str, arguments)]
-        environment = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), "NO_COLOR": "1", **here}
+        environment = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), "NO_COLOR": "1", **CACHE, **here}
         return subprocess.run(command, capture_output=True, text=True, timeout=110, check=False, env=environment, input=stdin, cwd=tmp_path)
 
     return call

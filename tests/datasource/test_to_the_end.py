@@ -12,6 +12,7 @@ import pytest
 import yaml
 
 from tests.datasource.conftest import arrived, of
+from tests.rig.cache import CACHE
 from tests.rig.kafka import wait_for_markers
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ def backfill(tmp_path: Path, broker: DevBroker, here: dict[str, str]) -> Callabl
         path.write_text(yaml.safe_dump({"name": "app", "source": source, "record": {"topic": topic}, **sections}, sort_keys=False))
         where = ["--bootstrap-servers", broker.bootstrap, "--state-dir", str(tmp_path / "state"), "--format", "json"]
         command = [sys.executable, "-m", "copycat_agent", "backfill", str(path), *where]
-        environment = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), "NO_COLOR": "1", **here}
+        environment = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), "NO_COLOR": "1", **CACHE, **here}
         done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False, env=environment)
         assert done.returncode == 0, done.stderr
         account: dict[str, Any] = json.loads(done.stdout)

@@ -15,6 +15,7 @@ import yaml
 from copycat_agent.extending import Probed
 from copycat_agent.sources import SOURCES
 from tests.journald.conftest import needs_journals
+from tests.rig.cache import CACHE
 from tests.rig.journals import lines, write_journal
 from tests.rig.kafka import consume
 
@@ -33,7 +34,7 @@ def copycat(tmp_path: Path) -> Callable[..., Done]:
 
     def call(*arguments: object, stdin: str = "") -> Done:
         command = [sys.executable, "-m", "copycat_agent", *map(str, arguments)]
-        environment = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), "NO_COLOR": "1"}
+        environment = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), "NO_COLOR": "1", **CACHE}
         return subprocess.run(command, capture_output=True, text=True, timeout=110, check=False, env=environment, input=stdin, cwd=tmp_path)
 
     return call

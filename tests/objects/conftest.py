@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import pytest
 import yaml
 
+from tests.rig.cache import CACHE
 from tests.rig.object_store import CREDENTIALS, ObjectStore, object_store
 from tests.rig.shipping import Shipping, running_here
 
@@ -190,8 +191,7 @@ class Command:
     def __init__(self, root: Path, bootstrap: str) -> None:
         self._root = root
         self._bootstrap = bootstrap
-        cache = os.environ.get("XDG_CACHE_HOME", str(Path.home() / ".cache"))
-        self.environment = {"PATH": os.environ["PATH"], "HOME": str(root), "XDG_CACHE_HOME": cache, "NO_COLOR": "1", **CREDENTIALS}
+        self.environment = {"PATH": os.environ["PATH"], "HOME": str(root), "NO_COLOR": "1", **CACHE, **CREDENTIALS}
 
     def define(self, name: str, source: dict[str, Any], topic: str, **sections: Any) -> Path:
         """Write a definition."""

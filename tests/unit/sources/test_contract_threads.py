@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from copycat_agent.errors import RetriableError
+from copycat_agent.sources import contract_threads
 from copycat_agent.sources.contract_threads import GIVEN_UP_MOST, ReadThreads
 from tests.rig.threads import NewThreads
 from tests.rig.waiting import wait_until
@@ -39,7 +40,8 @@ def test_records_come_in_order_and_some_at_a_time(whole: bool) -> None:
         (True, r"x: read\(\) of what goes as one has not ended within 0.1 s, and is given up"),
     ],
 )
-def test_a_read_that_hangs_is_given_up_with_words_and_others_are_made(whole: bool, words: str) -> None:
+def test_a_read_that_hangs_is_given_up_with_words_and_others_are_made(whole: bool, words: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(contract_threads, "LEAVE_SECONDS", 0.1)
     threads, release, new = ReadThreads(0.1, 0.1), threading.Event(), NewThreads()
     for _ in range(GIVEN_UP_MOST):
         with pytest.raises(RetriableError, match=words):
