@@ -26,6 +26,8 @@ from benchmarks.kill_loop_run import Asked, Loop
 from benchmarks.tools import describe_machine
 from copycat_agent.dev_broker import DevBroker
 from tests.kill.both import ROWS, Load, definitions, row_definitions, source_of
+from tests.kill.jdbc_load import CONNECTORS as TABLES
+from tests.kill.jdbc_load import JdbcLoad, jdbc_definitions
 from tests.kill.journal_load import CONNECTOR, JournalLoad, journal_definition
 from tests.kill.object_load import CONNECTORS, ObjectLoad, object_definitions
 from tests.rig.agent import AgentProcess
@@ -33,7 +35,7 @@ from tests.rig.kafka import create_topic
 from tests.rig.object_store import CREDENTIALS
 from tests.rig.verifier import Verifier
 
-_SOURCES = {"files": ("logs", "drops", *ROWS), "journald": (CONNECTOR,), "objects": CONNECTORS}
+_SOURCES = {"files": ("logs", "drops", *ROWS), "journald": (CONNECTOR,), "objects": CONNECTORS, "jdbc": TABLES}
 """What is read -> the connectors."""
 _PARTITIONS = 2
 _FIRST_OBJECTS = 2200
@@ -52,6 +54,8 @@ def main() -> None:
     if options.json:
         options.json.write_text(json.dumps(told, indent=2) + "\n")
     if told["kept"] and not options.directory:
+        if (server := work / "files" / "postgres").is_symlink():
+            shutil.rmtree(server.resolve())
         shutil.rmtree(work)
     else:
         print(f"\nfiles, topics and the agent's log are in {work}", file=sys.stderr)
@@ -62,7 +66,7 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="benchmarks/run kill_loop", description=__doc__)
     parser.add_argument("--kills", type=int, default=100, help="how many more")
     parser.add_argument("--minutes", type=float, default=90, help="end after so many, whatever was done by then")
-    parser.add_argument("--source", choices=_SOURCES, default="files", help="logs, dropped files and rows; a journal; a bucket")
+    parser.add_argument("--source", choices=_SOURCES, default="files", help="logs, dropped files and rows; a journal; a bucket; tables")
     parser.add_argument("--guarantee", choices=("exactly_once", "at_least_once"), default="exactly_once", help="of both connectors")
     parser.add_argument("--seed", type=int, default=None, help="of who is killed, and when")
     parser.add_argument("--rate", type=int, default=300, help="lines a second")
@@ -88,7 +92,7 @@ def _run(work: Path, options: argparse.Namespace) -> dict[str, Any]:
                 create_topic(broker.bootstrap, topic, _PARTITIONS)
             saved["topics"] = True
 
-        with Verifier(broker.bootstrap, list(topics.values()), saved["run"]) as verifier:
+        with Verifier(broker.bootstrap, list(topics.values()), saved["run"], ordered=saved["source"] != "jdbc") as verifier:
 
             def note(lost: Mapping[str, int] | None = None) -> dict[str, Any]:
                 """Save what is known, and add it to the totals; what is `lost` is known at the end."""
@@ -105,16 +109,16 @@ def _run(work: Path, options: argparse.Namespace) -> dict[str, Any]:
                 print(f"{time.strftime('%H:%M:%S')} all runs: {kill_loop_totals.line(runs)}", file=sys.stderr, flush=True)
                 return runs
 
-            if isinstance(load, ObjectLoad):
+            if isinstance(load, ObjectLoad | JdbcLoad):
                 load.watch(verifier)
             with load:
                 loop = Loop(agent, broker, load, verifier, findings, Asked(saved["seed"], saved["guarantee"], note))
                 loop.begin()
                 loop.strike_all(len(findings.struck) + options.kills, began + options.minutes * 60)
                 loop.settle()
-                if isinstance(load, ObjectLoad):
+                if isinstance(load, ObjectLoad | JdbcLoad):
                     findings.broken += load.broken(agent.state_dir, saved["guarantee"])
-                    print(f"objects: {dict(load.done)}", file=sys.stderr, flush=True)
+                    print(f"{saved['source']}: {dict(load.done)}", file=sys.stderr, flush=True)
             verdict = verifier.finish(load.counts())
             told = kill_loop_totals.text(note(verifier.committed.lost_by_source(load.counts(), source_of)), code)
     verdict["written_bytes"] = load.written_bytes
@@ -130,20 +134,24 @@ def _run(work: Path, options: argparse.Namespace) -> dict[str, Any]:
     return kill_loop_report.result(verdict, findings, asked, verifier.committed.repeated_ms)
 
 
-def _load(files: Path, saved: dict[str, Any], rate: int) -> Load | JournalLoad | ObjectLoad:
+def _load(files: Path, saved: dict[str, Any], rate: int) -> Load | JournalLoad | ObjectLoad | JdbcLoad:
     if saved["source"] == "journald":
         return JournalLoad(files, saved["run"], rate)
     if saved["source"] == "objects":
         os.environ.update(CREDENTIALS)
         return ObjectLoad(files, saved["run"], rate, first=_FIRST_OBJECTS)
+    if saved["source"] == "jdbc":
+        return JdbcLoad(files, saved["run"], rate)
     return Load(files, saved["run"], rate, rows=True)
 
 
-def _connectors(load: Load | JournalLoad | ObjectLoad, topics: dict[str, str], guarantee: str) -> dict[str, dict[str, object]]:
+def _connectors(load: Load | JournalLoad | ObjectLoad | JdbcLoad, topics: dict[str, str], guarantee: str) -> dict[str, dict[str, object]]:
     if isinstance(load, JournalLoad):
         return {CONNECTOR: journal_definition(load, topics[CONNECTOR], guarantee)}
     if isinstance(load, ObjectLoad):
         return object_definitions(load, topics, guarantee)
+    if isinstance(load, JdbcLoad):
+        return jdbc_definitions(load, topics, guarantee)
     return definitions(load, topics, guarantee) | row_definitions(load, topics, guarantee)
 
 

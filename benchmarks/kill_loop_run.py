@@ -24,6 +24,7 @@ from tests.rig.verifier import Later, Verifier
 
 if TYPE_CHECKING:
     from tests.kill.both import Load
+    from tests.kill.jdbc_load import JdbcLoad
     from tests.kill.journal_load import JournalLoad
     from tests.kill.object_load import ObjectLoad
 
@@ -63,7 +64,7 @@ class Loop:
         self,
         agent: AgentProcess,
         broker: DevBroker,
-        load: Load | JournalLoad | ObjectLoad,
+        load: Load | JournalLoad | ObjectLoad | JdbcLoad,
         verifier: Verifier,
         findings: Findings,
         asked: Asked,

@@ -106,11 +106,11 @@ def test_a_few_kills_keep_the_promise(tmp_path: Path, guarantee: str) -> None:
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("guarantee", ["exactly_once", "at_least_once"])
 @pytest.mark.parametrize(
-    "source", [pytest.param("journald", marks=pytest.mark.skipif(bool(MISSING), reason=MISSING or "there are journals")), "objects"]
+    "source", [pytest.param("journald", marks=pytest.mark.skipif(bool(MISSING), reason=MISSING or "there are journals")), "objects", "jdbc"]
 )
 def test_a_few_kills_keep_the_promise_of_other_sources(tmp_path: Path, source: str, guarantee: str) -> None:
     command = [sys.executable, "-m", "benchmarks.kill_loop_main", "--source", source, "--guarantee", guarantee, "--seed", "1"]
-    more = ["--kills", "8", "--totals", str(tmp_path / "totals"), "--directory", str(tmp_path / "work"), "--json", str(tmp_path / "told")]
+    more = ["--kills", "8", "--totals", str(tmp_path / "totals"), "--json", str(tmp_path / "told")]
     done = subprocess.run([*command, *more], cwd=PROJECT, check=False)
     told = json.loads((tmp_path / "told").read_text())
     assert (done.returncode, told["kept"]) == (0, True), told

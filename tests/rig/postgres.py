@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
+import json
 import os
 import pwd
 import re
@@ -82,19 +83,30 @@ class Database:
 class Postgres(Database):
     """A server of its own, and its database `postgres`. It keeps its port and its data from `start` to `start`."""
 
-    def __init__(self) -> None:
-        super().__init__(free_port(), "postgres", "copycat", secrets.token_hex(8))
+    def __init__(self, keep: Path | None = None) -> None:
+        """`keep`: a link to the directory of a server that stays when this one ends. A server that the link leads to is gone on with."""
+        port, password = free_port(), secrets.token_hex(8)
+        if keep is not None and keep.is_symlink():
+            port, password = json.loads((keep / "known.json").read_text())
+        super().__init__(port, "postgres", "copycat", password)
+        self._keep = keep
         self._process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Self:
-        """Make the data directory, and start."""
-        self._directory = Path(tempfile.mkdtemp(prefix="copycat-postgres-"))
+        """Make the data directory unless it is there, and start."""
+        is_there = self._keep is not None and self._keep.is_symlink()
+        self._directory = self._keep.resolve() if self._keep and is_there else Path(tempfile.mkdtemp(prefix="copycat-postgres-"))
         try:
             self._as_user = ["setpriv", f"--pdeathsig={signal.SIGQUIT.name}"]
             self._programs = _installation()
             if os.geteuid() == 0:
                 self._become_unprivileged()
-            self._make_data_directory()
+            self._data = self._directory / "data"
+            if not is_there:
+                self._make_data_directory()
+            if self._keep is not None and not is_there:
+                (self._directory / "known.json").write_text(json.dumps([self.port, self.password]))
+                self._keep.symlink_to(self._directory)
             self.start()
         except BaseException:
             self.__exit__(None, None, None)
@@ -102,11 +114,12 @@ class Postgres(Database):
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        """Stop, whatever sessions there are; nothing is left."""
+        """Stop, whatever sessions there are; nothing is left that is not to be kept."""
         try:
             self.stop("immediate")
         finally:
-            shutil.rmtree(self._directory)
+            if self._keep is None:
+                shutil.rmtree(self._directory)
 
     @property
     def pid(self) -> int | None:
@@ -201,14 +214,13 @@ class Postgres(Database):
         user = pwd.getpwnam(_UNPRIVILEGED)
         self._as_user += [f"--reuid={user.pw_uid}", f"--regid={user.pw_gid}", "--clear-groups"]
         libraries = f"{self._programs.parent.name}.libs"  # the programs look for them two directories above their own
-        shutil.copytree(self._programs.parents[1] / libraries, self._directory / libraries)
+        shutil.copytree(self._programs.parents[1] / libraries, self._directory / libraries, dirs_exist_ok=True)
         self._programs = shutil.copytree(
-            self._programs, self._directory / "programs" / _INSTALLATION, ignore=shutil.ignore_patterns("include")
+            self._programs, self._directory / "programs" / _INSTALLATION, ignore=shutil.ignore_patterns("include"), dirs_exist_ok=True
         )
         os.chown(self._directory, user.pw_uid, user.pw_gid)
 
     def _make_data_directory(self) -> None:
-        self._data = self._directory / "data"
         password = self._directory / "password"
         password.write_text(self.password, "ascii")
         how = ["--auth=scram-sha-256", f"--username={self.user}", f"--pwfile={password}", "--encoding=UTF8", "--locale=C", "--no-sync"]

@@ -38,13 +38,14 @@ class Seen:
     """Topic and partition -> the furthest line."""
     reordered: int = 0
 
-    def take(self, place: tuple[str, int], number: int) -> bool:
-        """Line `number` arrived at `place`. Returns whether it had before."""
+    def take(self, place: tuple[str, int] | None, number: int) -> bool:
+        """Line `number` arrived at `place`, None where its order does not count. Returns whether it had before."""
         if number >= len(self.counts):
             self.counts.extend(bytes(max(256, len(self.counts) // 4, number + 1 - len(self.counts))))
         again = self.counts[number] > 0
-        self.reordered += not again and number < self.latest[place]
-        self.latest[place] = max(number, self.latest[place])
+        if place is not None:
+            self.reordered += not again and number < self.latest[place]
+            self.latest[place] = max(number, self.latest[place])
         self.counts[number] = min(_MOST, self.counts[number] + 1)
         return again
 
@@ -70,8 +71,9 @@ class Later:
 class View(Background):
     """Follows some topics from their beginning, in a thread of its own. Use it as a context manager."""
 
-    def __init__(self, bootstrap: str, topics: Sequence[str], run: str, isolation: Isolation) -> None:
+    def __init__(self, bootstrap: str, topics: Sequence[str], run: str, isolation: Isolation, *, ordered: bool = True) -> None:
         self.isolation = isolation
+        self._ordered = ordered
         self.files: dict[str, Seen] = defaultdict(Seen)
         self.delivered = self.corrupt = self.alien = self.bytes = self.duplicated = 0
         self.examples: list[str] = []
@@ -99,6 +101,11 @@ class View(Background):
         with self._lock:
             return all(not count or self.files[name].counts.find(b"\0", 0, count) < 0 <= len(self.files[name].counts) - count
                        for name, count in written.items() if name not in self.excused)  # fmt: skip
+
+    def has(self, file: str, number: int) -> bool:
+        """Whether this line arrived."""
+        with self._lock:
+            return bool(self.files[file].counts[number : number + 1].strip(b"\0"))
 
     def read_to(self, ends: Mapping[tuple[str, int], int], deadline: float = 60.0) -> None:
         """Return when everything below `ends` was read; AssertionError at the deadline."""
@@ -179,7 +186,7 @@ class View(Background):
             self._take_line(line[1], line[2], place, message)
 
     def _take_line(self, file: str, number: int, place: tuple[str, int], message: Message) -> None:
-        if self.files[file].take(place, number):
+        if self.files[file].take(place if self._ordered else None, number):
             self.duplicated += 1
             self.repeated_ms.append(message.timestamp()[1])
             self._note(f"again {file}|{number}", place, message)
@@ -197,9 +204,10 @@ class View(Background):
 class Verifier:
     """Both views on the same topics. Use it as a context manager; `finish` gives the verdict."""
 
-    def __init__(self, bootstrap: str, topics: Sequence[str], run: str) -> None:
-        self.committed = View(bootstrap, topics, run, "read_committed")
-        self.uncommitted = View(bootstrap, topics, run, "read_uncommitted")
+    def __init__(self, bootstrap: str, topics: Sequence[str], run: str, *, ordered: bool = True) -> None:
+        """`ordered`: whether lines of a file have to arrive in their order."""
+        self.committed = View(bootstrap, topics, run, "read_committed", ordered=ordered)
+        self.uncommitted = View(bootstrap, topics, run, "read_uncommitted", ordered=ordered)
         self._bootstrap = bootstrap
         self._topics = topics
 
