@@ -47,10 +47,11 @@ class Tracked(NamedTuple):
 class JdbcSource:
     """A `FrameSource`."""
 
-    def __init__(self, options: JdbcOptions) -> None:
+    def __init__(self, options: JdbcOptions, database: Database | None = None) -> None:
+        """`database`: what is asked, where it is another one than the options say."""
         self._options = options
         self._dialect = dialect_of(options.url)
-        self._database = Database(options)
+        self._database = database or Database(options)
         self._tables: dict[str, TableInfo] = {}
         self._listed_at = -LIST_SECONDS
         self._full_at: dict[str, float] = {}
@@ -137,18 +138,21 @@ class JdbcSource:
         if to_the_end and position["recent"]["below"] >= self._targets.get(key, 2**63):
             yield self._found(key, tracked, position)
             return
-        now = time.monotonic()
-        full = to_the_end or position.get("floor") is None or now >= self._full_at.get(key, 0.0)
-        window = window_of(self._database.rows(sql.look(position, full=full))[0])
+        now, known = time.monotonic(), sql.known(position)
+        full = to_the_end or now >= self._full_at.get(key, 0.0)
+        if not full and known.get("floor") is None:
+            yield self._found(key, tracked, position)
+            return
+        window = window_of(self._database.rows(sql.look(position, full=full))[0], position["recent"])
         took = time.monotonic() - now
         if full:
             self._full_at[key] = time.monotonic() + took * FULL_SHARE
         self._targets.setdefault(key, window.to["below"])
-        is_stale = window.to["below"] - position["recent"]["below"] > STALE or (full and position.get("floor") != position.get("top"))
+        is_old = window.to["below"] - position["recent"]["below"] > STALE
+        is_stale = is_old or (full and not window.is_held_back and known.get("floor") != known.get("top"))
         found = self._found(key, tracked, position)
         if window.rows or is_stale:
-            top = window.top if window.top is not None else position.get("top")
-            end = {"from": position, "window": {"to": window.to, "full": full, "top": top}}
+            end = {"from": position, "window": sql.window(window, full=full)}
             found = self._found(key, tracked, position, end, max(1, window.rows))
         if window.is_held_back:
             trouble = f"transaction {window.to['below']} has been open for long: rows of later ones wait for its end"
@@ -159,37 +163,38 @@ class JdbcSource:
         """A table that is met for the first time. What is in it is read by as many partitions as the definition says."""
         self._check_primary()
         if loads:
-            load = next(iter(loads.values()))["load"]
+            load: dict[str, Any] = next(iter(loads.values()))["load"]
             missing = [one for one in self._loads(key, load) if one[0] not in loads]
             yield from (self._found(one, tracked, position) for one, position in missing)
             if not missing:
                 yield self._found(key, tracked, self._loaded(load))
             return
         everything: Position = {"seen": None}
-        window = window_of(self._database.rows(sql.look(everything, full=True))[0])
-        load = {"to": window.to, "top": window.top}
+        found = window_of(self._database.rows(sql.look(everything, full=True))[0], None)
+        window = sql.window(found, full=True)
+        load = {"window": window}
         if self._options.start_at == "end":
             yield self._found(key, tracked, self._loaded(load))
             return
         bounds = self._bounds(tracked.table, self._options.partitions)
-        if window.rows and bounds and self._options.partitions > 1:
+        if found.rows and bounds and self._options.partitions > 1:
             load["bounds"] = bounds
             yield from (self._found(one, tracked, position) for one, position in self._loads(key, load))
             return
-        yield self._found(key, tracked, {"seen": None, "recent": window.to, "window": {"to": window.to, "full": True, "top": window.top}})
+        yield self._found(key, tracked, {"seen": None, "recent": found.to, "window": window})
 
     @staticmethod
     def _loaded(load: Mapping[str, Any]) -> Position:
-        return {"seen": load["to"], "recent": load["to"], "floor": None, "top": load["top"]}
+        window = load["window"]
+        return {"seen": window["to"], "recent": window["to"], "floor": None, "top": window["top"], "by": window["by"]}
 
     @staticmethod
     def _loads(key: str, load: Mapping[str, Any]) -> list[tuple[str, Position]]:
         """The partitions of what is in a table when it is first met."""
-        ends = [None, *load["bounds"], None]
-        window = {"to": load["to"], "full": True, "top": load["top"]}
-        spans = pairwise(ends)
+        spans = pairwise([None, *load["bounds"], None])
         return [
-            (f"{key}#{number}", {"seen": None, "window": window, "range": list(span), "load": load}) for number, span in enumerate(spans)
+            (f"{key}#{number}", {"seen": None, "window": load["window"], "range": list(span), "load": load})
+            for number, span in enumerate(spans)
         ]
 
     def _bounds(self, table: TableInfo, partitions: int) -> list[int]:

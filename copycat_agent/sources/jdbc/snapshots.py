@@ -23,7 +23,8 @@ Set = dict[str, Any]
 """{"below": all transactions before this one, "also": [others]}."""
 Position = dict[str, Any]
 """`seen`: what was read; of rows above `floor`, which a quick look asks for, `recent` says it. `top`: the largest value of the column so
-far. `window`: what is being read, up to the key `after`. `marks`: [transaction, value of the column]. `range`: a part of the key."""
+far. `by`: the column of these three, and its type. `window`: what is being read, up to the key `after`. `marks`: [transaction, value of the
+column]. `range`: a part of the key."""
 
 ALSO_MOST = 5000
 """Transactions that a set names one by one. With more, rows behind the oldest transaction that runs have to wait for it."""
@@ -33,6 +34,9 @@ _MARK_EACH = 2**29
 _ANCIENT = 2**31
 """PostgreSQL lets no transaction live so long."""
 _MARKS_MOST = 12
+_ORDERED = {"int2", "int4", "int8", "smallserial", "serial", "bigserial", "oid", "numeric", "float4", "float8", "text", "varchar", "bpchar"}
+_TIMES = {"date", "timestamp", "timestamptz"}
+"""Types of a column whose largest value can be asked for."""
 _TABLE = "copycat_t"
 _HIGH = f"{HIDDEN}high"
 
@@ -57,31 +61,52 @@ class SnapshotSql:
         )
         raw = f"{_TABLE}.xmin::text::bigint"
         self._xid = f"(CASE WHEN {raw} < 3 THEN 0 ELSE {_HIGH} - 1 - mod({_HIGH} - 1 - {raw}, 4294967296) END)"
-        self._column = None if column is None else self._own(column)
-        key = [self._own(one) for one in table.key] or [f"{_TABLE}.ctid"]
-        self.key = [f"COALESCE({self._column}, '-infinity')", *key] if by_time and self._column is not None else key
+        kind = next((one.type_name for one in table.columns if one.name == column), "")
+        is_ordered = column is not None and (by_time or kind in _ORDERED | _TIMES)
+        self._column = self._own(column) if is_ordered and column is not None else None
+        self._is_time = kind in _TIMES
+        self.by = f"{column} {kind}" if is_ordered else ""
+        self.key_names = list(table.key)
+        # A key is a partitioned table's own, and not that of a table with others that inherit from it. Where rows have moved within their
+        # table, as by VACUUM FULL, its file is another one: they come once more, so that none is passed over.
+        place = [f"pg_relation_filenode({_TABLE}.tableoid)", f"{_TABLE}.ctid"]
+        key = [*map(self._own, table.key), f"{_TABLE}.tableoid"] if table.key else place
+        self._cut_by = key[0]
+        self.key = [f"COALESCE({self._column}, '-infinity')", *key] if by_time else key
 
     def _own(self, column: str) -> str:
         return f"{_TABLE}.{self._dialect.name(column)}"
 
     def look(self, position: Position, *, full: bool, condition: str = "true") -> str:
         """Asks for the window behind a position: see `window_of`."""
+        position = self.known(position)
         column = self._column or "NULL::text"
         known = "" if position.get("top") is None else f", {self._dialect.text(position['top'])}"
+        soon = "c < now() + interval '1 day'" if self._is_time else "true"  # infinity says nothing of what is new
         low = "txid_snapshot_xmin(txid_current_snapshot())"
         new = f"SELECT {self._xid} AS x, {column} AS c FROM {self._from} WHERE {self._new(position, full=full)} AND {condition}"
         return (
             f"SELECT {low}, count(*), count(*) FILTER (WHERE x < {low}), "
             f"array_to_string((array_agg(DISTINCT x) FILTER (WHERE x >= {low}))[1:{ALSO_MOST + 1}], ','), "
-            f"GREATEST(max(c){known})::text FROM ({new}) AS copycat_r"
+            f"GREATEST(max(c) FILTER (WHERE {soon}){known})::text FROM ({new}) AS copycat_r"
         )
+
+    def known(self, position: Position) -> Position:
+        """A position, without what it says of another column than the one that is tracked now."""
+        return _of_column(position, self.by)
+
+    def window(self, found: SnapshotWindow, *, full: bool) -> dict[str, Any]:
+        """What a position says while the window is read."""
+        about = {"by": self.by, "key": self.key_names}
+        return {"to": found.to, "top": found.top, "full": full, "held": found.is_held_back, **about}
 
     def rows(self, position: Position, window: dict[str, Any], limit: int) -> str:
         """The next rows of a window, in order of the key, which comes along as text."""
+        position = self.known(position)
         hidden = [f"({one})::text AS {HIDDEN}{number}" for number, one in enumerate(self.key)]
         parts = [self._new(position, full=window["full"]), self._in(window["to"])]
-        if position.get("after"):
-            parts.append(self._dialect.behind(self.key, [self._dialect.text(one) for one in position["after"]]))
+        if position.get("after") and window["key"] == self.key_names:
+            parts.append(f"({', '.join(self.key)}) > ({', '.join(map(self._dialect.text, position['after']))})")
         if span := position.get("range"):
             parts.append(self._within(span))
         columns = ", ".join([self._selected, *hidden])
@@ -90,7 +115,7 @@ class SnapshotSql:
 
     def _within(self, span: Sequence[int | None]) -> str:
         """From, not including, the first to the second; None: without an end."""
-        ends = [f"{self.key[-1]} {sign} {end}" for sign, end in zip((">", "<="), span, strict=True) if end is not None]
+        ends = [f"{self._cut_by} {sign} {end}" for sign, end in zip((">", "<="), span, strict=True) if end is not None]
         return " AND ".join(ends) or "true"
 
     def _new(self, position: Position, *, full: bool) -> str:
@@ -114,19 +139,25 @@ class SnapshotSql:
         return f"({self._xid} < {found['below']}{also})"
 
 
-def window_of(row: Sequence[str | None]) -> SnapshotWindow:
-    """What `SnapshotSql.look` answers. Where it is of too many transactions, those below the oldest that runs have to do."""
+def window_of(row: Sequence[str | None], known: Set | None) -> SnapshotWindow:
+    """What `SnapshotSql.look` answers.
+
+    Where it comes to too many transactions, with those that were `known`, those below the oldest that runs have to do.
+    """
     low, rows, settled = int(row[0] or 0), int(row[1] or 0), int(row[2] or 0)
-    also = [int(one) for one in (row[3] or "").split(",") if one]
-    if len(also) > ALSO_MOST:
+    also = {int(one) for one in (row[3] or "").split(",") if one}
+    if len(also | set(_above(known, low))) > ALSO_MOST:
         return SnapshotWindow({"below": low, "also": []}, settled, row[4], is_held_back=True)
     return SnapshotWindow({"below": low, "also": sorted(also)}, rows, row[4], is_held_back=False)
 
 
 def joined(known: Set | None, to: Set) -> Set:
     """What was read before, and the window."""
-    also = set(to["also"]) | {one for one in (known or {"also": []})["also"] if one >= to["below"]}
-    return {"below": max(to["below"], (known or to)["below"]), "also": sorted(also)}
+    return {"below": max(to["below"], (known or to)["below"]), "also": sorted({*to["also"], *_above(known, to["below"])})}
+
+
+def _above(known: Set | None, below: int) -> list[int]:
+    return [one for one in known["also"] if one >= below] if known else []
 
 
 def behind_window(position: Position) -> Position:
@@ -134,14 +165,21 @@ def behind_window(position: Position) -> Position:
     window = position["window"]
     if "range" in position:
         return {"done": True, "load": position["load"]}
+    position = _of_column(position, window["by"])
     recent = joined(position.get("recent"), window["to"])
-    if not window["full"]:
-        done = {**position, "recent": recent, "top": window["top"]}
-    else:
-        seen = joined(position["seen"], recent) if position["seen"] is not None else recent
-        done = {**position, "seen": seen, "recent": seen, "floor": position.get("top"), "top": window["top"]}
-        done["marks"] = _marked(position.get("marks", []), window["to"]["below"], window["top"])
+    done = {**position, "by": window["by"], "recent": recent, "top": window["top"]}
+    if window["full"]:
+        # A window that was held back has not all rows of those transactions of which rows above the floor were read.
+        seen = joined(position["seen"], window["to"] if window["held"] else recent)
+        floor = position.get("floor" if window["held"] else "top")
+        done |= {"seen": seen, "floor": floor, "marks": _marked(position.get("marks", []), window["to"]["below"], window["top"])}
     return {name: value for name, value in done.items() if name not in ("window", "after", "rows")}
+
+
+def _of_column(position: Position, by: str) -> Position:
+    if position.get("by", by) == by:
+        return position
+    return {name: value for name, value in position.items() if name not in ("floor", "top", "marks", "by")}
 
 
 def _marked(marks: list[list[Any]], below: int, top: str | None) -> list[list[Any]]:
