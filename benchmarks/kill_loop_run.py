@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
 _LOOK_SECONDS = 0.02
 _RECOVER_SECONDS = 180.0
-_FOUND_SECONDS = 40.0
-_FIRED_SECONDS = 40.0
+_FOUND_SECONDS = 120.0
+_FIRED_SECONDS = 120.0
 """An agent that is to kill itself at a failpoint and has not by then is killed by us, and counted as a miss."""
 _PROVOKE_SECONDS = 3.0
 _GONE_SECONDS = 60.0
@@ -341,7 +341,7 @@ class Loop:
         self._up()
         self._load.pause()
         counts = self._load.counts()
-        whole = self._verifier.wait_all(counts, 180.0, 60.0)
+        whole = self._verifier.wait_all(counts, 900.0, 180.0)
         verdict = self._verifier.committed.verdict(counts)
         told = ", ".join(f"{name} {verdict[name]:,}" for name in ("lost", "duplicated", "phantom", "corrupt", "reordered"))
         self._say(f"check: {sum(counts.values()):,} lines written, {told}")

@@ -1,0 +1,124 @@
+"""`benchmarks/run jdbc`: all rows of a PostgreSQL table through the agent into Kafka, beside `psql -c "COPY ..." | kcat -P`, in turn."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shlex
+import shutil
+import sys
+import tempfile
+import time
+import uuid
+from pathlib import Path
+
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from benchmarks import rate
+from benchmarks.report import table
+from benchmarks.tools import Process, describe_machine, start
+from copycat_agent.dev_broker import DevBroker
+from tests.rig.postgres import Postgres
+
+_ROWS = """
+CREATE TABLE orders (
+    id BIGINT PRIMARY KEY, customer INTEGER NOT NULL, placed TIMESTAMPTZ NOT NULL, state TEXT NOT NULL,
+    total NUMERIC(12, 2) NOT NULL, paid BOOLEAN NOT NULL, weight DOUBLE PRECISION, note TEXT);
+INSERT INTO orders SELECT n, n % 50000, now() - n * interval '1 second', (ARRAY['new', 'packed', 'sent'])[n % 3 + 1], n / 100.0,
+    n % 2 = 0, CASE WHEN n % 10 > 0 THEN sqrt(n) END, 'note of order ' || n FROM generate_series(1, {rows}) AS n;
+"""
+_COPY = "COPY (SELECT row_to_json(t) FROM orders t) TO STDOUT"
+_PIPE = "psql | kcat"
+
+
+def main() -> None:
+    """Measure; Markdown to standard output, progress to standard error."""
+    parser = argparse.ArgumentParser(prog="benchmarks/run jdbc", description=__doc__)
+    parser.add_argument("--rows", type=int, default=1_000_000, help="of 8 columns")
+    parser.add_argument("--rounds", type=int, default=3, help="how often, in turn, after a round that does not count; medians are told")
+    parser.add_argument("--guarantee", choices=["at_least_once", "exactly_once"], default="at_least_once")
+    parser.add_argument("--partitions", type=int, nargs="*", default=[1, 2], help="into so many ranges the agent cuts the table")
+    options = parser.parse_args()
+    if lacking := [one for one in ("psql", "kcat") if not shutil.which(one)]:
+        sys.exit(f"not installed: {', '.join(lacking)}")
+    whats = [_PIPE, *(f"copycat, {options.guarantee}, partitions {count}" for count in options.partitions)]
+    found: dict[str, list[rate.Rate]] = {what: [] for what in whats}
+    loads: list[float] = []
+    with tempfile.TemporaryDirectory(prefix="copycat-jdbc-") as name, DevBroker(Path(name) / "broker") as broker, Postgres() as server:
+        _say(f"writing {options.rows:,} rows")
+        server.execute(_ROWS.format(rows=options.rows))
+        server.execute("ANALYZE orders")
+        for number in range(options.rounds + 1):
+            for what, partitions in zip(whats, (0, *options.partitions), strict=True):
+                loads.append(os.getloadavg()[0])
+                found[what].append(_round(Path(name), broker.bootstrap, server, options, partitions))
+                _say(f"round {number}: {what}: {found[what][-1].lines_per_second:,.0f} rows/s, load {loads[-1]:.1f}")
+    medians = {what: rate.median(rates[1:]) for what, rates in found.items()}
+    rows = [
+        [
+            what,
+            f"{one.lines_per_second:,.0f}",
+            f"{one.lines_per_second / medians[_PIPE].lines_per_second:.2f}",
+            f"{one.cpu_seconds_per_million:.1f}",
+            f"{one.peak_bytes / 2**20:.0f} MiB",
+        ]
+        for what, one in medians.items()
+    ]
+    caption = f"{time.strftime('%Y-%m-%d')}, {describe_machine()}, broker and server beside it, {options.rows:,} rows of 8 columns"
+    caption += f", median of {options.rounds}, load {min(loads):.1f} to {max(loads):.1f}; the server's processor time is not counted"
+    print(f"{caption}\n\n{table(('what', 'rows/s', 'of psql | kcat', 'CPU s per million', 'peak memory'), rows)}")
+
+
+def _round(work: Path, bootstrap: str, server: Postgres, options: argparse.Namespace, partitions: int) -> rate.Rate:
+    """`partitions`: of the agent; 0 for psql."""
+    topic = f"rows-{uuid.uuid4().hex[:8]}"
+    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+    admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(30)
+    time.sleep(2)  # the partition has no leader at once
+    place = work / topic
+
+    def begin() -> list[Process]:
+        if not partitions:
+            return [_psql(place, bootstrap, server, topic)]
+        return [_agent(place, bootstrap, server, topic, options.guarantee, partitions)]
+
+    try:
+        return rate.measured(begin, bootstrap, [topic], options.rows)
+    except TimeoutError as error:
+        error.add_note((place / "output.log").read_text()[-3000:])
+        raise
+    finally:
+        admin.delete_topics([topic])[topic].result(30)
+
+
+def _psql(place: Path, bootstrap: str, server: Postgres, topic: str) -> Process:
+    ask = ["psql", "-h", "127.0.0.1", "-p", str(server.port), "-U", server.user, "-d", server.name, "-c", _COPY]
+    send = ["kcat", "-P", "-b", bootstrap, "-z", "lz4", "-X", "acks=all", "-t", topic]
+    return start(place, ["sh", "-c", f"{shlex.join(ask)} | {shlex.join(send)}"], None, {**os.environ, "PGPASSWORD": server.password})
+
+
+def _agent(place: Path, bootstrap: str, server: Postgres, topic: str, guarantee: str, partitions: int) -> Process:
+    definition = {
+        "name": "orders",
+        "source": {
+            "type": "jdbc", "url": server.url, "user": server.user, "password": server.password, "tables": ["public.orders"],
+            "mode": "bulk", "poll_interval": "1h", "partitions": partitions,
+        },
+        "record": {"topic": topic},
+        "kafka": {"bootstrap_servers": [bootstrap]},
+        "delivery": {"guarantee": guarantee, "tasks_max": partitions},
+    }  # fmt: skip
+    (place / "connectors.d").mkdir(parents=True)
+    (place / "connectors.d/orders.yaml").write_text(json.dumps(definition))
+    command = [sys.executable, "-m", "copycat_agent", "run", str(place / "connectors.d"), "--state-dir", str(place / "state")]
+    return start(place, command, None, dict(os.environ))
+
+
+def _say(words: str) -> None:
+    print(words, file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    main()
