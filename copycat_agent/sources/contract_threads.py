@@ -13,6 +13,8 @@ import queue
 import threading
 import time
 from collections.abc import Iterator, Mapping
+from datetime import date, datetime
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from copycat_agent.errors import RetriableError
@@ -42,6 +44,8 @@ _LOOK_SECONDS = 1.0
 _LEAF_BYTES = 8
 _NAME_BYTES = 16
 """About as much a field has besides its value."""
+_LEAVES = frozenset({int, float, bool, type(None), Decimal, datetime, date})
+"""Kinds of `_LEAF_BYTES`."""
 
 Pair = tuple[Record, Position]
 
@@ -151,9 +155,13 @@ def _weigh(value: Any) -> int:  # noqa: ANN401 - whatever fields hold
     if isinstance(value, str | bytes):
         return len(value) + 2
     if isinstance(value, dict):
-        with contextlib.suppress(TypeError):  # texts, as most fields are: in an eighth of the time
+        with contextlib.suppress(TypeError):  # texts, as most fields are: in a sixth of the time
             return len("".join(value.values())) + _NAME_BYTES * len(value) + 2
-        return sum(len(name) + 4 + _weigh(one) for name, one in value.items()) + 2 if value else 2
+        total = len("".join(value)) + 4 * len(value) + 2
+        for one in value.values():  # the kinds that columns of a table hold, without a call for each
+            kind = type(one)
+            total += len(one) + 2 if kind is str else _LEAF_BYTES if kind in _LEAVES else _weigh(one)
+        return total
     return sum(map(_weigh, value)) + 2 if isinstance(value, list | tuple) else _LEAF_BYTES
 
 
