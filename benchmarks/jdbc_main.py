@@ -30,7 +30,7 @@ INSERT INTO orders SELECT n, n % 50000, now() - n * interval '1 second', (ARRAY[
     n % 2 = 0, CASE WHEN n % 10 > 0 THEN sqrt(n) END, 'note of order ' || n FROM generate_series(1, {rows}) AS n;
 """
 _COPY = "COPY (SELECT row_to_json(t) FROM orders t) TO STDOUT"
-_PIPE = "psql | kcat"
+_PIPE = "psql to kcat"
 
 
 def main() -> None:
@@ -40,6 +40,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3, help="how often, in turn, after a round that does not count; medians are told")
     parser.add_argument("--guarantee", choices=["at_least_once", "exactly_once"], default="at_least_once")
     parser.add_argument("--partitions", type=int, nargs="*", default=[1, 2], help="into so many ranges the agent cuts the table")
+    parser.add_argument("--batch-rows", type=int, default=10_000, help="rows of one query of the agent")
     options = parser.parse_args()
     if lacking := [one for one in ("psql", "kcat") if not shutil.which(one)]:
         sys.exit(f"not installed: {', '.join(lacking)}")
@@ -68,7 +69,7 @@ def main() -> None:
     ]
     caption = f"{time.strftime('%Y-%m-%d')}, {describe_machine()}, broker and server beside it, {options.rows:,} rows of 8 columns"
     caption += f", median of {options.rounds}, load {min(loads):.1f} to {max(loads):.1f}; the server's processor time is not counted"
-    print(f"{caption}\n\n{table(('what', 'rows/s', 'of psql | kcat', 'CPU s per million', 'peak memory'), rows)}")
+    print(f"{caption}\n\n{table(('what', 'rows/s', 'of psql', 'CPU s per million', 'peak memory'), rows)}")
 
 
 def _round(work: Path, bootstrap: str, server: Postgres, options: argparse.Namespace, partitions: int) -> rate.Rate:
@@ -82,7 +83,7 @@ def _round(work: Path, bootstrap: str, server: Postgres, options: argparse.Names
     def begin() -> list[Process]:
         if not partitions:
             return [_psql(place, bootstrap, server, topic)]
-        return [_agent(place, bootstrap, server, topic, options.guarantee, partitions)]
+        return [_agent(place, bootstrap, server, topic, options, partitions)]
 
     try:
         return rate.measured(begin, bootstrap, [topic], options.rows)
@@ -99,16 +100,16 @@ def _psql(place: Path, bootstrap: str, server: Postgres, topic: str) -> Process:
     return start(place, ["sh", "-c", f"{shlex.join(ask)} | {shlex.join(send)}"], None, {**os.environ, "PGPASSWORD": server.password})
 
 
-def _agent(place: Path, bootstrap: str, server: Postgres, topic: str, guarantee: str, partitions: int) -> Process:
+def _agent(place: Path, bootstrap: str, server: Postgres, topic: str, options: argparse.Namespace, partitions: int) -> Process:
     definition = {
         "name": "orders",
         "source": {
             "type": "jdbc", "url": server.url, "user": server.user, "password": server.password, "tables": ["public.orders"],
-            "mode": "bulk", "poll_interval": "1h", "partitions": partitions,
+            "mode": "bulk", "poll_interval": "1h", "partitions": partitions, "batch_rows": options.batch_rows,
         },
         "record": {"topic": topic},
         "kafka": {"bootstrap_servers": [bootstrap]},
-        "delivery": {"guarantee": guarantee, "tasks_max": partitions},
+        "delivery": {"guarantee": options.guarantee, "tasks_max": partitions},
     }  # fmt: skip
     (place / "connectors.d").mkdir(parents=True)
     (place / "connectors.d/orders.yaml").write_text(json.dumps(definition))
