@@ -17,9 +17,10 @@ from copycat_agent.batch.run import BatchRun
 from copycat_agent.errors import RetriableError
 from copycat_agent.sources.contract_frames import FrameRows
 from copycat_agent.spark.batch_needs import makes_frames
+from copycat_agent.spark.sql_task import named
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from py4j.java_gateway import JavaObject
     from pyspark import SparkContext
@@ -60,9 +61,14 @@ class FrameSessions:
 SESSIONS = FrameSessions()
 
 
-def deliver(run: Run, item: Any, partition: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:  # noqa: ANN401 - what `run` takes
+def deliver(
+    run: Run,
+    item: Any,  # noqa: ANN401 - what `run` takes
+    names: Sequence[str],
+    partition: Iterable[pa.RecordBatch],
+) -> Iterator[pa.RecordBatch]:
     """Function over the rows of a frame: run the batch with them, yield one row with its packed results."""
-    results = run(item, functools.partial(BatchRun, rows=FrameRows(partition)))
+    results = run(item, functools.partial(BatchRun, rows=FrameRows(named(names, partition))))
     yield pa.RecordBatch.from_arrays([pa.array([results], pa.binary())], names=["results"])
 
 
@@ -79,9 +85,17 @@ def frame_of(session: SparkSession, batch: Batch) -> DataFrame:
     raise RetriableError(words)
 
 
+def numbered(frame: DataFrame) -> DataFrame:
+    """The frame for one task, its columns by numbers: `mapInArrow` looks them up by names, which may have dots, or be there twice.
+
+    `sql_task.named` is the way back.
+    """
+    return frame.coalesce(1).toDF(*map(str, range(len(frame.columns))))
+
+
 def carry(frame: DataFrame, run: Run, item: Any) -> bytes:  # noqa: ANN401 - what `run` takes
     """One job. Returns packed results. Raises what py4j raises when the job ends otherwise."""
     result = StructType([StructField("results", BinaryType())])
-    made = frame.coalesce(1).mapInArrow(functools.partial(deliver, run, item), result)
+    made = numbered(frame).mapInArrow(functools.partial(deliver, run, item, frame.columns), result)
     rows: JavaObject = made._jdf.collectAsList()
     return bytes(rows.get(0).get(0))

@@ -24,7 +24,7 @@ from copycat_agent import logs
 from copycat_agent.batch.sql_table import Table
 from copycat_agent.spark import sql_words as words
 from copycat_agent.spark.batch_needs import makes_frames
-from copycat_agent.spark.frame_jobs import SESSIONS, frame_of
+from copycat_agent.spark.frame_jobs import SESSIONS, frame_of, numbered
 from copycat_agent.spark.session import words_of
 from copycat_agent.spark.sql_plan import Query, RefusedQueryError, prepare
 from copycat_agent.spark.sql_task import SqlErrand, back, feed, front, front_of_rows
@@ -113,7 +113,7 @@ class SqlContext:
         if frame is None:
             source, to_query = self._one_row(data, careful=careful), functools.partial(front, meeting)
         else:
-            source, to_query = frame.coalesce(1), functools.partial(front_of_rows, meeting, data)
+            source, to_query = numbered(frame), functools.partial(front_of_rows, meeting, data, frame.columns)
         answered = self._over(prepared, source, to_query, careful=careful)
         job = answered.mapInArrow(functools.partial(back, meeting, prepared.table), result)
         return bytes(_worked_out(job._jdf.collectAsList).get(0).get(0))

@@ -20,7 +20,7 @@ import stat
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
@@ -73,9 +73,15 @@ def front(meeting: str, partition: Iterable[pa.RecordBatch]) -> Iterator[pa.Reco
     yield from _served(meeting, _only(partition).column(0)[0].as_py(), None)
 
 
-def front_of_rows(meeting: str, errand: bytes, partition: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """As `front`, over the rows of a frame, which go to `back` behind the pickled errand."""
-    yield from _served(meeting, errand, partition)
+def front_of_rows(meeting: str, errand: bytes, names: Sequence[str], partition: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """As `front`, over the rows of a frame, which go to `back` behind the pickled errand. `names`: see `named`."""
+    yield from _served(meeting, errand, named(names, partition))
+
+
+def named(names: Sequence[str], rows: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Rows with these names of columns in place of numbers, see `frame_jobs.numbered`."""
+    for batch in rows:
+        yield batch.rename_columns(list(names))
 
 
 def _served(meeting: str, errand: bytes, rows: Iterable[pa.RecordBatch] | None) -> Iterator[pa.RecordBatch]:

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from copycat_agent.sources.jdbc.jdbc_options import JdbcOptions
 
 CONNECT_SECONDS = 10
+CANCEL_SECONDS = 2
+"""What the database may take to hear that a question is not asked any more."""
 QUERY_SECONDS = 240
 """What a question to the database may take."""
 _WORDS_MOST = 300
@@ -27,6 +29,7 @@ _POSTGRESQL = {
     "ApplicationName": "copycat",
     "loginTimeout": str(CONNECT_SECONDS),
     "connectTimeout": str(CONNECT_SECONDS),
+    "cancelSignalTimeout": str(CANCEL_SECONDS),
     "socketTimeout": str(QUERY_SECONDS + 30),
     "tcpKeepAlive": "true",
     "adaptiveFetch": "true",  # rows of a megabyte are fetched a few at a time
@@ -34,6 +37,11 @@ _POSTGRESQL = {
 }
 _DEFAULTS = {"postgresql": _POSTGRESQL}
 """Connection properties, by the subprotocol of the URL. Those of the definition come before them."""
+
+_PARENTS = """WITH RECURSIVE up AS (SELECT inhrelid AS one, inhparent AS above FROM pg_inherits
+    UNION SELECT one, inhparent FROM up JOIN pg_inherits ON inhrelid = above)
+    SELECT own.nspname, t.relname, others.nspname, parent.relname FROM up JOIN pg_class t ON t.oid = one JOIN pg_namespace own
+    ON own.oid = t.relnamespace JOIN pg_class parent ON parent.oid = above JOIN pg_namespace others ON others.oid = parent.relnamespace"""
 
 _BLOCKED = {
     "28": "check source.user and source.password, and that the database lets this host in",
@@ -43,6 +51,10 @@ _BLOCKED = {
 """By the beginning of an SQLSTATE: what somebody has to do, so that it goes on by itself."""
 _WORDED = ("08", "28", "3D", "42", "53", "57", "0A")
 """Classes of SQLSTATE whose messages speak of names and connections, and of no row's data."""
+
+
+class TableError(BlockedError):
+    """One table, or the query, cannot be read as it is. The others are."""
 
 
 class ColumnInfo(NamedTuple):
@@ -160,6 +172,10 @@ class Database:
             return [name for name in names if name[0].lower() not in own]
         raise AssertionError  # as above
 
+    def parents(self) -> list[tuple[tuple[str, ...], tuple[str, ...]]]:
+        """PostgreSQL: partitions, and tables that inherit, each with each table above it, of which its rows are too."""
+        return [((str(row[0]), str(row[1])), (str(row[2]), str(row[3]))) for row in self.rows(_PARENTS)]
+
     def table(self, name: tuple[str, ...]) -> TableInfo | None:
         """Its columns and primary key; None when it is not there."""
         with self._told():
@@ -211,6 +227,9 @@ class Database:
         connection.setReadOnly(True)
         with self._lock:
             self._connection = connection
+            is_closed = self._is_closed
+        if is_closed:
+            raise RetriableError("the connector ends")
         return connection
 
     @contextlib.contextmanager
@@ -229,12 +248,17 @@ class Database:
         raise told
 
     def _drop(self) -> None:
+        """What is asked at this moment is called off; a connection that does not answer is not waited for."""
         with self._lock:
             connection, statement, self._connection, self._statement = self._connection, self._statement, None, None
-        for one, method in ((statement, "cancel"), (connection, "close")):
-            if one is not None:
-                with contextlib.suppress(Exception):
-                    getattr(one, method)()
+        if statement is not None:
+            with contextlib.suppress(Exception):
+                statement.cancel()
+            with contextlib.suppress(Exception):
+                connection.abort(spark_session()._jvm.java.util.concurrent.ForkJoinPool.commonPool())  # type: ignore[union-attr]
+        if connection is not None:
+            with contextlib.suppress(Exception):
+                connection.close()
 
 
 def told_of(error: Exception) -> CopycatError:
@@ -254,6 +278,8 @@ def _of_state(state: str, message: str) -> CopycatError:
     said = re.sub(r"\s+", " ", message)[:_WORDS_MOST] if state.startswith(_WORDED) or not state else ""
     words = f"the database says {state or 'no'}: {said}" if said else f"the database says {state}"
     hint = next((hint for begin, hint in _BLOCKED.items() if state.startswith(begin)), "")
+    if state.startswith("42"):
+        return TableError(words, hint or "correct the definition, or the table; it is tried again")
     return BlockedError(words, hint) if hint else RetriableError(words, "it is tried again")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import date, datetime
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote
 
 from copycat_agent.extending import BlockedError, FatalError, Found, Gone, Position, Record, Stretch, fields_of_rows, schema_of_rows
-from copycat_agent.sources.jdbc.database import ColumnInfo, Database, TableInfo, connection_properties, matches, prepared
+from copycat_agent.sources.jdbc.database import ColumnInfo, Database, TableError, TableInfo, connection_properties, matches, prepared
 from copycat_agent.sources.jdbc.snapshots import STALE, SnapshotSql, behind_window, window_of
 from copycat_agent.sources.jdbc.statements import HIDDEN, dialect_of, selected
 from copycat_agent.sources.jdbc.tracked_rows import NumberedRows, TimedRows
@@ -53,10 +54,11 @@ class JdbcSource:
         self._dialect = dialect_of(options.url)
         self._database = database or Database(options)
         self._tables: dict[str, TableInfo] = {}
-        self._listed_at = -LIST_SECONDS
+        self._listed_at = -math.inf
         self._full_at: dict[str, float] = {}
         self._counted: dict[str, tuple[Position, float]] = {}
         self._targets: dict[str, int] = {}
+        self._shapes: dict[str, str] = {}
 
     def look(self, saved: Mapping[str, Position], *, to_the_end: bool) -> Iterable[Finding]:
         self._list()
@@ -73,10 +75,11 @@ class JdbcSource:
         if self._options.query is not None:
             self._tables = {"query": TableInfo(("query",), (), ())}
         else:
-            tables = (
-                one for one in self._database.tables() if matches(one, self._options.tables) and not matches(one, self._options.exclude)
-            )
-            known = ((key_of(one), self._database.table(one)) for one in sorted(tables))
+            names = self._database.tables()
+            chosen = {one for one in names if matches(one, self._options.tables) and not matches(one, self._options.exclude)}
+            if self._dialect.is_postgresql:  # a table has the rows of its partitions, and of those that inherit from it
+                chosen -= {one for one, above in self._database.parents() if above in chosen}
+            known = ((key_of(one), self._database.table(one)) for one in sorted(chosen))
             self._tables = {key: table for key, table in known if table is not None}
             if not self._tables:
                 words = "the database has no table that source.tables stands for, or none that this user may see"
@@ -84,7 +87,7 @@ class JdbcSource:
         self._listed_at = time.monotonic()
 
     def _tracked(self, table: TableInfo) -> Tracked:
-        """Raises BlockedError where a column that the definition names is not there."""
+        """Raises TableError where a column that the definition names is not there."""
         names = self._options.tracked(table.text)
         mode, columns = self._options.mode, {one.name for one in table.columns}
         number = names.incrementing if mode in ("incrementing", "timestamp_and_incrementing") else None
@@ -93,18 +96,19 @@ class JdbcSource:
         moment = names.timestamp if mode.startswith("timestamp") else None
         lacking = [one for one in (number, moment) if one is not None and columns and one not in columns]
         if lacking:
-            raise BlockedError(f"table {table.text} has no column {lacking[0]!r}", "correct source.columns, or leave the table out")
+            raise TableError(f"table {table.text} has no column {lacking[0]!r}", "correct source.columns, or leave the table out")
         if (mode == "incrementing" and number is None) or (mode.startswith("timestamp") and moment is None):
             wanted = "timestamp" if mode.startswith("timestamp") else "incrementing"
-            raise BlockedError(f"table {table.text} has no column for mode {mode}", f"name source.columns.{wanted}, or leave the table out")
+            raise TableError(f"table {table.text} has no column for mode {mode}", f"name source.columns.{wanted}, or leave the table out")
         return Tracked(table, number, moment)
 
     def _look_at(self, key: str, table: TableInfo, saved: Mapping[str, Position], *, to_the_end: bool) -> Iterator[Finding]:
         try:
-            tracked = self._tracked(table)
-        except BlockedError as error:
+            yield from self._look_by_mode(key, self._tracked(table), saved, to_the_end=to_the_end)
+        except TableError as error:
             yield Found(key, saved.get(key), name=table.text, trouble=error.message)
-            return
+
+    def _look_by_mode(self, key: str, tracked: Tracked, saved: Mapping[str, Position], *, to_the_end: bool) -> Iterator[Finding]:
         if self._options.mode == "bulk":
             yield from self._look_at_all(key, tracked, saved, to_the_end=to_the_end)
         elif self._dialect.is_postgresql and self._options.query is None:
@@ -145,6 +149,10 @@ class JdbcSource:
             return
         window = window_of(self._database.rows(sql.look(position, full=full))[0], position["recent"])
         took = time.monotonic() - now
+        if self._shapes.setdefault(key, window.shape) != window.shape:
+            self._shapes[key], self._listed_at = window.shape, -math.inf
+            yield self._found(key, tracked, position)
+            return
         if full:
             self._full_at[key] = time.monotonic() + took * FULL_SHARE
         self._targets.setdefault(key, window.to["below"])

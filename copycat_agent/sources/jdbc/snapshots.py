@@ -42,11 +42,15 @@ _HIGH = f"{HIDDEN}high"
 
 
 class SnapshotWindow(NamedTuple):
-    """What a look has found: the rows' transactions, how many rows, the column's largest value, and the oldest transaction that runs."""
+    """What a look has found: the rows' transactions, how many rows, and the column's largest value.
+
+    `shape` is another one when the table's columns are. `is_held_back`: rows wait for the oldest transaction that runs.
+    """
 
     to: Set
     rows: int
     top: str | None
+    shape: str
     is_held_back: bool
 
 
@@ -56,9 +60,8 @@ class SnapshotSql:
     def __init__(self, dialect: Dialect, table: TableInfo, column: str | None, *, by_time: bool, key_field: str | None = None) -> None:
         self._dialect = dialect
         self._selected = selected(dialect, table, key_field)
-        self._from = (
-            f"(SELECT txid_snapshot_xmax(txid_current_snapshot()) AS {_HIGH}) AS copycat_w, {dialect.name(*table.name)} AS {_TABLE}"
-        )
+        self._name = dialect.name(*table.name)
+        self._from = f"(SELECT txid_snapshot_xmax(txid_current_snapshot()) AS {_HIGH}) AS copycat_w, {self._name} AS {_TABLE}"
         raw = f"{_TABLE}.xmin::text::bigint"
         self._xid = f"(CASE WHEN {raw} < 3 THEN 0 ELSE {_HIGH} - 1 - mod({_HIGH} - 1 - {raw}, 4294967296) END)"
         kind = next((one.type_name for one in table.columns if one.name == column), "")
@@ -83,12 +86,15 @@ class SnapshotSql:
         column = self._column or "NULL::text"
         known = "" if position.get("top") is None else f", {self._dialect.text(position['top'])}"
         soon = "c < now() + interval '1 day'" if self._is_time else "true"  # infinity says nothing of what is new
+        columns = "string_agg(concat_ws(' ', attnum, attname, atttypid, atttypmod), ',' ORDER BY attnum)"
+        relation = f"{self._dialect.text(self._name)}::regclass"
+        shape = f"SELECT md5({columns}) FROM pg_attribute WHERE attrelid = {relation} AND attnum > 0 AND NOT attisdropped"
         low = "txid_snapshot_xmin(txid_current_snapshot())"
         new = f"SELECT {self._xid} AS x, {column} AS c FROM {self._from} WHERE {self._new(position, full=full)} AND {condition}"
         return (
             f"SELECT {low}, count(*), count(*) FILTER (WHERE x < {low}), "
             f"array_to_string((array_agg(DISTINCT x) FILTER (WHERE x >= {low}))[1:{ALSO_MOST + 1}], ','), "
-            f"GREATEST(max(c) FILTER (WHERE {soon}){known})::text FROM ({new}) AS copycat_r"
+            f"GREATEST(max(c) FILTER (WHERE {soon}){known})::text, ({shape}) FROM ({new}) AS copycat_r"
         )
 
     def known(self, position: Position) -> Position:
@@ -147,8 +153,8 @@ def window_of(row: Sequence[str | None], known: Set | None) -> SnapshotWindow:
     low, rows, settled = int(row[0] or 0), int(row[1] or 0), int(row[2] or 0)
     also = {int(one) for one in (row[3] or "").split(",") if one}
     if len(also | set(_above(known, low))) > ALSO_MOST:
-        return SnapshotWindow({"below": low, "also": []}, settled, row[4], is_held_back=True)
-    return SnapshotWindow({"below": low, "also": sorted(also)}, rows, row[4], is_held_back=False)
+        return SnapshotWindow({"below": low, "also": []}, settled, row[4], row[5] or "", is_held_back=True)
+    return SnapshotWindow({"below": low, "also": sorted(also)}, rows, row[4], row[5] or "", is_held_back=False)
 
 
 def joined(known: Set | None, to: Set) -> Set:
