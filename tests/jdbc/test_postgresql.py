@@ -171,6 +171,29 @@ def test_rows_come_once_through_restarts_ended_sessions_and_changes_of_the_table
     agent.stop(SECONDS)
 
 
+def test_an_initial_load_in_parts_survives_kills_and_what_is_written_meanwhile_comes_too(
+    database: Database, agent: AgentProcess, topic: str
+) -> None:
+    database.execute("CREATE TABLE item (id bigserial PRIMARY KEY, v int); INSERT INTO item (v) SELECT generate_series(1, 2000)")
+    agent.define(
+        "item",
+        {
+            "source": source(database, "public.item", partitions=3, batch_rows=200),
+            "record": {"topic": topic},
+            "delivery": {"guarantee": "exactly_once"},
+        },
+    )
+    for kills in range(2):
+        agent.start()
+        consume(agent.bootstrap, topic, "read_committed", kills * 600 + 1, SECONDS)
+        agent.kill()
+        database.execute(f"INSERT INTO item (v) SELECT generate_series({kills * 100 + 2001}, {kills * 100 + 2100})")
+    agent.start()
+    assert sorted(one["v"] for one in rows(agent, topic, 2200)) == list(range(1, 2201))
+    agent.stop(SECONDS)
+    assert len(rows(agent, topic)) == 2200
+
+
 def test_a_server_that_does_not_answer_does_not_hold_up_the_agents_end(own_postgres: Postgres, agent: AgentProcess, topic: str) -> None:
     own_postgres.execute("CREATE TABLE item (id bigserial PRIMARY KEY, v int); INSERT INTO item (v) VALUES (1)")
     agent.define("item", {"source": source(own_postgres, "public.item", poll_interval="50ms"), "record": {"topic": topic}})
