@@ -7,7 +7,6 @@ import json
 import math
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from datetime import date, datetime
 from decimal import Decimal
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -17,7 +16,7 @@ from copycat_agent.extending import BlockedError, FatalError, Found, Gone, Posit
 from copycat_agent.sources.jdbc.database import ColumnInfo, Database, TableError, TableInfo, connection_properties, matches, prepared
 from copycat_agent.sources.jdbc.snapshots import STALE, SnapshotSql, behind_window, window_of
 from copycat_agent.sources.jdbc.statements import HIDDEN, dialect_of, selected
-from copycat_agent.sources.jdbc.tracked_rows import NumberedRows, TimedRows
+from copycat_agent.sources.jdbc.tracked_rows import NumberedRows, TimedRows, from_json, micros_of_text, to_json
 
 if TYPE_CHECKING:
     from pyarrow import RecordBatch
@@ -30,6 +29,8 @@ LIST_SECONDS = 30.0
 """Between two looks for new tables, and changed ones."""
 FULL_SHARE = 20
 """A full look at a table takes at most this part of the time: one that takes a second comes every twenty."""
+SURE_SECONDS = 15.0
+"""Rows of the look back are read again so often, though none seems to have come: one may have gone as well."""
 WHOLE_BYTES = 2**26
 """A table without a key is read as one, and may have no more."""
 _KEY_MOST = 150
@@ -89,18 +90,27 @@ class JdbcSource:
     def _tracked(self, table: TableInfo) -> Tracked:
         """Raises TableError where a column that the definition names is not there."""
         names = self._options.tracked(table.text)
-        mode, columns = self._options.mode, {one.name for one in table.columns}
+        mode, columns = self._options.mode, table.columns
         number = names.incrementing if mode in ("incrementing", "timestamp_and_incrementing") else None
         if mode in ("incrementing", "timestamp_and_incrementing") and number is None and len(table.key) == 1:
             number = table.key[0]
         moment = names.timestamp if mode.startswith("timestamp") else None
-        lacking = [one for one in (number, moment) if one is not None and columns and one not in columns]
-        if lacking:
-            raise TableError(f"table {table.text} has no column {lacking[0]!r}", "correct source.columns, or leave the table out")
+        if columns:
+            number, moment = (None if one is None else self._column(table, one) for one in (number, moment))
         if (mode == "incrementing" and number is None) or (mode.startswith("timestamp") and moment is None):
             wanted = "timestamp" if mode.startswith("timestamp") else "incrementing"
             raise TableError(f"table {table.text} has no column for mode {mode}", f"name source.columns.{wanted}, or leave the table out")
         return Tracked(table, number, moment)
+
+    @staticmethod
+    def _column(table: TableInfo, name: str) -> str:
+        """As the database spells it: many of them turn names into upper case. Raises TableError where there is none."""
+        names = [one.name for one in table.columns if one.name == name] or [
+            one.name for one in table.columns if one.name.lower() == name.lower()
+        ]
+        if len(names) != 1:
+            raise TableError(f"table {table.text} has no column {name!r}", "correct source.columns, or leave the table out")
+        return names[0]
 
     def _look_at(self, key: str, table: TableInfo, saved: Mapping[str, Position], *, to_the_end: bool) -> Iterator[Finding]:
         try:
@@ -114,7 +124,7 @@ class JdbcSource:
         elif self._dialect.is_postgresql and self._options.query is None:
             yield from self._look_at_snapshot(key, tracked, saved, to_the_end=to_the_end)
         elif tracked.time is None:
-            yield self._look_at_numbers(key, tracked, saved.get(key))
+            yield self._look_at_numbers(key, tracked, saved.get(key), to_the_end=to_the_end)
         else:
             yield self._look_at_times(key, tracked, saved.get(key), to_the_end=to_the_end)
 
@@ -226,43 +236,65 @@ class JdbcSource:
         if self._database.rows("SELECT pg_is_in_recovery()")[0][0] in ("t", "true"):
             raise BlockedError("this PostgreSQL is a standby, which does not know what is being written", "give the URL of the primary")
 
-    def _look_at_numbers(self, key: str, tracked: Tracked, position: Position) -> Found:
+    def _look_at_numbers(self, key: str, tracked: Tracked, position: Position, *, to_the_end: bool) -> Found:
         if position is None:
-            return self._found(key, tracked, {"last": self._greatest(tracked), "gaps": [], "asked_ms": 0})
-        numbers, now_ms = self._numbers(tracked), int(time.time() * 1000)
-        expired = numbers.expired(position, now_ms)
-        rows = self._count(tracked, numbers.condition(position, expired))
-        if not rows and not expired:
+            greatest = self._greatest(tracked)
+            last, top = (None, greatest) if self._options.start_at == "beginning" else (greatest, None)
+            return self._found(key, tracked, {"last": last, "gaps": [], "top": top, "missing": 0, "asked_ms": 0})
+        numbers, condition = self._numbers(tracked), self._numbers(tracked).condition(position)
+        overdue = numbers.overdue(position, int(time.time() * 1000))
+        if to_the_end:
+            if key not in self._targets:
+                self._targets[key] = -(2**63) if (target := self._greatest(tracked)) is None else target
+            condition += f" AND {numbers.order} <= {self._targets[key]}"
+        rows, _ = self._count(tracked, condition)
+        if not rows and overdue is None:
             return self._found(key, tracked, position)
-        return self._found(key, tracked, position, {"from": position, "now_ms": now_ms, "expired": expired}, max(1, rows))
+        return self._found(key, tracked, position, {"from": position, "overdue": overdue}, max(1, rows))
 
     def _greatest(self, tracked: Tracked) -> int | None:
-        """Where a first start begins: None for before everything."""
-        if self._options.start_at == "beginning":
-            return None
+        """The largest number of all rows. Raises FatalError where that is none."""
         found = self._database.rows(f"SELECT max({self._dialect.name(tracked.number or '')}) FROM {self._source(tracked)}")[0][0]
-        return None if found is None else int(Decimal(found))
+        try:
+            return None if found is None else int(Decimal(found))
+        except (ArithmeticError, ValueError):
+            words = f"column {tracked.number} of {tracked.table.text} holds no numbers"
+        raise FatalError(words, "name another column in source.columns.incrementing")
 
     def _look_at_times(self, key: str, tracked: Tracked, position: Position, *, to_the_end: bool) -> Found:
         if position is None:
-            begin = int(time.time() * 1_000_000) if self._options.start_at == "end" else None
-            return self._found(key, tracked, {"last": begin, "at": None, "recent": [], "floor": begin, "zoned": True, "passes": 0})
-        delay = 0.0 if to_the_end else self._options.delay
-        times = self._times(tracked)
-        rows = self._count(tracked, times.condition(position, delay))
-        counted, at = self._counted.get(key, (None, 0.0))
-        is_known = (
-            rows == times.known(position) and counted == position and (to_the_end or time.monotonic() - at < self._options.look_back / 4)
-        )
-        if not rows or is_known:
+            return self._found(key, tracked, self._first_time(tracked))
+        if to_the_end and position["passes"] >= self._targets.setdefault(key, position["passes"] + 1 + (position["at"] is not None)):
             return self._found(key, tracked, position)
-        self._counted[key] = position, time.monotonic()
+        delay = None if not self._options.delay else 0.0 if to_the_end else self._options.delay
+        rows, newest = self._count(tracked, self._times(tracked).condition(position, delay), tracked.time)
+        state: Position = {**position, "passes": 0, "counted": [rows, newest]}
+        before, at = self._counted.get(key, (None, 0.0))
+        is_known = before == state and position["at"] is None and time.monotonic() - at < max(self._options.look_back / 4, SURE_SECONDS)
+        if not rows or (is_known and not to_the_end):
+            return self._found(key, tracked, position)
+        self._counted[key] = state, time.monotonic()
         limit = self._options.batch_rows + len(position["recent"])
         return self._found(key, tracked, position, {"from": position, "delay": delay, "limit": limit}, rows)
 
-    def _count(self, tracked: Tracked, condition: str) -> int:
-        counted = self._database.rows(f"SELECT count(*) FROM {self._source(tracked)} WHERE {condition}")
-        return int(counted[0][0] or 0)
+    def _first_time(self, tracked: Tracked) -> Position:
+        """Where a first start begins: before everything, or behind the newest row that is there."""
+        kinds = {one.name: one.type_name.lower() for one in tracked.table.columns}
+        kind, begin = kinds.get(tracked.time or "", ""), None
+        zoned = "with time zone" in kind or "offset" in kind
+        if self._options.start_at == "end":
+            column, ago = self._dialect.name(tracked.time or ""), self._dialect.seconds_ago(0, zoned=zoned)
+            where = f" WHERE {column} <= {ago}" if self._options.delay else ""
+            if (newest := self._database.rows(f"SELECT max({column}) FROM {self._source(tracked)}{where}")[0][0]) is not None:
+                begin, zoned = micros_of_text(newest)
+        floor = None if begin is None else begin + 1
+        return {"last": begin, "since": begin, "at": None, "after": None, "recent": [], "floor": floor, "zoned": zoned, "passes": 0}
+
+    def _count(self, tracked: Tracked, condition: str, column: str | None = None) -> tuple[int, str | None]:
+        """How many rows there are, and the largest value of a column."""
+        largest = "NULL" if column is None else f"max({self._dialect.name(column)})"
+        ((rows, newest),) = self._database.rows(f"SELECT count(*), {largest} FROM {self._source(tracked)} WHERE {condition}")
+        return int(rows or 0), newest
 
     def _numbers(self, tracked: Tracked) -> NumberedRows:
         return NumberedRows(self._dialect, tracked.number or "", self._options.gap_timeout)
@@ -314,11 +346,11 @@ class JdbcSource:
             return sql.rows(position, window, limit), about
         columns = "*" if self._options.query is not None else selected(self._dialect, table, self._options.key_field)
         begin = f"SELECT {columns} FROM {self._source(tracked)}"
-        if "expired" in end:
+        if "overdue" in end:
             numbers = self._numbers(tracked)
-            query = f"{begin} WHERE {numbers.condition(position, end['expired'])} ORDER BY {numbers.order}"
-            about = {"kind": "numbers", "limit": limit, "column": tracked.number, "now_ms": end["now_ms"], "expired": end["expired"]}
-            return self._dialect.limited(query, limit), about
+            query = f"{begin} WHERE {numbers.condition(position)} ORDER BY {numbers.order}"
+            about = {"kind": "numbers", "limit": limit, "column": tracked.number, "overdue": end["overdue"]}
+            return self._dialect.limited(query, limit + 1), about
         if "delay" in end:
             times = self._times(tracked)
             query = f"{begin} WHERE {times.condition(position, end['delay'])} ORDER BY {times.order}"
@@ -337,7 +369,7 @@ class JdbcSource:
         names = [self._dialect.name(one) for one in key]
         ends = [f"{names[0]} {sign} {one}" for sign, one in zip((">", "<="), position["range"], strict=True) if one is not None]
         if position["after"] is not None:
-            ends.append(self._dialect.behind(names, [self._dialect.value(_from_json(one)) for one in position["after"]]))
+            ends.append(self._dialect.behind(names, [self._dialect.value(from_json(one)) for one in position["after"]]))
         where = f" WHERE {' AND '.join(ends)}" if ends else ""
         query = f"{begin}{where} ORDER BY {', '.join(names)}"
         return self._dialect.limited(query, limit), {"kind": "all", "limit": limit, "key": list(key)}
@@ -354,12 +386,13 @@ class JdbcSource:
         if about["kind"] == "snapshot":
             yield from _snapshot_records(rows, start, about)
         elif about["kind"] == "numbers":
-            yield from NumberedRows(self._dialect, about["column"], 0.0).records(_all_of(rows), start, about)
+            numbers = NumberedRows(self._dialect, about["column"], 0.0)
+            yield from numbers.records(_all_of(rows), start, limit=about["limit"], overdue=about["overdue"])
         elif about["kind"] == "times":
             yield from self._times_of(about).records(_all_of(rows), start)
         else:
             for number, row in enumerate(_all_of(rows), 1):
-                after = [_to_json(row[name]) for name in about["key"]]
+                after = [to_json(row[name]) for name in about["key"]]
                 yield row, None if stretch.whole else {**start, "after": after, "rows": number}
 
     def _times_of(self, about: Mapping[str, Any]) -> TimedRows:
@@ -371,15 +404,15 @@ class JdbcSource:
 
     def apply(self, stretch: Stretch, position: Position, *, finished: bool) -> Position:
         about, start = stretch.end, stretch.start
-        is_over = finished and (position is None or position["rows"] < about["limit"])
         if about["kind"] == "times":
-            return self._times_of(about).behind(start, position, is_over=is_over)
+            return self._times_of(about).behind(start, position, about["limit"], finished=finished)
+        if about["kind"] == "numbers":
+            numbers = NumberedRows(self._dialect, about["column"], 0.0)
+            return numbers.behind(start, position, int(time.time() * 1000), about["overdue"])
+        is_over = finished and (position is None or position["rows"] < about["limit"])
         here = start if position is None else {name: value for name, value in position.items() if name != "rows"}
         if about["kind"] == "snapshot":
             return behind_window({**here, "window": about["window"]}) if is_over else {**here, "window": about["window"]}
-        if about["kind"] == "numbers":
-            gaps = here["gaps"] if position else [gap for gap in here["gaps"] if gap not in about["expired"]]
-            return {**here, "gaps": gaps, "asked_ms": about["now_ms"]}
         if not is_over:
             return {**here, "ended_ms": 0}
         return {**start, "run": start["run"] + 1, "after": None, "ended_ms": int(time.time() * 1000)}
@@ -427,23 +460,3 @@ def key_of(name: tuple[str, ...]) -> str:
     if len(text) <= _KEY_MOST:
         return text
     return f"{text[:_KEY_MOST]}~{hashlib.sha256(text.encode()).hexdigest()[:16]}"
-
-
-def _to_json(value: Any) -> list[Any]:  # noqa: ANN401 - whatever a key holds
-    """A value of a key, as a position holds it. Raises FatalError for one that cannot be compared."""
-    if isinstance(value, bool) or not isinstance(value, int | Decimal | str | date):
-        raise FatalError(f"a key of type {type(value).__name__} cannot be compared", "leave the table out, or use source.query")
-    if isinstance(value, datetime):
-        return ["time", value.isoformat()]
-    if isinstance(value, date):
-        return ["date", value.isoformat()]
-    return ["decimal", str(value)] if isinstance(value, Decimal) else ["plain", value]
-
-
-def _from_json(pair: list[Any]) -> Any:  # noqa: ANN401 - as above
-    kind, value = pair
-    if kind == "time":
-        return datetime.fromisoformat(value)
-    if kind == "date":
-        return date.fromisoformat(value)
-    return Decimal(value) if kind == "decimal" else value

@@ -69,11 +69,15 @@ class Dialect(NamedTuple):
             return f"TIMESTAMP '{text}'"
         return f"TIMESTAMP WITH TIME ZONE '{text}'" if zoned else f"TIMESTAMP '{text}'"
 
-    def seconds_ago(self, seconds: float) -> str:
-        """The database's time, so many seconds ago."""
-        if self.kind == "sqlserver":
-            return f"DATEADD(millisecond, {-int(seconds * 1000)}, SYSDATETIMEOFFSET())"
-        return f"CURRENT_TIMESTAMP - INTERVAL '{seconds:g}' SECOND"
+    def seconds_ago(self, seconds: float, *, zoned: bool) -> str:
+        """The database's time, so many seconds ago; `zoned`: to compare with times that have a zone."""
+        if self.kind == "sqlserver":  # which takes a time without a zone for one of UTC, where it is compared with one that has one
+            return f"DATEADD(millisecond, {-int(seconds * 1000)}, {'SYSDATETIMEOFFSET' if zoned else 'SYSDATETIME'}())"
+        if self.kind in ("mysql", "mariadb"):
+            return f"CURRENT_TIMESTAMP(6) - INTERVAL {int(seconds * 1_000_000)} MICROSECOND"
+        if self.kind == "oracle":  # whose literals of intervals have two digits
+            return f"CURRENT_TIMESTAMP - NUMTODSINTERVAL({seconds:.3f}, 'SECOND')"
+        return f"CURRENT_TIMESTAMP - INTERVAL '{seconds:.3f}' SECOND"
 
     def limited(self, query: str, rows: int) -> str:
         """A query that ends with its order, cut to so many rows."""
