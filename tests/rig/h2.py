@@ -5,6 +5,8 @@ from __future__ import annotations
 import subprocess
 import time
 import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -34,8 +36,7 @@ class H2Database:
         Waits for as long as another process has the file open. AssertionError with H2's words at the deadline, or when a statement fails;
         those behind it are run all the same.
         """
-        login = ["-url", self.url, "-user", self.user, "-password", self.password]
-        command = [java(), "-Xmx64m", "-Dh2.bindAddress=127.0.0.1", "-cp", str(h2_jar()), "org.h2.tools.Shell", *login]
+        command = self._shell()
         end = time.monotonic() + _DEADLINE_SECONDS
         while True:
             answer = subprocess.run(
@@ -47,6 +48,40 @@ class H2Database:
             assert _IN_USE in answer.stderr, answer.stderr
             assert time.monotonic() < end, answer.stderr
             time.sleep(_PAUSE_SECONDS)
+
+    @contextmanager
+    def session(self) -> Iterator[Callable[[str], None]]:
+        """A session of another process that commits when it is told to: the function runs a statement, and returns once it is done.
+
+        The url has to be one with AUTO_SERVER.
+        """
+        with subprocess.Popen(self._shell(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as shell:
+            assert shell.stdin is not None
+            assert shell.stdout is not None
+            told = iter(shell.stdout.readline, "")
+
+            def run(statement: str) -> None:
+                assert shell.stdin is not None
+                shell.stdin.write(f"{statement};\nSELECT 'done' || 'so';\n")
+                shell.stdin.flush()
+                said: list[str] = []
+                for line in told:
+                    said.append(line)
+                    if line.startswith("doneso"):
+                        break
+                assert said, "the session has ended"
+                assert "doneso" in said[-1], said
+                assert not any("Error: " in line for line in said), said
+
+            try:
+                shell.stdin.write("autocommit false\n")
+                yield run
+            finally:
+                shell.kill()
+
+    def _shell(self) -> list[str]:
+        login = ["-url", self.url, "-user", self.user, "-password", self.password]
+        return [java(), "-Xmx64m", "-Dh2.bindAddress=127.0.0.1", "-cp", str(h2_jar()), "org.h2.tools.Shell", *login]
 
 
 def h2_jar() -> Path:

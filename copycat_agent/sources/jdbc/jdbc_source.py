@@ -319,8 +319,9 @@ class JdbcSource:
                 yield self._found(one, tracked, {"run": 1, "after": None, "range": list(span), "ended_ms": 0})
             return
         for one, position in known.items():
+            self._targets.setdefault(one, position["run"])  # a run to the end reads once what is due
             is_due = not position["ended_ms"] or time.time() * 1000 >= position["ended_ms"] + self._options.poll_interval * 1000
-            if position["ended_ms"] and (to_the_end or not is_due):
+            if position["ended_ms"] and (not is_due or (to_the_end and self._targets[one] < position["run"])):
                 yield self._found(one, tracked, position)
             else:
                 yield self._found(one, tracked, position, {"from": position})

@@ -130,6 +130,8 @@ def _key_of(dialect: Dialect, table: TableInfo) -> str:
 def _selected(dialect: Dialect, table: TableInfo) -> str:
     if bad := next((one.name for one in table.columns if one.name.startswith(HIDDEN)), ""):
         raise FatalError(f"{table.text} has a column {bad!r}: such names are the agent's own", "leave the table out, or use source.query")
+    if dialect.kind == "h2":
+        return ", ".join(_of_h2(dialect, one) for one in table.columns)
     if not dialect.is_postgresql:
         return ", ".join(dialect.name(one.name) for one in table.columns)
     return ", ".join(_of_postgresql(dialect, one) for one in table.columns)
@@ -143,3 +145,9 @@ def _of_postgresql(dialect: Dialect, column: ColumnInfo) -> str:
     if kind in _TIMES:
         return name
     return f"{name}::text[] AS {name}" if kind.startswith("_") else f"{name}::text AS {name}"
+
+
+def _of_h2(dialect: Dialect, column: ColumnInfo) -> str:
+    """As above: arrays and intervals of H2 come as its own text of them."""
+    name, kind = dialect.name(column.name), column.type_name.upper()
+    return f"CAST({name} AS VARCHAR) AS {name}" if kind.endswith("ARRAY") or kind.startswith(("INTERVAL", "ROW")) else name
