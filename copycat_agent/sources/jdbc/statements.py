@@ -148,6 +148,6 @@ def _of_postgresql(dialect: Dialect, column: ColumnInfo) -> str:
 
 
 def _of_h2(dialect: Dialect, column: ColumnInfo) -> str:
-    """As above: arrays and intervals of H2 come as its own text of them."""
+    """As above: arrays, intervals and documents of H2 come as its own text of them."""
     name, kind = dialect.name(column.name), column.type_name.upper()
-    return f"CAST({name} AS VARCHAR) AS {name}" if kind.endswith("ARRAY") or kind.startswith(("INTERVAL", "ROW")) else name
+    return f"CAST({name} AS VARCHAR) AS {name}" if kind.endswith("ARRAY") or kind.startswith(("INTERVAL", "ROW", "JSON")) else name
