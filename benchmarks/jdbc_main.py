@@ -17,8 +17,9 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from benchmarks import rate
+from benchmarks.measuring import Arrivals, Meter
 from benchmarks.report import table
-from benchmarks.tools import Process, describe_machine, start
+from benchmarks.tools import Process, describe_machine, end, start
 from copycat_agent.dev_broker import DevBroker
 from tests.rig.postgres import Postgres
 
@@ -31,6 +32,7 @@ INSERT INTO orders SELECT n, n % 50000, now() - n * interval '1 second', (ARRAY[
 """
 _COPY = "COPY (SELECT row_to_json(t) FROM orders t) TO STDOUT"
 _PIPE = "psql to kcat"
+_LIMIT_SECONDS = 300.0
 
 
 def main() -> None:
@@ -81,17 +83,30 @@ def _round(work: Path, bootstrap: str, server: Postgres, options: argparse.Names
     place = work / topic
 
     def begin() -> list[Process]:
-        if not partitions:
-            return [_psql(place, bootstrap, server, topic)]
         return [_agent(place, bootstrap, server, topic, options, partitions)]
 
     try:
+        if not partitions:
+            return _alone(_psql(place, bootstrap, server, topic), bootstrap, topic, options.rows)
         return rate.measured(begin, bootstrap, [topic], options.rows)
     except TimeoutError as error:
         error.add_note((place / "output.log").read_text()[-3000:])
         raise
     finally:
         admin.delete_topics([topic])[topic].result(30)
+
+
+def _alone(process: Process, bootstrap: str, topic: str, rows: int) -> rate.Rate:
+    """From its start, which takes no time to speak of: the first records come in thousands, and would not count."""
+    began, arrivals = time.monotonic(), Arrivals(bootstrap, [topic])
+    try:
+        with Meter([process.pid]) as meter:
+            seconds = arrivals.wait_for(rows, _LIMIT_SECONDS) - began
+            usage = meter.usage()
+        return rate.Rate(rows / seconds, usage.cpu_seconds / rows * 1e6, 0.0, 0.0, usage.peak_bytes)
+    finally:
+        end([process])
+        arrivals.close()
 
 
 def _psql(place: Path, bootstrap: str, server: Postgres, topic: str) -> Process:
