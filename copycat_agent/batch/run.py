@@ -11,7 +11,7 @@ import itertools
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 from copycat_agent.batch.policy import StopAt, messages_of, policy_of
 from copycat_agent.batch.progress import Progress
@@ -24,8 +24,10 @@ from copycat_agent.formats import Chunk, Frame, How, LongLine, Parsed, Part
 from copycat_agent.formats.lines import BLOCK_BYTES
 from copycat_agent.model import Batch, Split
 from copycat_agent.producer import TaskProducer
-from copycat_agent.sources.contract_frames import FrameRows, FrameStream
 from copycat_agent.sources.files.reading.stream import Stream
+
+if TYPE_CHECKING:
+    from copycat_agent.sources.contract_frames import FrameRows, FrameStream
 
 RUN_BYTES = 16 * 2**20
 """Bytes between two flushes. A flush costs a round trip; a failure repeats a run."""

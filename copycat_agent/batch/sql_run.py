@@ -14,7 +14,7 @@ import contextlib
 import gc
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from copycat_agent.batch.policy import StopAt, long_line
 from copycat_agent.batch.progress import Progress
@@ -26,10 +26,12 @@ from copycat_agent.errors import BlockedError, FatalError, FileError
 from copycat_agent.formats import Chunk, Frame, LongLine, Parsed, Part
 from copycat_agent.model import Batch, SourcePartition, Split
 from copycat_agent.producer import TaskProducer
-from copycat_agent.sources.contract_frames import FrameRows
 from copycat_agent.sources.files.reading.stream import Stream
 from copycat_agent.transforms import UNKNOWN_COLUMNS, UNKNOWN_COLUMNS_HINT, sql_step
 from copycat_agent.transforms.sql import SqlStep
+
+if TYPE_CHECKING:
+    from copycat_agent.sources.contract_frames import FrameRows
 
 BATCH_BYTES = 2**24
 """A batch reads no more: all of it is in memory, here and in the process at the other end of the query."""

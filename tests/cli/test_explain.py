@@ -469,7 +469,7 @@ def problems_of_agent(key: OptionKey, directory: Path) -> tuple[Problem, ...]:
 
 def whole(example: str) -> str:
     """A definition with the example in it, and what no definition goes without."""
-    source = "{}" if re.search("type: (spool_dir|objects|journald|datasource)", example) else "{type: log_file, include: [/x]}"
+    source = "{}" if re.search("type: (spool_dir|objects|journald|jdbc|datasource)", example) else "{type: log_file, include: [/x]}"
     needed = {"name": "x", "source": source, "record": "{topic: t}"}
     section, _, value = example.partition(": ")
     own = set(re.findall(r"(?:^{|, )(\w+):", value))
