@@ -88,10 +88,10 @@ def prepared(session: SparkSession, options: JdbcOptions) -> str:
     if not class_name or not coordinates:
         kind = options.url.split(":")[1]
         raise FatalError(f"no driver is known for jdbc:{kind}", "name source.driver and source.driver_class")
-    for jar in driver_jars(coordinates):
-        if str(jar) not in _loaded(session):
+    if coordinates not in _loaded(session):
+        for jar in driver_jars(coordinates):
             session.sql(f"ADD JAR '{jar}'")
-            _loaded(session).add(str(jar))
+        _loaded(session).add(coordinates)
     jvm: Any = session._jvm
     jvm.java.lang.Thread.currentThread().setContextClassLoader(session._jsparkSession.sharedState().jarClassLoader())
     jvm.org.apache.spark.sql.execution.datasources.jdbc.DriverRegistry.register(class_name)
@@ -99,11 +99,11 @@ def prepared(session: SparkSession, options: JdbcOptions) -> str:
 
 
 def _loaded(session: SparkSession) -> set[str]:
-    """Jars that the session's JVM has."""
+    """Drivers that the session's JVM has, as definitions name them."""
     context: Any = session.sparkContext
-    if not hasattr(context, "_copycat_jars"):
-        context._copycat_jars = set()
-    found: set[str] = context._copycat_jars
+    if not hasattr(context, "_copycat_drivers"):
+        context._copycat_drivers = set()
+    found: set[str] = context._copycat_drivers
     return found
 
 

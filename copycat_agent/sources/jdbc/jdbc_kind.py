@@ -5,21 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from copycat_agent.extending import CopycatError, Probed, RunsAs, frame_source_kind
-from copycat_agent.sources.jdbc.database import Database, matches
+from copycat_agent.sources.jdbc.chosen_tables import chosen_tables, is_standby, tracked_of
+from copycat_agent.sources.jdbc.database import Database, TableError
 from copycat_agent.sources.jdbc.jdbc_options import JdbcOptions
 from copycat_agent.sources.jdbc.jdbc_source import JdbcSource
 from copycat_agent.sources.jdbc.statements import dialect_of
 
 _SHOWN = 5
 
-SAMPLE = """\
-  type: jdbc
-  url: jdbc:postgresql://127.0.0.1:5432/shop   # the driver is fetched once
-  user: copycat
-  password: ${env:SHOP_PASSWORD}
-  tables: [public.orders]          # "public.*": all tables, new ones too
-  mode: incrementing               # bulk, timestamp, timestamp_and_incrementing
-  # columns: {incrementing: id, timestamp: updated_at}   # absent: the primary key
+_SAMPLE = """\
+type: jdbc
+url: jdbc:postgresql://127.0.0.1:5432/shop # the driver is fetched once
+user: copycat
+password: ${env:SHOP_PASSWORD}
+tables: [public.orders]                   # "public.*": all tables, new ones too
+mode: incrementing                        # bulk, timestamp, timestamp_and_incrementing
+# columns: {incrementing: id, timestamp: updated_at} # absent: the primary key
 """
 
 
@@ -31,10 +32,8 @@ def probe_database(options: JdbcOptions, user: RunsAs) -> Iterator[Probed]:
         yield Probed("database", database.product)
         if options.query is None:
             yield from _of_tables(options, database)
-        if dialect_of(options.url).is_postgresql and options.mode != "bulk" and options.query is None:
-            is_standby = database.rows("SELECT pg_is_in_recovery()")[0][0] in ("t", "true")
-            if is_standby:
-                yield Probed("primary", "it is a standby", "fail", "give the URL of the primary")
+        if dialect_of(options.url).is_postgresql and options.mode != "bulk" and options.query is None and is_standby(database):
+            yield Probed("primary", "it is a standby", "fail", "give the URL of the primary")
     except CopycatError as error:
         yield Probed("database", error.message, "fail", error.hint)
     finally:
@@ -42,7 +41,7 @@ def probe_database(options: JdbcOptions, user: RunsAs) -> Iterator[Probed]:
 
 
 def _of_tables(options: JdbcOptions, database: Database) -> Iterator[Probed]:
-    names = [one for one in database.tables() if matches(one, options.tables) and not matches(one, options.exclude)]
+    names = chosen_tables(database, options)
     if not names:
         yield Probed(
             "tables",
@@ -51,24 +50,18 @@ def _of_tables(options: JdbcOptions, database: Database) -> Iterator[Probed]:
             "correct source.tables, or grant SELECT",
         )
         return
-    shown = ", ".join(".".join(one) for one in sorted(names)[:_SHOWN]) + (f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else "")
+    shown = ", ".join(".".join(one) for one in names[:_SHOWN]) + (f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else "")
     yield Probed("tables", shown)
     for name in names:
         table = database.table(name)
         if table is None:
             continue
-        tracked = options.tracked(table.text)
-        lacking = [
-            one
-            for one in (tracked.incrementing, tracked.timestamp)
-            if one is not None and one not in {column.name for column in table.columns}
-        ]
-        if lacking and options.mode != "bulk":
-            yield Probed(
-                "columns", f"table {table.text} has no column {lacking[0]}", "fail", "correct source.columns, or leave the table out"
-            )
-        elif not table.key and options.mode == "bulk":
+        try:
+            tracked_of(options, table)
+        except TableError as error:
+            yield Probed("columns", error.message, "fail", error.hint)
+        if not table.key and options.mode == "bulk":
             yield Probed("columns", f"table {table.text} has no primary key: it is read as one, and may have 64 MiB", "warn", "give it one")
 
 
-JDBC = frame_source_kind(JdbcOptions, JdbcSource, probe=probe_database, sample=SAMPLE)
+JDBC = frame_source_kind(JdbcOptions, JdbcSource, probe=probe_database, sample=_SAMPLE)

@@ -9,11 +9,12 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from decimal import Decimal
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from copycat_agent.extending import BlockedError, FatalError, Found, Gone, Position, Record, Stretch, fields_of_rows, schema_of_rows
-from copycat_agent.sources.jdbc.database import ColumnInfo, Database, TableError, TableInfo, connection_properties, matches, prepared
+from copycat_agent.sources.jdbc.chosen_tables import Tracked, chosen_tables, is_standby, tracked_of
+from copycat_agent.sources.jdbc.database import ColumnInfo, Database, TableError, TableInfo, connection_properties, prepared
 from copycat_agent.sources.jdbc.snapshots import STALE, SnapshotSql, behind_window, window_of
 from copycat_agent.sources.jdbc.statements import HIDDEN, dialect_of, selected
 from copycat_agent.sources.jdbc.tracked_rows import NumberedRows, TimedRows, from_json, micros_of_text, to_json
@@ -34,16 +35,9 @@ SURE_SECONDS = 15.0
 WHOLE_BYTES = 2**26
 """A table without a key is read as one, and may have no more."""
 _KEY_MOST = 150
-_WHOLE = {"int2", "int4", "int8", "smallserial", "serial", "bigserial"}
-"""Types of PostgreSQL by whose ranges a table is cut."""
-
-
-class Tracked(NamedTuple):
-    """A table, or the query, and the columns that say what is new in it."""
-
-    table: TableInfo
-    number: str | None
-    time: str | None
+_POSTGRESQL_WHOLE = {"int2", "int4", "int8", "smallserial", "serial", "bigserial"}
+_WHOLE = _POSTGRESQL_WHOLE | {"integer", "bigint", "smallint", "int", "tinyint"}
+"""Types by whose ranges a table is cut."""
 
 
 class JdbcSource:
@@ -76,45 +70,16 @@ class JdbcSource:
         if self._options.query is not None:
             self._tables = {"query": TableInfo(("query",), (), ())}
         else:
-            names = self._database.tables()
-            chosen = {one for one in names if matches(one, self._options.tables) and not matches(one, self._options.exclude)}
-            if self._dialect.is_postgresql:  # a table has the rows of its partitions, and of those that inherit from it
-                chosen -= {one for one, above in self._database.parents() if above in chosen}
-            known = ((key_of(one), self._database.table(one)) for one in sorted(chosen))
+            known = ((key_of(one), self._database.table(one)) for one in chosen_tables(self._database, self._options))
             self._tables = {key: table for key, table in known if table is not None}
             if not self._tables:
                 words = "the database has no table that source.tables stands for, or none that this user may see"
                 raise BlockedError(words, "correct source.tables, or grant SELECT; copycat doctor lists what is there")
         self._listed_at = time.monotonic()
 
-    def _tracked(self, table: TableInfo) -> Tracked:
-        """Raises TableError where a column that the definition names is not there."""
-        names = self._options.tracked(table.text)
-        mode, columns = self._options.mode, table.columns
-        number = names.incrementing if mode in ("incrementing", "timestamp_and_incrementing") else None
-        if mode in ("incrementing", "timestamp_and_incrementing") and number is None and len(table.key) == 1:
-            number = table.key[0]
-        moment = names.timestamp if mode.startswith("timestamp") else None
-        if columns:
-            number, moment = (None if one is None else self._column(table, one) for one in (number, moment))
-        if (mode == "incrementing" and number is None) or (mode.startswith("timestamp") and moment is None):
-            wanted = "timestamp" if mode.startswith("timestamp") else "incrementing"
-            raise TableError(f"table {table.text} has no column for mode {mode}", f"name source.columns.{wanted}, or leave the table out")
-        return Tracked(table, number, moment)
-
-    @staticmethod
-    def _column(table: TableInfo, name: str) -> str:
-        """As the database spells it: many of them turn names into upper case. Raises TableError where there is none."""
-        names = [one.name for one in table.columns if one.name == name] or [
-            one.name for one in table.columns if one.name.lower() == name.lower()
-        ]
-        if len(names) != 1:
-            raise TableError(f"table {table.text} has no column {name!r}", "correct source.columns, or leave the table out")
-        return names[0]
-
     def _look_at(self, key: str, table: TableInfo, saved: Mapping[str, Position], *, to_the_end: bool) -> Iterator[Finding]:
         try:
-            yield from self._look_by_mode(key, self._tracked(table), saved, to_the_end=to_the_end)
+            yield from self._look_by_mode(key, tracked_of(self._options, table), saved, to_the_end=to_the_end)
         except TableError as error:
             yield Found(key, saved.get(key), name=table.text, trouble=error.message)
 
@@ -218,11 +183,7 @@ class JdbcSource:
     def _bounds(self, table: TableInfo, partitions: int) -> list[int]:
         """Keys at which a table is cut into ranges of about the same width; none where its key is no single whole number."""
         kinds = {one.name: one.type_name.lower() for one in table.columns}
-        if (
-            partitions == 1
-            or len(table.key) != 1
-            or kinds[table.key[0]] not in _WHOLE | {"integer", "bigint", "smallint", "int", "tinyint"}
-        ):
+        if partitions == 1 or len(table.key) != 1 or kinds[table.key[0]] not in _WHOLE:
             return []
         column = self._dialect.name(table.key[0])
         ((low, high),) = self._database.rows(f"SELECT min({column}), max({column}) FROM {self._dialect.name(*table.name)}")
@@ -233,7 +194,7 @@ class JdbcSource:
 
     def _check_primary(self) -> None:
         """Raises BlockedError on a standby: it does not know which transactions run."""
-        if self._database.rows("SELECT pg_is_in_recovery()")[0][0] in ("t", "true"):
+        if is_standby(self._database):
             raise BlockedError("this PostgreSQL is a standby, which does not know what is being written", "give the URL of the primary")
 
     def _look_at_numbers(self, key: str, tracked: Tracked, position: Position, *, to_the_end: bool) -> Found:
@@ -241,8 +202,8 @@ class JdbcSource:
             greatest = self._greatest(tracked)
             last, top = (None, greatest) if self._options.start_at == "beginning" else (greatest, None)
             return self._found(key, tracked, {"last": last, "gaps": [], "top": top, "missing": 0, "asked_ms": 0})
-        numbers, condition = self._numbers(tracked), self._numbers(tracked).condition(position)
-        overdue = numbers.overdue(position, int(time.time() * 1000))
+        numbers = self._numbers(tracked)
+        condition, overdue = numbers.condition(position), numbers.overdue(position, int(time.time() * 1000))
         if to_the_end:
             if key not in self._targets:
                 self._targets[key] = -(2**63) if (target := self._greatest(tracked)) is None else target

@@ -1,0 +1,58 @@
+"""Which tables of a database are read, and which of their columns say what is new: for the source, and for `copycat doctor`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from copycat_agent.sources.jdbc.database import TableError, TableInfo, matches
+from copycat_agent.sources.jdbc.statements import dialect_of
+
+if TYPE_CHECKING:
+    from copycat_agent.sources.jdbc.database import Database
+    from copycat_agent.sources.jdbc.jdbc_options import JdbcOptions
+
+
+class Tracked(NamedTuple):
+    """A table, or the query, and the columns that say what is new in it."""
+
+    table: TableInfo
+    number: str | None
+    time: str | None
+
+
+def chosen_tables(database: Database, options: JdbcOptions) -> list[tuple[str, ...]]:
+    """Names of the tables that the options stand for, sorted. Raises what the database raises."""
+    chosen = {one for one in database.tables() if matches(one, options.tables) and not matches(one, options.exclude)}
+    if dialect_of(options.url).is_postgresql:  # a table has the rows of its partitions, and of those that inherit from it
+        chosen -= {one for one, above in database.parents() if above in chosen}
+    return sorted(chosen)
+
+
+def tracked_of(options: JdbcOptions, table: TableInfo) -> Tracked:
+    """Raises TableError where a column that the definition names is not there."""
+    names = options.tracked(table.text)
+    mode = options.mode
+    number = names.incrementing if mode in ("incrementing", "timestamp_and_incrementing") else None
+    if mode in ("incrementing", "timestamp_and_incrementing") and number is None and len(table.key) == 1:
+        number = table.key[0]
+    moment = names.timestamp if mode.startswith("timestamp") else None
+    if table.columns:
+        number, moment = (None if one is None else _column(table, one) for one in (number, moment))
+    if (mode == "incrementing" and number is None) or (mode.startswith("timestamp") and moment is None):
+        wanted = "timestamp" if mode.startswith("timestamp") else "incrementing"
+        raise TableError(f"table {table.text} has no column for mode {mode}", f"name source.columns.{wanted}, or leave the table out")
+    return Tracked(table, number, moment)
+
+
+def _column(table: TableInfo, name: str) -> str:
+    """As the database spells it: many of them turn names into upper case. Raises TableError where there is none."""
+    names = [one.name for one in table.columns if one.name == name]
+    names = names or [one.name for one in table.columns if one.name.lower() == name.lower()]
+    if len(names) != 1:
+        raise TableError(f"table {table.text} has no column {name}", "correct source.columns, or leave the table out")
+    return names[0]
+
+
+def is_standby(database: Database) -> bool:
+    """PostgreSQL: whether it only follows another server, and does not know which transactions run."""
+    return database.rows("SELECT pg_is_in_recovery()")[0][0] in ("t", "true")
