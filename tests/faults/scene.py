@@ -6,6 +6,7 @@ import json
 import threading
 import time
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import psutil
@@ -21,7 +22,6 @@ from tests.rig.waiting import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from pathlib import Path
 
     from tests.rig.ledger import LedgerWriter, Verdict
 
@@ -162,7 +162,11 @@ class Trickle(Background):
 
 
 class Memory:
-    """Samples what the agent and all it started keep in memory, as the kernel shares it out (PSS), while the block runs."""
+    """Samples what the agent and all it started allocate, while the block runs.
+
+    Pages of files do not count: agents of other tests map the same class archive, and when one of them ends, the kernel charges
+    its share of these pages to those that stay.
+    """
 
     def __init__(self, agent: AgentProcess) -> None:
         self.samples: list[tuple[float, float]] = []
@@ -199,12 +203,14 @@ class Memory:
 
 
 def total_mib(agent: AgentProcess) -> float:
-    """PSS of the driver and all below it, in MiB: pages that several share count once."""
-    return sum(_pss(process) for process in [psutil.Process(agent.pid), *agent.descendants()]) / 2**20
+    """Anonymous and shared memory of the driver and all below it, in MiB: pages that several of them share count once (PSS)."""
+    return sum(_allocated_kib(process.pid) for process in [psutil.Process(agent.pid), *agent.descendants()]) / 1024
 
 
-def _pss(process: psutil.Process) -> int:
+def _allocated_kib(pid: int) -> int:
+    """0 for a process that has ended."""
     try:
-        return int(process.memory_full_info().pss)
-    except (psutil.Error, OSError):
+        rollup = Path(f"/proc/{pid}/smaps_rollup").read_text(encoding="ascii")
+    except OSError:
         return 0
+    return sum(int(line.split()[1]) for line in rollup.splitlines() if line.startswith(("Pss_Anon:", "Pss_Shmem:")))
