@@ -15,7 +15,7 @@ from psycopg.types.string import TextLoader
 
 from copycat_agent.extending import Found, Gone
 from copycat_agent.sources.jdbc import database as jdbc_database
-from copycat_agent.sources.jdbc import jdbc_source
+from copycat_agent.sources.jdbc import snapshot_reader
 from copycat_agent.sources.jdbc.database import ColumnInfo, TableInfo
 from copycat_agent.sources.jdbc.jdbc_options import JdbcOptions
 from copycat_agent.sources.jdbc.jdbc_source import JdbcSource
@@ -117,7 +117,7 @@ class Reader:
 
     def read_quickly(self, rng: random.Random, monkeypatch: pytest.MonkeyPatch) -> None:
         """Read what is there above the floor."""
-        monkeypatch.setattr(jdbc_source, "FULL_SHARE", 10**9)
+        monkeypatch.setattr(snapshot_reader, "FULL_SHARE", 10**9)
         self.restart()
         self.look()  # a full one
         while self.look():
@@ -125,7 +125,7 @@ class Reader:
 
     def drain(self, rng: random.Random, monkeypatch: pytest.MonkeyPatch) -> None:
         """Read all there is."""
-        monkeypatch.setattr(jdbc_source, "FULL_SHARE", 0)
+        monkeypatch.setattr(snapshot_reader, "FULL_SHARE", 0)
         self.restart()
         idle = 0
         while idle < 3:
@@ -265,7 +265,7 @@ def play(writers: list[Writer], reading: Connection, rng: random.Random, monkeyp
         if rng.random() < 0.6:
             rng.choice(writers).step(rng)
             continue
-        monkeypatch.setattr(jdbc_source, "FULL_SHARE", rng.choice([0, 10**9]))
+        monkeypatch.setattr(snapshot_reader, "FULL_SHARE", rng.choice([0, 10**9]))
         rng.choice([reader.look, reader.look, lambda: reader.read(rng), lambda: reader.read(rng), reader.restart])()
         if rng.random() < 0.05:
             with contextlib.suppress(psycopg.errors.LockNotAvailable):

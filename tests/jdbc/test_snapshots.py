@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from copycat_agent.errors import FatalError
 from copycat_agent.sources.jdbc import snapshots
 from tests.jdbc.histories import Reader, Writer, play
 
@@ -206,3 +207,27 @@ def test_the_next_rows_of_a_window_are_found_by_the_index_of_the_key(
         plan = "\n".join(line for (line,) in reading.execute(b"EXPLAIN " + query))
     assert "Index Cond" in plan, plan
     assert "Seq Scan" not in plan, plan
+
+
+def test_positions_of_another_mode_are_refused_with_the_way_out(database: Database) -> None:
+    database.execute(ITEM)
+    with database.connect(autocommit=True) as connection:
+        reader = Reader(connection, INCREMENTING, "item")
+        reader.look()
+        reader.options = reader.options.model_copy(update={"mode": "bulk"})
+        reader.restart()
+        with pytest.raises(FatalError, match=r"public.item is of another source.mode") as refused:
+            reader.look()
+    assert "copycat offsets reset" in refused.value.hint
+
+
+def test_a_table_that_gets_the_column_it_lacked_is_read_from_then_on(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    database.execute("CREATE TABLE item (id bigserial PRIMARY KEY, v bigint)")
+    _insert(database, 1)
+    with database.connect(autocommit=True) as connection:
+        reader = Reader(connection, TIMESTAMP, "item")
+        reader.look()
+        assert reader.saved == {}
+        database.execute("ALTER TABLE item ADD COLUMN ts timestamptz DEFAULT now()")
+        reader.drain(random.Random(0), monkeypatch)
+    assert reader.delivered == [1]

@@ -14,17 +14,10 @@ import pytest
 
 from copycat_agent.errors import FatalError
 from copycat_agent.sources.contract import LostRecords, as_text
+from copycat_agent.sources.jdbc.key_values import LOWEST, from_json, micros_of_text, to_json
+from copycat_agent.sources.jdbc.numbered_reader import GAPS_MOST, NumberedRows
 from copycat_agent.sources.jdbc.statements import Dialect
-from copycat_agent.sources.jdbc.tracked_rows import (
-    GAPS_MOST,
-    LOWEST,
-    RECENT_MOST,
-    NumberedRows,
-    TimedRows,
-    from_json,
-    micros_of_text,
-    to_json,
-)
+from copycat_agent.sources.jdbc.timed_reader import RECENT_MOST, TimedRows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

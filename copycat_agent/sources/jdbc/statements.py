@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, NamedTuple
@@ -97,6 +97,11 @@ class Dialect(NamedTuple):
 def dialect_of(url: str) -> Dialect:
     """By the URL's subprotocol."""
     return Dialect(re.split(r"[:+]", url)[1])
+
+
+def shown(columns: Iterable[str]) -> list[str]:
+    """Without those that are no part of a record."""
+    return [name for name in columns if not name.startswith(HIDDEN)]
 
 
 def selected(dialect: Dialect, table: TableInfo, key_field: str | None = None) -> str:

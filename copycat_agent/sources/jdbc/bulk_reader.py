@@ -1,0 +1,71 @@
+"""Mode `bulk`: all rows of a table, in order of its key, again and again."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+from copycat_agent.extending import Position, Record
+from copycat_agent.sources.jdbc.key_values import each_row, from_json, to_json
+from copycat_agent.sources.jdbc.table_reader import TableReader
+
+if TYPE_CHECKING:
+    from pyarrow import RecordBatch
+
+    from copycat_agent.extending import Finding
+    from copycat_agent.sources.jdbc.chosen_tables import Tracked
+
+
+class BulkReader(TableReader):
+    """Positions {"run": the how manieth reading, "after": the key of the last row, "range": a part of the key, "ended_ms"}.
+
+    `ended_ms` is when the reading before ended, epoch milliseconds; 0 while one is under way.
+    """
+
+    mark = "run"
+
+    def look(self, key: str, tracked: Tracked, saved: Mapping[str, Position], *, to_the_end: bool) -> Iterator[Finding]:
+        known = {one: saved[one] for one in saved if one == key or one.startswith(f"{key}#")}
+        if not known:
+            bounds = self._bounds(tracked.table)
+            ends: list[int | None] = [None, *bounds, None]
+            for number, span in enumerate(pairwise(ends)):
+                one = f"{key}#{number}" if bounds else key
+                yield self.found(one, tracked, {"run": 1, "after": None, "range": list(span), "ended_ms": 0})
+            return
+        for one, position in known.items():
+            self._targets.setdefault(one, position["run"])  # a run to the end reads once what is due
+            is_due = not position["ended_ms"] or time.time() * 1000 >= position["ended_ms"] + self._options.poll_interval * 1000
+            if position["ended_ms"] and (not is_due or (to_the_end and self._targets[one] < position["run"])):
+                yield self.found(one, tracked, position)
+            else:
+                yield self.found(one, tracked, position, {"from": position})
+
+    def goes_on(self, begin: Position, position: Position) -> bool:
+        return bool(begin == position or (begin["run"] == position["run"] and not position["ended_ms"]))
+
+    def query(self, tracked: Tracked, position: Position, end: Position) -> tuple[str, dict[str, Any]]:
+        del end
+        begin, limit = self._select(tracked), self._options.batch_rows
+        key = tracked.table.key if self._options.query is None else ()
+        if not key:
+            return begin, {"whole": True, "limit": 2**62, "key": []}
+        names = [self._dialect.name(one) for one in key]
+        ends = [f"{names[0]} {sign} {one}" for sign, one in zip((">", "<="), position["range"], strict=True) if one is not None]
+        if position["after"] is not None:
+            ends.append(self._dialect.behind(names, [self._dialect.value(from_json(one)) for one in position["after"]]))
+        where = f" WHERE {' AND '.join(ends)}" if ends else ""
+        query = f"{begin}{where} ORDER BY {', '.join(names)}"
+        return self._dialect.limited(query, limit), {"limit": limit, "key": list(key)}
+
+    def records(self, rows: Iterable[RecordBatch], start: Position, about: Mapping[str, Any]) -> Iterator[tuple[Record, Position]]:
+        for number, row in enumerate(each_row(rows), 1):
+            yield row, {**start, "after": [to_json(row[name]) for name in about["key"]], "rows": number}
+
+    def apply(self, start: Position, position: Position, about: Mapping[str, Any], *, finished: bool) -> Position:
+        if finished and (position is None or position["rows"] < about["limit"]):
+            return {**start, "run": start["run"] + 1, "after": None, "ended_ms": int(time.time() * 1000)}
+        here = start if position is None else {name: value for name, value in position.items() if name != "rows"}
+        return {**here, "ended_ms": 0}

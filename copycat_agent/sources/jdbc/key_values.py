@@ -1,0 +1,76 @@
+"""Values of columns as positions hold them: keys, and times as microseconds."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+from copycat_agent.extending import FatalError, fields_of_rows
+
+if TYPE_CHECKING:
+    from pyarrow import RecordBatch
+
+Row = dict[str, Any]
+
+EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - of times without a zone
+LOWEST = -(2**63)
+
+
+def each_row(rows: Iterable[RecordBatch]) -> Iterator[Row]:
+    """Rows as fields, one after the other."""
+    for batch in rows:
+        yield from fields_of_rows(batch)
+
+
+def spelt(row: Row, name: str) -> str:
+    """How the database spells a column. Raises FatalError where there is none."""
+    if name in row:
+        return name
+    same = [one for one in row if one.lower() == name.lower()]
+    if len(same) != 1:
+        raise FatalError(f"the rows have no column {name}", "correct source.columns, or have source.query give it")
+    return same[0]
+
+
+def micros_of(value: Any) -> tuple[int, bool]:  # noqa: ANN401 - whatever the column holds
+    """Microseconds, and whether they are of a time with a zone. Raises FatalError for what is no time."""
+    if isinstance(value, datetime):
+        zoned = value.tzinfo is not None
+        naive = value.astimezone(UTC).replace(tzinfo=None) if zoned else value
+        return (naive - EPOCH) // timedelta(microseconds=1), zoned
+    if isinstance(value, date):
+        return (datetime(value.year, value.month, value.day) - EPOCH) // timedelta(microseconds=1), False  # noqa: DTZ001
+    raise FatalError("the column of times holds something else", "name another column in source.columns.timestamp")
+
+
+def micros_of_text(text: str) -> tuple[int, bool]:
+    """The same, of a time as a driver writes it. Raises FatalError for what is none."""
+    found = re.fullmatch(r"(\d{4}-\d\d-\d\d)(?:[ T](\d\d:\d\d:\d\d)(\.\d+)?)?\s*(Z|[+-]\d\d(?::?\d\d)?)?", text.strip())
+    if found is None:
+        raise FatalError("the newest time of a table cannot be read", "set source.start_at: beginning")
+    day, clock, fraction, zone = found.groups()
+    return micros_of(datetime.fromisoformat(f"{day}T{clock or '00:00:00'}{(fraction or '')[:7]}{zone or ''}"))
+
+
+def to_json(value: Any) -> list[Any]:  # noqa: ANN401 - whatever a key holds
+    """A value of a key, as a position holds it. Raises FatalError for one that cannot be compared."""
+    if isinstance(value, bool) or not isinstance(value, int | Decimal | str | date):
+        raise FatalError(f"a key of type {type(value).__name__} cannot be compared", "leave the table out, or use source.query")
+    if isinstance(value, datetime):
+        return ["time", value.isoformat()]
+    if isinstance(value, date):
+        return ["date", value.isoformat()]
+    return ["decimal", str(value)] if isinstance(value, Decimal) else ["plain", value]
+
+
+def from_json(pair: Sequence[Any]) -> Any:  # noqa: ANN401 - as above
+    """The reverse of `to_json`."""
+    kind, value = pair
+    if kind == "time":
+        return datetime.fromisoformat(value)
+    if kind == "date":
+        return date.fromisoformat(value)
+    return Decimal(value) if kind == "decimal" else value

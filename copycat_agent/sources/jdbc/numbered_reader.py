@@ -1,0 +1,228 @@
+"""Mode `incrementing` on databases that do not say which transaction wrote a row: rows by a column of growing numbers.
+
+New are the rows above the largest number, and those with the numbers that are missing below it, since a transaction that began earlier
+may end later. A number that stays missing is given up after a while, and told.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from decimal import Decimal
+from itertools import chain
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from copycat_agent.extending import FatalError, LostRecords, Record
+from copycat_agent.sources.jdbc.key_values import LOWEST, Row, each_row, spelt
+from copycat_agent.sources.jdbc.table_reader import TableReader
+
+if TYPE_CHECKING:
+    from pyarrow import RecordBatch
+
+    from copycat_agent.extending import Finding
+    from copycat_agent.sources.jdbc.chosen_tables import Tracked
+    from copycat_agent.sources.jdbc.statements import Dialect
+
+Position = dict[str, Any]
+
+GAPS_MOST = 1000
+"""Ranges of missing numbers that are asked for. With more, the oldest are given up."""
+_SHOWN = 5
+
+
+class NumberRange(NamedTuple):
+    """A condition on numbers, both ends included; None: without an end."""
+
+    first: int | None
+    last: int | None
+
+
+class NumberedRows:
+    """Positions {"last": the largest number, None before the first row, "gaps": [[first, last, since, epoch ms], ...], "top", "missing"}.
+
+    `top` is the largest number when the table was met. Below it a missing number is most likely that of a row deleted long ago: how many
+    ranges of those were given up is counted in `missing`, and told once, with the last of them; `top` is None then. A position of
+    `records` is the list of numbers that were read, and how many of them; `behind` makes one of the first kind of it.
+    """
+
+    def __init__(self, dialect: Dialect, column: str, gap_seconds: float) -> None:
+        self._dialect = dialect
+        self._column = column
+        self._gap_ms = int(gap_seconds * 1000)
+
+    def overdue(self, position: Position, now_ms: int) -> int | None:
+        """Up to which number what is missing is given up, once it has been asked for again; None for nothing."""
+        gaps, found = position["gaps"], None
+        for index, (_, end, since) in enumerate(gaps):
+            if now_ms - since < self._gap_ms and index >= len(gaps) - GAPS_MOST:
+                break
+            found = end
+        top, last = position["top"], position["last"]
+        is_told = top is None or last is None or last < top or not position["missing"] or (gaps and gaps[0][0] <= top)
+        return found if is_told else max(top, found or top)
+
+    @staticmethod
+    def ranges(position: Position) -> list[NumberRange]:
+        """The numbers of rows that are new."""
+        if position["last"] is None:
+            return [NumberRange(None, None)]
+        return [NumberRange(position["last"] + 1, None), *(NumberRange(first, end) for first, end, _ in position["gaps"])]
+
+    def condition(self, position: Position) -> str:
+        """Of the rows that are new."""
+        name = self._dialect.name(self._column)
+        return f"({' OR '.join(_within(name, one) for one in self.ranges(position))})"
+
+    @property
+    def order(self) -> str:
+        """Of the rows."""
+        return self._dialect.name(self._column)
+
+    def records(self, rows: Iterable[Row], start: Position, *, limit: int, overdue: int | None) -> Iterator[tuple[Record, Position]]:
+        """Of rows in order of the column: one more than `limit` where there are more.
+
+        What is overdue and has not come is lost, as soon as the rows have passed it. Ends early where too many numbers are missing: a
+        position holds few. Raises FatalError for a row without a number of its own.
+        """
+        numbers, made, given, ahead = list[int](), 0, None, chain(rows, (None,))
+        row = next(ahead)
+        while row is not None and len(numbers) < limit and made < GAPS_MOST:
+            value, following = self._number(row), next(ahead)
+            if following is not None and self._number(following) == value:
+                raise FatalError(f"several rows have the same {self._column}", "name a column in source.columns that has each number once")
+            if overdue is not None and given is None and value > overdue:
+                given = overdue
+                yield from self._lost(start, numbers, given)
+            before = numbers[-1] if numbers else start["last"]
+            made += value - 1 != before and value > (start["top"] or LOWEST)
+            numbers.append(value)
+            yield row, {"numbers": numbers, "sent": len(numbers), "given": given}
+            row = following
+        if overdue is not None and given is None and (row is None or numbers):
+            yield from self._lost(start, numbers, overdue if row is None else numbers[-1])
+
+    def _number(self, row: Row) -> int:
+        value = row[spelt(row, self._column)]
+        is_number = isinstance(value, int | float | Decimal) and not isinstance(value, bool)
+        if not is_number or value != value or value in (float("inf"), float("-inf")) or int(value) != value:  # noqa: PLR0124 - NaN
+            raise FatalError(f"column {self._column} has a value that is no whole number", "name another column in source.columns")
+        return int(value)
+
+    def _lost(self, start: Position, numbers: list[int], given: int) -> Iterator[tuple[Record, Position]]:
+        """What is given up of the numbers up to `given`, in place of a record, where people are to be told of it."""
+        after: Position = {"numbers": numbers, "sent": len(numbers), "given": given}
+        _, lost, old = self._parts(start, after, 0)
+        if lost:
+            shown = ", ".join(f"{first}" if first == final else f"{first} to {final}" for first, final in lost[:_SHOWN])
+            more = f" and {len(lost) - _SHOWN:,} more ranges" if len(lost) > _SHOWN else ""
+            words = f"no rows with {self._column} {shown}{more} came in time"
+            yield LostRecords(f"{words}: rolled back, or of a transaction that takes longer than gap_timeout"), after
+        if old and self.behind(start, after, 0)["top"] is None:
+            words = f"{old:,} ranges of {self._column} up to {start['top']} had no rows when the table was first read"
+            yield LostRecords(f"{words}: deleted, rolled back, or of a transaction that took longer than gap_timeout"), after
+
+    @staticmethod
+    def _parts(start: Position, position: Position, now_ms: int) -> tuple[list[list[int]], list[tuple[int, int]], int]:
+        """Numbers that are missing behind a position of `records`: to be asked for, lost, and how many old ranges are given up."""
+        numbers, given, top = position["numbers"][: position["sent"]], position["given"], start["top"]
+        kept, lost, old = list[list[int]](), list[tuple[int, int]](), int(start["missing"])
+        for first, end, since in _missing(start, numbers, now_ms):
+            final = end if given is None else min(end, given)
+            if given is None or first > given:
+                kept.append([first, end, since])
+                continue
+            if top is not None and first <= top:
+                old += first != LOWEST
+            elif first != LOWEST:
+                lost.append((first, final))
+            if final < end:
+                kept.append([final + 1, end, since])
+        too_many = sum(first <= top for first, _, _ in kept[:-GAPS_MOST]) if top is not None else 0
+        return kept[too_many:], lost, old + sum(first != LOWEST for first, _, _ in kept[:too_many])
+
+    def behind(self, start: Position, position: Position | None, now_ms: int, overdue: int | None = None) -> Position:
+        """The position behind what was sent; None: there was nothing. `now_ms` is no earlier than the rows were read."""
+        position = position or {"numbers": [], "sent": 0, "given": overdue}
+        kept, _, old = self._parts(start, position, now_ms)
+        last = max((one for one in (start["last"], *position["numbers"][: position["sent"]][-1:]) if one is not None), default=None)
+        top = start["top"]
+        if top is not None and position["given"] is not None and position["given"] >= top and last is not None and last >= top:
+            top, old = None, 0
+        return {"last": last, "gaps": kept, "top": top, "missing": old, "asked_ms": now_ms}
+
+
+def _missing(start: Position, numbers: Sequence[int], now_ms: int) -> Iterator[list[int]]:
+    """The gaps of a position without numbers that have come since, and those between these. Numbers in order, gaps as well."""
+    last = start["last"]
+    came = iter([*numbers, None])
+    number = next(came)
+    for first, end, since in start["gaps"]:
+        begin = first
+        while number is not None and number <= end:
+            if begin < number:
+                yield [begin, number - 1, since]
+            begin, number = number + 1, next(came)
+        if begin <= end:
+            yield [begin, end, since]
+    while number is not None:
+        if last is None:
+            last = 0 if start["top"] is None and number > 0 else number - 1
+            yield [LOWEST, last, now_ms]
+        if last + 1 < number:
+            yield [last + 1, number - 1, now_ms]
+        last, number = number, next(came)
+
+
+def _within(name: str, span: NumberRange) -> str:
+    if span.first is None:
+        return f"{name} IS NOT NULL"
+    return f"{name} >= {span.first}" if span.last is None else f"{name} BETWEEN {span.first} AND {span.last}"
+
+
+class NumberedReader(TableReader):
+    """A `TableReader` by `NumberedRows`."""
+
+    mark = "gaps"
+
+    def look(self, key: str, tracked: Tracked, saved: Mapping[str, Any], *, to_the_end: bool) -> Iterator[Finding]:
+        position = saved.get(key)
+        if position is None:
+            greatest = self._greatest(tracked)
+            last, top = (None, greatest) if self._options.start_at == "beginning" else (greatest, None)
+            yield self.found(key, tracked, {"last": last, "gaps": [], "top": top, "missing": 0, "asked_ms": 0})
+            return
+        numbers = self._rows_by(tracked.number)
+        condition, overdue = numbers.condition(position), numbers.overdue(position, int(time.time() * 1000))
+        if to_the_end:
+            if key not in self._targets:
+                self._targets[key] = LOWEST if (target := self._greatest(tracked)) is None else target
+            condition += f" AND {numbers.order} <= {self._targets[key]}"
+        rows, _ = self._count(tracked, condition)
+        end = None if not rows and overdue is None else {"from": position, "overdue": overdue}
+        yield self.found(key, tracked, position, end, max(1, rows))
+
+    def _greatest(self, tracked: Tracked) -> int | None:
+        """The largest number of all rows. Raises FatalError where that is none."""
+        found = self._database.rows(f"SELECT max({self._dialect.name(tracked.number or '')}) FROM {self._source(tracked)}")[0][0]
+        try:
+            return None if found is None else int(Decimal(found))
+        except (ArithmeticError, ValueError):
+            words = f"column {tracked.number} of {tracked.table.text} holds no numbers"
+        raise FatalError(words, "name another column in source.columns.incrementing")
+
+    def _rows_by(self, column: str | None) -> NumberedRows:
+        return NumberedRows(self._dialect, column or "", self._options.gap_timeout)
+
+    def query(self, tracked: Tracked, position: Position, end: Position) -> tuple[str, dict[str, Any]]:
+        numbers, limit = self._rows_by(tracked.number), self._options.batch_rows
+        query = f"{self._select(tracked)} WHERE {numbers.condition(position)} ORDER BY {numbers.order}"
+        about = {"limit": limit, "column": tracked.number, "overdue": end["overdue"]}
+        return self._dialect.limited(query, limit + 1), about
+
+    def records(self, rows: Iterable[RecordBatch], start: Position, about: Mapping[str, Any]) -> Iterator[tuple[Record, Position]]:
+        numbers = self._rows_by(about["column"])
+        yield from numbers.records(each_row(rows), start, limit=about["limit"], overdue=about["overdue"])
+
+    def apply(self, start: Position, position: Position | None, about: Mapping[str, Any], *, finished: bool) -> Position:
+        del finished
+        return self._rows_by(about["column"]).behind(start, position, int(time.time() * 1000), about["overdue"])

@@ -1,0 +1,146 @@
+"""Modes `incrementing` and `timestamp` on PostgreSQL: rows by the transactions that wrote them, see `snapshots`."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+from copycat_agent.extending import BlockedError, Gone, Position, Record, fields_of_rows
+from copycat_agent.sources.jdbc.chosen_tables import is_standby
+from copycat_agent.sources.jdbc.snapshots import STALE, SnapshotSql, behind_window, window_of
+from copycat_agent.sources.jdbc.statements import HIDDEN, shown
+from copycat_agent.sources.jdbc.table_reader import TableReader
+
+if TYPE_CHECKING:
+    from pyarrow import RecordBatch
+
+    from copycat_agent.extending import Finding
+    from copycat_agent.sources.jdbc.chosen_tables import Tracked
+    from copycat_agent.sources.jdbc.database import Database
+    from copycat_agent.sources.jdbc.jdbc_options import JdbcOptions
+
+FULL_SHARE = 20
+"""A full look at a table takes at most this part of the time: one that takes a second comes every twenty."""
+
+
+class SnapshotReader(TableReader):
+    """Positions as `snapshots.Position`. Partitions `#N` are what is in a table when it is first met, in parts."""
+
+    mark = "seen"
+
+    def __init__(self, options: JdbcOptions, database: Database, changed: Callable[[], None]) -> None:
+        """`changed` is called when a table is seen to have other columns."""
+        super().__init__(options, database)
+        self._changed = changed
+        self._full_at: dict[str, float] = {}
+        self._shapes: dict[str, str] = {}
+
+    def look(self, key: str, tracked: Tracked, saved: Mapping[str, Position], *, to_the_end: bool) -> Iterator[Finding]:
+        position, loads = saved.get(key), {one: saved[one] for one in saved if one.startswith(f"{key}#")}
+        sql = self._sql(tracked)
+        if position is None:
+            yield from self._begin(key, tracked, sql, loads)
+            return
+        for one, load in loads.items():
+            yield Gone(one) if "done" in load else self.found(one, tracked, load, {"from": load, "window": load["window"]})
+        if "window" in position:
+            yield self.found(key, tracked, position, {"from": position, "window": position["window"]})
+        elif to_the_end and position["recent"]["below"] >= self._targets.get(key, 2**63):
+            yield self.found(key, tracked, position)
+        else:
+            yield self._look_behind(key, tracked, sql, position, to_the_end=to_the_end)
+
+    def _look_behind(self, key: str, tracked: Tracked, sql: SnapshotSql, position: Position, *, to_the_end: bool) -> Finding:
+        now, known = time.monotonic(), sql.known(position)
+        full = to_the_end or now >= self._full_at.get(key, -math.inf)
+        if not full and known.get("floor") is None:
+            return self.found(key, tracked, position)
+        window = window_of(self._database.rows(sql.look(position, full=full))[0], position["recent"])
+        took = time.monotonic() - now
+        if self._shapes.setdefault(key, window.shape) != window.shape:
+            self._shapes[key] = window.shape
+            self._changed()
+            return self.found(key, tracked, position)
+        if full:
+            self._full_at[key] = time.monotonic() + took * FULL_SHARE
+        self._targets.setdefault(key, window.to["below"])
+        is_old = window.to["below"] - position["recent"]["below"] > STALE
+        is_stale = is_old or (full and not window.is_held_back and known.get("floor") != known.get("top"))
+        found = self.found(key, tracked, position)
+        if window.rows or is_stale:
+            end = {"from": position, "window": sql.window(window, full=full)}
+            found = self.found(key, tracked, position, end, max(1, window.rows))
+        if window.is_held_back:
+            trouble = f"transaction {window.to['below']} has been open for long: rows of later ones wait for its end"
+            found = found._replace(trouble=trouble)
+        return found
+
+    def _begin(self, key: str, tracked: Tracked, sql: SnapshotSql, loads: Mapping[str, Position]) -> Iterator[Finding]:
+        """A table that is met for the first time. What is in it is read by as many partitions as the definition says."""
+        if is_standby(self._database):  # which does not know which transactions run
+            raise BlockedError("this PostgreSQL is a standby, which does not know what is being written", "give the URL of the primary")
+        if loads:
+            load: dict[str, Any] = next(iter(loads.values()))["load"]
+            missing = [one for one in self._loads(key, load) if one[0] not in loads]
+            yield from (self.found(one, tracked, position) for one, position in missing)
+            if not missing:
+                yield self.found(key, tracked, self._loaded(load))
+            return
+        everything: Position = {"seen": None}
+        found = window_of(self._database.rows(sql.look(everything, full=True))[0], None)
+        window = sql.window(found, full=True)
+        load = {"window": window}
+        if self._options.start_at == "end":
+            yield self.found(key, tracked, self._loaded(load))
+        elif found.rows and (bounds := self._bounds(tracked.table)):
+            load["bounds"] = bounds
+            yield from (self.found(one, tracked, position) for one, position in self._loads(key, load))
+        else:
+            yield self.found(key, tracked, {"seen": None, "recent": found.to, "window": window})
+
+    @staticmethod
+    def _loaded(load: Mapping[str, Any]) -> Position:
+        window = load["window"]
+        return {"seen": window["to"], "recent": window["to"], "floor": None, "top": window["top"], "by": window["by"]}
+
+    @staticmethod
+    def _loads(key: str, load: Mapping[str, Any]) -> list[tuple[str, Position]]:
+        """The partitions of what is in a table when it is first met."""
+        spans = pairwise([None, *load["bounds"], None])
+        return [
+            (f"{key}#{number}", {"seen": None, "window": load["window"], "range": list(span), "load": load})
+            for number, span in enumerate(spans)
+        ]
+
+    def _sql(self, tracked: Tracked) -> SnapshotSql:
+        column = tracked.time or tracked.number
+        by_time, key_field = tracked.time is not None, self._options.key_field
+        return SnapshotSql(self._dialect, tracked.table, column, by_time=by_time, key_field=key_field)
+
+    def goes_on(self, begin: Position, position: Position) -> bool:
+        if begin == position:
+            return True
+        if "window" not in position:
+            return False
+        return bool(begin.get("window", position["window"]) == position["window"] and begin["seen"] == position["seen"])
+
+    def query(self, tracked: Tracked, position: Position, end: Position) -> tuple[str, dict[str, Any]]:
+        sql, window, limit = self._sql(tracked), end["window"], self._options.batch_rows
+        return sql.rows(position, window, limit), {"limit": limit, "window": window, "keys": len(sql.key)}
+
+    def records(self, rows: Iterable[RecordBatch], start: Position, about: Mapping[str, Any]) -> Iterator[tuple[Record, Position]]:
+        begin = {**start, "window": about["window"]}
+        number = 0
+        for batch in rows:
+            keys = [batch.column(f"{HIDDEN}{index}").to_pylist() for index in range(about["keys"])]
+            for fields, *after in zip(fields_of_rows(batch.select(shown(batch.schema.names))), *keys, strict=True):
+                number += 1
+                yield fields, {**begin, "after": after, "rows": number}
+
+    def apply(self, start: Position, position: Position, about: Mapping[str, Any], *, finished: bool) -> Position:
+        here = start if position is None else {name: value for name, value in position.items() if name != "rows"}
+        here = {**here, "window": about["window"]}
+        return behind_window(here) if finished and (position is None or position["rows"] < about["limit"]) else here

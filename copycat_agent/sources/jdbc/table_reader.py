@@ -1,0 +1,103 @@
+"""How one table, or a query, is followed: the base of the four ways to do it, one for each kind of position."""
+
+from __future__ import annotations
+
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from copycat_agent.extending import Found, Position, Record
+from copycat_agent.sources.jdbc.chosen_tables import Tracked
+from copycat_agent.sources.jdbc.database import ColumnInfo, TableInfo
+from copycat_agent.sources.jdbc.statements import dialect_of, selected
+
+if TYPE_CHECKING:
+    from pyarrow import RecordBatch
+
+    from copycat_agent.extending import Finding
+    from copycat_agent.sources.jdbc.database import Database
+    from copycat_agent.sources.jdbc.jdbc_options import JdbcOptions
+
+_POSTGRESQL_WHOLE = {"int2", "int4", "int8", "smallserial", "serial", "bigserial"}
+_WHOLE = _POSTGRESQL_WHOLE | {"integer", "bigint", "smallint", "int", "tinyint"}
+"""Types by whose ranges a table is cut."""
+
+
+class TableReader(ABC):
+    """Looks for rows in the driver, and makes records of them in a task: another instance there, without a connection.
+
+    `About` is what goes from `query` to `records` and `apply`, any JSON object.
+    """
+
+    mark: str
+    """A field that all positions of this kind have, and no others."""
+
+    def __init__(self, options: JdbcOptions, database: Database) -> None:
+        self._options = options
+        self._dialect = dialect_of(options.url)
+        self._database = database
+        self._targets: dict[str, int] = {}
+        """By partition: where a run to the end is over."""
+
+    @abstractmethod
+    def look(self, key: str, tracked: Tracked, saved: Mapping[str, Position], *, to_the_end: bool) -> Iterator[Finding]:
+        """As `FrameSource.look`, of one table. Its partitions are `key`, and those that begin with `key` and a `#`."""
+
+    @abstractmethod
+    def query(self, tracked: Tracked, position: Position, end: Position) -> tuple[str, dict[str, Any]]:
+        """The statement of the next batch, behind the position, and `About`. `end`: what `look` gave with it."""
+
+    @abstractmethod
+    def records(self, rows: Iterable[RecordBatch], start: Position, about: Mapping[str, Any]) -> Iterator[tuple[Record, Position]]:
+        """As `FrameSource.read`."""
+
+    @abstractmethod
+    def apply(self, start: Position, position: Position, about: Mapping[str, Any], *, finished: bool) -> Position:
+        """As `FrameSource.apply`."""
+
+    def goes_on(self, begin: Position, position: Position) -> bool:
+        """Whether a position is on the way from the one that a look began with through what the look found."""
+        return bool(begin == position)
+
+    def found(self, key: str, tracked: Tracked, position: Position, end: Position = None, rows: int = 1) -> Found:
+        """`end`: None where nothing is to be read."""
+        work = json.dumps([tracked.table, tracked.number, tracked.time]).encode() if end is not None else b""
+        return Found(key, position, end, unread=rows if end is not None else 0, name=tracked.table.text, work=work)
+
+    @staticmethod
+    def tracked_of(found: Found) -> Tracked:
+        """What `found` was made of."""
+        table, number, moment = json.loads(found.work)
+        columns = tuple(ColumnInfo(*one) for one in table[1])
+        return Tracked(TableInfo(tuple(table[0]), columns, tuple(table[2])), number, moment)
+
+    def _source(self, tracked: Tracked) -> str:
+        """What stands behind FROM."""
+        if self._options.query is None:
+            return self._dialect.name(*tracked.table.name)
+        return f"({self._options.query}) copycat_q"
+
+    def _select(self, tracked: Tracked) -> str:
+        """The beginning of a statement, up to WHERE."""
+        columns = "*" if self._options.query is not None else selected(self._dialect, tracked.table, self._options.key_field)
+        return f"SELECT {columns} FROM {self._source(tracked)}"
+
+    def _count(self, tracked: Tracked, condition: str, column: str | None = None) -> tuple[int, str | None]:
+        """How many rows there are, and the largest value of a column."""
+        largest = "NULL" if column is None else f"max({self._dialect.name(column)})"
+        ((rows, newest),) = self._database.rows(f"SELECT count(*), {largest} FROM {self._source(tracked)} WHERE {condition}")
+        return int(rows or 0), newest
+
+    def _bounds(self, table: TableInfo) -> list[int]:
+        """Keys at which a table is cut into ranges of about the same width; none where its key is no single whole number."""
+        partitions = self._options.partitions
+        kinds = {one.name: one.type_name.lower() for one in table.columns}
+        if partitions == 1 or self._options.query is not None or len(table.key) != 1 or kinds[table.key[0]] not in _WHOLE:
+            return []
+        column = self._dialect.name(table.key[0])
+        ((low, high),) = self._database.rows(f"SELECT min({column}), max({column}) FROM {self._dialect.name(*table.name)}")
+        if low is None or high is None:
+            return []
+        first, width = int(low), int(high) - int(low) + 1
+        return sorted({first - 1 + width * one // partitions for one in range(1, partitions)})

@@ -1,0 +1,201 @@
+"""Modes with a timestamp on databases that do not say which transaction wrote a row: rows by the time of their last change.
+
+New are the rows that are not older than the newest less a look back, up to a delay before now; what was sent of them is remembered.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, timedelta
+from typing import TYPE_CHECKING, Any
+
+from copycat_agent.extending import FatalError, Record
+from copycat_agent.sources.jdbc.key_values import EPOCH, LOWEST, Row, each_row, from_json, micros_of, micros_of_text, spelt, to_json
+from copycat_agent.sources.jdbc.table_reader import TableReader
+
+if TYPE_CHECKING:
+    from pyarrow import RecordBatch
+
+    from copycat_agent.extending import Finding
+    from copycat_agent.sources.jdbc.chosen_tables import Tracked
+    from copycat_agent.sources.jdbc.database import Database
+    from copycat_agent.sources.jdbc.jdbc_options import JdbcOptions
+    from copycat_agent.sources.jdbc.statements import Dialect
+
+Position = dict[str, Any]
+
+RECENT_MOST = 5000
+"""Rows of the look back that are remembered. With more, it is shorter."""
+SURE_SECONDS = 15.0
+"""Rows of the look back are read again so often, though none seems to have come: one may have gone as well."""
+
+
+class TimedRows:
+    """Positions {"last": the newest time that was read, "at": how far a pass has come, "recent": [[time, mark], ...], ...}.
+
+    Times are microseconds from 1970; `zoned` says whether the column has a zone. A pass goes from the look back on to the newest rows; `at`
+    is None between two. The look back is from `since`, the newest time when the pass before began: rows appear during a pass as well. Of
+    rows older than `floor` the marks are forgotten: they are not looked for again. `after`: where more rows have the time `at` than are
+    remembered, the key of the last that was sent.
+    """
+
+    def __init__(self, dialect: Dialect, column: str, key: Sequence[str], look_back_seconds: float) -> None:
+        self._dialect = dialect
+        self._column = column
+        self._key = tuple(key)
+        self._back_us = int(look_back_seconds * 1_000_000)
+
+    def condition(self, position: Position, delay_seconds: float | None) -> str:
+        """Of the rows of a pass that is to go on: those that are older than the delay, None: or whatever the database's clock says."""
+        name, zoned = self._dialect.name(self._column), position["zoned"]
+        ago = None if delay_seconds is None else self._dialect.seconds_ago(delay_seconds, zoned=zoned)
+        parts = [f"{name} IS NOT NULL" if ago is None else f"{name} <= {ago}"]
+        if (begin := self.begin_of(position)) is not None:
+            parts.append(f"{name} >= {self._literal(begin, zoned=zoned)}")
+        if begin is not None and position["after"]:
+            keys, values = (
+                [self._dialect.name(one) for one in self._key],
+                [self._dialect.value(from_json(one)) for one in position["after"]],
+            )
+            parts.append(f"({name} >= {self._literal(begin + 1, zoned=zoned)} OR {self._dialect.behind(keys, values)})")
+        return " AND ".join(parts)
+
+    def begin_of(self, position: Position) -> int | None:
+        """The oldest time of the rows that are to be read next; None at the beginning."""
+        at, since, floor = position["at"], position["since"], position["floor"]
+        if at is not None or since is None:
+            return None if at is None else int(at)
+        return max(int(since) - self._back_us, LOWEST if floor is None else int(floor))
+
+    @property
+    def order(self) -> str:
+        """Of the rows."""
+        return ", ".join(self._dialect.name(one) for one in (self._column, *self._key))
+
+    def _literal(self, micros: int, *, zoned: bool) -> str:
+        moment = EPOCH + timedelta(microseconds=micros)
+        return self._dialect.value(moment.replace(tzinfo=UTC) if zoned else moment)
+
+    def records(self, rows: Iterable[Row], start: Position) -> Iterator[tuple[Record, Position]]:
+        """Rows in order of the time, without those that were sent before. Raises FatalError for one without a time."""
+        known, fresh, read = {one[1] for one in start["recent"]}, list[list[Any]](), [0]
+        times: Counter[str] = Counter()  # rows that are the same in everything: each counts
+        for row in rows:
+            read[0] += 1
+            micros, zoned = micros_of(row[spelt(row, self._column)])
+            key = [row[spelt(row, one)] for one in self._key]
+            mark = self._mark(row, micros, key)
+            times[mark] += 1
+            mark = mark if times[mark] == 1 else f"{mark}-{times[mark]}"
+            if mark not in known:
+                fresh.append([micros, mark])
+                yield row, {"fresh": fresh, "sent": len(fresh), "zoned": zoned, "key": key, "read": read}
+
+    def behind(self, start: Position, position: Position | None, limit: int, *, finished: bool) -> Position:
+        """The position behind what was sent. `finished`: of a query of up to `limit` rows. Raises FatalError for too many of one time."""
+        is_over = finished and (position is None or position["read"][0] < limit)
+        sent = [] if position is None else position["fresh"][: position["sent"]]
+        at, floor = sent[-1][0] if sent else start["at"], start["floor"]
+        newest = max((one for one in (at, start["last"]) if one is not None), default=None)
+        passes = start["passes"] + is_over
+        if newest is None:
+            return {**start, "passes": passes}
+        since = newest if start["last"] is None else start["last"]
+        oldest = since - self._back_us if is_over else min(since - self._back_us, at)
+        recent, after = sorted(one for one in (*start["recent"], *sent) if one[0] >= oldest), None
+        if len(recent) > RECENT_MOST:
+            floor = max(recent[-RECENT_MOST - 1][0] + 1, LOWEST if floor is None else floor)
+        if not is_over and ((floor is not None and floor > at) or (start["after"] and at == start["at"])):
+            after = self._key_behind(start, position, at)
+            recent = [one for one in start["recent"] if one[0] >= at]
+        elif floor is not None:
+            recent = [one for one in recent if one[0] >= floor]
+        zoned = start["zoned"] if position is None else position["zoned"]
+        done: Position = {"after": after, "zoned": zoned, "recent": recent, "floor": floor, "passes": passes}
+        if is_over:
+            return {"last": newest, "at": None, "since": since, **done}
+        return {"last": start["last"], "at": at, "since": start["since"], **done}
+
+    def _key_behind(self, start: Position, position: Position | None, at: int) -> list[Any]:
+        """How a pass goes on among more rows of one time than are remembered."""
+        if position is None and start["at"] == at:
+            return list(start["after"])
+        key = [] if position is None else position["key"]
+        if not key or None in key:
+            words = f"more than {RECENT_MOST:,} rows have the same {self._column}, or come within the look back and late"
+            raise FatalError(words, "give the table a primary key, name a column with finer times, or shorten source.look_back")
+        return [to_json(one) for one in key]
+
+    def _mark(self, row: Row, micros: int, key: Sequence[Any]) -> str:
+        parts = [micros, *key] if key else list(row.values())
+        return hashlib.blake2b(repr(parts).encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
+
+
+class TimedReader(TableReader):
+    """A `TableReader` by `TimedRows`."""
+
+    mark = "passes"
+
+    def __init__(self, options: JdbcOptions, database: Database) -> None:
+        super().__init__(options, database)
+        self._counted: dict[str, tuple[Position, float]] = {}
+
+    def look(self, key: str, tracked: Tracked, saved: Mapping[str, Any], *, to_the_end: bool) -> Iterator[Finding]:
+        position = saved.get(key)
+        if position is None:
+            yield self.found(key, tracked, self._first(tracked))
+            return
+        if to_the_end and position["passes"] >= self._targets.setdefault(key, position["passes"] + 1 + (position["at"] is not None)):
+            yield self.found(key, tracked, position)
+            return
+        delay = None if not self._options.delay else 0.0 if to_the_end else self._options.delay
+        rows, newest = self._count(tracked, self._rows_by(tracked).condition(position, delay), tracked.time)
+        state: Position = {**position, "passes": 0, "counted": [rows, newest]}
+        before, at = self._counted.get(key, (None, 0.0))
+        is_known = before == state and position["at"] is None and time.monotonic() - at < max(self._options.look_back / 4, SURE_SECONDS)
+        if not rows or (is_known and not to_the_end):
+            yield self.found(key, tracked, position)
+            return
+        self._counted[key] = state, time.monotonic()
+        yield self.found(key, tracked, position, {"from": position, "delay": delay}, rows)
+
+    def _first(self, tracked: Tracked) -> Position:
+        """Where a first start begins: before everything, or behind the newest row that is there."""
+        kinds = {one.name: one.type_name.lower() for one in tracked.table.columns}
+        kind, begin = kinds.get(tracked.time or "", ""), None
+        zoned = "with time zone" in kind or "offset" in kind
+        if self._options.start_at == "end":
+            column, ago = self._dialect.name(tracked.time or ""), self._dialect.seconds_ago(0, zoned=zoned)
+            where = f" WHERE {column} <= {ago}" if self._options.delay else ""
+            if (newest := self._database.rows(f"SELECT max({column}) FROM {self._source(tracked)}{where}")[0][0]) is not None:
+                begin, zoned = micros_of_text(newest)
+        floor = None if begin is None else begin + 1
+        return {"last": begin, "since": begin, "at": None, "after": None, "recent": [], "floor": floor, "zoned": zoned, "passes": 0}
+
+    def _rows_by(self, tracked: Tracked) -> TimedRows:
+        return TimedRows(self._dialect, tracked.time or "", _key_of(tracked), self._options.look_back)
+
+    def goes_on(self, begin: Position, position: Position) -> bool:
+        return bool(begin == position or position["at"] is not None)
+
+    def query(self, tracked: Tracked, position: Position, end: Position) -> tuple[str, dict[str, Any]]:
+        times, limit = self._rows_by(tracked), self._options.batch_rows + len(position["recent"])
+        query = f"{self._select(tracked)} WHERE {times.condition(position, end['delay'])} ORDER BY {times.order}"
+        return self._dialect.limited(query, limit), {"limit": limit, "time": tracked.time, "key": _key_of(tracked)}
+
+    def records(self, rows: Iterable[RecordBatch], start: Position, about: Mapping[str, Any]) -> Iterator[tuple[Record, Position]]:
+        yield from self._rows_of(about).records(each_row(rows), start)
+
+    def apply(self, start: Position, position: Position | None, about: Mapping[str, Any], *, finished: bool) -> Position:
+        return self._rows_of(about).behind(start, position, about["limit"], finished=finished)
+
+    def _rows_of(self, about: Mapping[str, Any]) -> TimedRows:
+        return TimedRows(self._dialect, about["time"], about["key"], self._options.look_back)
+
+
+def _key_of(tracked: Tracked) -> list[str]:
+    """Columns that tell rows of one time apart."""
+    return list(tracked.table.key) or ([] if tracked.number is None else [tracked.number])
