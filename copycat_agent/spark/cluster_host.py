@@ -44,6 +44,7 @@ _PASSED_ON = ("HADOOP_CONF_DIR", "YARN_CONF_DIR", "KUBECONFIG", "KRB5_CONFIG", "
 _DEFAULTS = {
     "spark.app.name": "copycat",
     "spark.executor.memory": "512m",  # no record ever passes through an executor's JVM
+    "spark.executor.extraJavaOptions": "-Duser.timezone=UTC",  # see java.JVM_OPTIONS
     "spark.ui.showConsoleProgress": "false",
     "spark.ui.retainedJobs": "10",
     "spark.ui.retainedStages": "10",

@@ -34,6 +34,7 @@ ROWS_PER_BATCH = 256
 
 _SETTINGS = {
     "spark.sql.session.timeZone": "UTC",
+    "spark.sql.readSideCharPadding": "false",  # a CHAR is what the database says it is
     "spark.sql.adaptive.enabled": "false",  # one task, whose rows keep their order
     "spark.sql.execution.arrow.maxRecordsPerBatch": str(ROWS_PER_BATCH),
 }

@@ -73,6 +73,7 @@ JVM_OPTIONS = (
     "-XX:+UseSerialGC",
     _QUICK_COMPILER,
     "-Xms64m",
+    "-Duser.timezone=UTC",  # JDBC's times without a zone are times of the JVM's zone: one in which no hour is missing
     "-XX:NewSize=8m",  # at first: what is allocated once, at the start, would touch all of the 20 MiB of the default
     "-Xshare:auto",
     "-XX:+UnlockDiagnosticVMOptions",

@@ -375,7 +375,8 @@ def test_the_condition_on_times_has_their_kind(value: Any, literal: str) -> None
     assert reader.condition(start, None) == '"at" IS NOT NULL'
     (pair,) = reader.records([{"AT": value, "ID": 1}], start)
     done = reader.behind(start, pair[1], 10, finished=True)
-    assert reader.condition(done, 5.0) == f'"at" <= CURRENT_TIMESTAMP - INTERVAL \'5.000\' SECOND AND "at" >= {literal}'
+    ago = H2.seconds_ago(5.0, zoned=done["zoned"])
+    assert reader.condition(done, 5.0) == f'"at" <= {ago} AND "at" >= {literal}'
 
 
 def test_a_column_that_is_no_time() -> None:
@@ -400,12 +401,12 @@ def test_times_as_drivers_write_them(text: str, micros: int, zoned: bool) -> Non
         micros_of_text(f"{text} Europe/Berlin")
 
 
-@pytest.mark.parametrize("value", [1, "a'b\\", Decimal("1.50"), date(2026, 1, 2), datetime(2026, 1, 2, 3, tzinfo=UTC)])
+@pytest.mark.parametrize("value", [1, True, b"\x00\xff", "a'b\\", Decimal("1.50"), date(2026, 1, 2), datetime(2026, 1, 2, 3, tzinfo=UTC)])
 def test_values_of_keys_come_back_as_they_were(value: Any) -> None:
     assert from_json(json.loads(json.dumps(to_json(value)))) == value
 
 
-@pytest.mark.parametrize("value", [None, True, b"x", 1.5, [1]])
+@pytest.mark.parametrize("value", [None, 1.5, [1]])
 def test_values_that_are_no_key(value: Any) -> None:
     with pytest.raises(FatalError, match="cannot be compared"):
         to_json(value)

@@ -52,7 +52,7 @@ class BulkReader(TableReader):
         key = tracked.table.key if self._options.query is None else ()
         if not key:
             return begin, {"whole": True, "limit": 2**62, "key": []}
-        names = [self._dialect.name(one) for one in key]
+        names = [self._dialect.ordered(one, tracked.table) for one in key]
         ends = [f"{names[0]} {sign} {one}" for sign, one in zip((">", "<="), position["range"], strict=True) if one is not None]
         if position["after"] is not None:
             ends.append(self._dialect.behind(names, [self._dialect.value(from_json(one)) for one in position["after"]]))

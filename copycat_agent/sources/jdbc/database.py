@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from copycat_agent.extending import BlockedError, CopycatError, FatalError, RetriableError, spark_session
-from copycat_agent.sources.jdbc.drivers import driver_jars, driver_of
+from copycat_agent.sources.jdbc.drivers import driver_jars, driver_of, kind_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -35,7 +35,21 @@ _POSTGRESQL = {
     "adaptiveFetch": "true",  # rows of a megabyte are fetched a few at a time
     "maxResultBuffer": "64M",
 }
-_DEFAULTS = {"postgresql": _POSTGRESQL}
+_MYSQL = {
+    "connectTimeout": str(CONNECT_SECONDS * 1000),
+    "socketTimeout": str((QUERY_SECONDS + 30) * 1000),
+    "connectionTimeZone": "UTC",
+    "preserveInstants": "true",
+    "forceConnectionTimeZoneToSession": "true",  # times with a zone are read and compared in UTC, whatever the host's zone is
+    "tinyInt1isBit": "false",  # a TINYINT(1) may be 7
+}
+_NET_SECONDS = 600
+"""What the server waits for rows to be taken."""
+_DEFAULTS = {
+    "postgresql": _POSTGRESQL,
+    "mysql": {**_MYSQL, "zeroDateTimeBehavior": "CONVERT_TO_NULL", "netTimeoutForStreamingResults": str(_NET_SECONDS)},
+    "mariadb": {**_MYSQL, "sessionVariables": f"net_write_timeout={_NET_SECONDS}", "allowLocalInfile": "false"},
+}
 """Connection properties, by the subprotocol of the URL. Those of the definition come before them."""
 
 _PARENTS = """WITH RECURSIVE up AS (SELECT inhrelid AS one, inhparent AS above FROM pg_inherits
@@ -86,8 +100,7 @@ def prepared(session: SparkSession, options: JdbcOptions) -> str:
     class_name = options.driver_class or (known.class_name if known else "")
     coordinates = options.driver or (known.coordinates if known else "")
     if not class_name or not coordinates:
-        kind = options.url.split(":")[1]
-        raise FatalError(f"no driver is known for jdbc:{kind}", "name source.driver and source.driver_class")
+        raise FatalError(f"no driver is known for jdbc:{kind_of(options.url)}", "name source.driver and source.driver_class")
     if coordinates not in _loaded(session):
         for jar in driver_jars(coordinates):
             session.sql(f"ADD JAR '{jar}'")
@@ -109,12 +122,21 @@ def _loaded(session: SparkSession) -> set[str]:
 
 def connection_properties(options: JdbcOptions) -> dict[str, str]:
     """What the driver is given, the password among it."""
-    kind = options.url.split(":")[1]
+    kind = kind_of(options.url)
     given = {name: value.get_secret_value() for name, value in options.properties.items()}
     own = {} if options.user is None else {"user": options.user}
     if options.password is not None:
         own["password"] = options.password.get_secret_value()
     return {**_DEFAULTS.get(kind, {}), **given, **own}
+
+
+def spark_options(options: JdbcOptions) -> dict[str, str]:
+    """The URL, and how many rows it fetches at once, as Spark is told of them."""
+    kind, url = kind_of(options.url), options.url
+    if kind == "mariadb":  # which Spark does not know: it would quote names as MariaDB quotes texts
+        url = f"jdbc:mysql{url.removeprefix('jdbc:mariadb')}{'&' if '?' in url else '?'}permitMysqlScheme"
+    one_by_one = -(2**31)  # to MySQL's driver, which has all rows of a query in memory otherwise
+    return {"url": url, "fetchsize": str(one_by_one if kind == "mysql" else options.fetch_rows)}
 
 
 class Database:
@@ -156,6 +178,16 @@ class Database:
                 with contextlib.suppress(Exception):
                     statement.close()
         raise AssertionError  # for mypy: `_told` raises
+
+    def kinds(self, query: str) -> dict[str, str]:
+        """The columns of a query, and their types as the database calls them. Raises as `rows` does."""
+        with self._told():
+            statement = self._connected().createStatement()
+            meta = statement.executeQuery(query).getMetaData()
+            found = {meta.getColumnLabel(one): str(meta.getColumnTypeName(one)) for one in range(1, meta.getColumnCount() + 1)}
+            statement.close()
+            return found
+        raise AssertionError  # as above
 
     def tables(self) -> list[tuple[str, ...]]:
         """Names of all tables that the user may see, without the database's own."""

@@ -19,6 +19,11 @@ class KnownDriver(NamedTuple):
     sha256: str
 
 
+def kind_of(url: str) -> str:
+    """Which kind of database a JDBC URL is of: its subprotocol."""
+    return re.split(r"[:+]", url)[1]
+
+
 def driver_of(url: str) -> KnownDriver | None:
     """The driver for `jdbc:postgresql://...` and its like, None when the URL is of a kind that is not known here, or no JDBC URL."""
     match = re.match(r"jdbc:([a-z0-9]+)[:+]", url)

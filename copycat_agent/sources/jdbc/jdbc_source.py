@@ -12,7 +12,7 @@ from urllib.parse import quote
 from copycat_agent.extending import BlockedError, FatalError, Found, Position, Record, Stretch, Troubled, schema_of_rows
 from copycat_agent.sources.jdbc.bulk_reader import BulkReader
 from copycat_agent.sources.jdbc.chosen_tables import chosen_tables, tracked_of
-from copycat_agent.sources.jdbc.database import Database, TableError, TableInfo, connection_properties, prepared
+from copycat_agent.sources.jdbc.database import Database, TableError, TableInfo, connection_properties, prepared, spark_options
 from copycat_agent.sources.jdbc.numbered_reader import NumberedReader
 from copycat_agent.sources.jdbc.snapshot_reader import SnapshotReader
 from copycat_agent.sources.jdbc.statements import dialect_of, shown
@@ -98,8 +98,8 @@ class JdbcSource:
     def frame(self, stretch: Stretch, session: SparkSession) -> DataFrame:
         options = self._options
         reader = session.read.format("jdbc").options(**connection_properties(options))
-        reader = reader.option("url", options.url).option("driver", prepared(session, options))
-        reader = reader.option("fetchsize", options.fetch_rows).option("preferTimestampNTZ", value=True)
+        reader = reader.options(**spark_options(options)).option("driver", prepared(session, options))
+        reader = reader.option("preferTimestampNTZ", value=True)
         return reader.option("query", stretch.work.decode("utf-8", "surrogatepass")).load()
 
     def read(self, stretch: Stretch, rows: Iterable[RecordBatch]) -> Iterator[tuple[Record, Position]]:

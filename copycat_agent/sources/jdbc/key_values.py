@@ -57,7 +57,9 @@ def micros_of_text(text: str) -> tuple[int, bool]:
 
 def to_json(value: Any) -> list[Any]:  # noqa: ANN401 - whatever a key holds
     """A value of a key, as a position holds it. Raises FatalError for one that cannot be compared."""
-    if isinstance(value, bool) or not isinstance(value, int | Decimal | str | date):
+    if isinstance(value, bytes):
+        return ["bytes", value.hex()]
+    if not isinstance(value, int | Decimal | str | date):
         raise FatalError(f"a key of type {type(value).__name__} cannot be compared", "leave the table out, or use source.query")
     if isinstance(value, datetime):
         return ["time", value.isoformat()]
@@ -73,4 +75,6 @@ def from_json(pair: Sequence[Any]) -> Any:  # noqa: ANN401 - as above
         return datetime.fromisoformat(value)
     if kind == "date":
         return date.fromisoformat(value)
+    if kind == "bytes":
+        return bytes.fromhex(value)
     return Decimal(value) if kind == "decimal" else value

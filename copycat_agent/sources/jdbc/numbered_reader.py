@@ -76,7 +76,7 @@ class NumberedRows:
     @property
     def order(self) -> str:
         """Of the rows."""
-        return self._dialect.name(self._column)
+        return self._dialect.ordered(self._column)
 
     def records(self, rows: Iterable[Row], start: Position, *, limit: int, overdue: int | None) -> Iterator[tuple[Record, Position]]:
         """Of rows in order of the column: one more than `limit` where there are more.

@@ -3,25 +3,37 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Iterable, Sequence
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, NamedTuple
 
 from copycat_agent.extending import FatalError
+from copycat_agent.sources.jdbc.drivers import kind_of
 
 if TYPE_CHECKING:
     from copycat_agent.sources.jdbc.database import ColumnInfo, TableInfo
 
-Literal = int | float | Decimal | str | date | datetime
+Literal = bool | int | float | Decimal | str | bytes | date | datetime
 HIDDEN = "copycat_hidden_"
 """How columns begin that are no part of a record."""
+ROWS = "copycat_t"
+"""What a table, or a query, is called in statements."""
 
 _PLAIN = {"bool", "int2", "int4", "int8", "smallserial", "serial", "bigserial", "float4", "float8", "text", "varchar", "bpchar", "bytea"}
 _TIMES = {"date", "timestamp", "timestamptz"}
 _ARRAYS = {"_bool", "_int2", "_int4", "_int8", "_float4", "_float8", "_text", "_varchar"}
 _DIGITS = 38
 """Digits of Spark's decimals."""
+_MYSQL_PLAIN = re.compile(
+    r"(TINY|SMALL|MEDIUM|BIG)?INT(EGER)?|FLOAT|DOUBLE|REAL|BOOLEAN|TIMESTAMP|(VAR)?CHAR|(VAR)?BINARY|(TINY|MEDIUM|LONG)?(TEXT|BLOB)"
+    r"|ENUM|SET|JSON|GEOMETRY|VECTOR|POINT|LINESTRING|POLYGON|MULTI(POINT|LINESTRING|POLYGON)|GEOMETRYCOLLECTION|GEOMCOLLECTION"
+)
+_H2_PLAIN = re.compile(
+    r"BOOLEAN|(TINY|SMALL|BIG)?INT|INTEGER|REAL|FLOAT|DOUBLE PRECISION|DATE|TIMESTAMP( WITH TIME ZONE)?|VARCHAR.*"
+    r"|(CHARACTER|BINARY)( VARYING| LARGE OBJECT)?"
+)
 
 
 class Dialect(NamedTuple):
@@ -34,11 +46,16 @@ class Dialect(NamedTuple):
         """Whether it is PostgreSQL, or speaks as if."""
         return self.kind == "postgresql"
 
+    @property
+    def is_mysql(self) -> bool:
+        """Whether it is MySQL or MariaDB. Their sessions are in UTC, see `connection_properties`."""
+        return self.kind in ("mysql", "mariadb")
+
     def name(self, *parts: str) -> str:
         """A quoted name: whatever it is, it is one."""
         if any("\0" in one for one in parts):
             raise FatalError("a name in the database has a zero byte", "leave the table out")
-        if self.kind in ("mysql", "mariadb"):
+        if self.is_mysql:
             return ".".join(f"`{one.replace('`', '``')}`" for one in parts)
         if self.kind == "sqlserver":
             return ".".join(f"[{one.replace(']', ']]')}]" for one in parts)
@@ -46,38 +63,75 @@ class Dialect(NamedTuple):
 
     def text(self, value: str) -> str:
         """A text, quoted."""
-        if self.kind in ("mysql", "mariadb"):
-            value = value.replace("\\", "\\\\")
-        return "'{}'".format(value.replace("'", "''"))
+        if self.is_mysql:  # what a backslash means in quotes is a setting of the server
+            return f"_utf8mb4 X'{value.encode('utf-8', 'surrogatepass').hex()}'"
+        quoted = "'{}'".format(value.replace("'", "''"))
+        if self.kind != "sqlserver":
+            return quoted
+        sign = "" if value.isascii() else "N"  # without it, what the database's code page lacks is a question mark
+        return sign + re.sub(r"\\(?=\r?\n)", lambda _: f"\\' + {sign}'", quoted)  # a backslash at the end of a line joins it to the next
 
     def value(self, value: Literal) -> str:
         """A value of a column, as it is compared with. Raises FatalError for one that cannot be written."""
-        if isinstance(value, bool) or not isinstance(value, int | float | Decimal | str | date):
-            raise FatalError(f"a key of type {type(value).__name__} cannot be compared", "set mode: bulk and partitions: 1")
+        if isinstance(value, bool):
+            return str(int(value)) if self.is_mysql or self.kind == "sqlserver" else str(value).upper()
         if isinstance(value, datetime):
             return self._moment(value)
         if isinstance(value, date):
             return f"DATE '{value.isoformat()}'" if self.kind != "sqlserver" else f"CAST('{value.isoformat()}' AS date)"
-        return self.text(value) if isinstance(value, str) else str(value)
+        if isinstance(value, bytes):
+            return self._bytes(value.hex())
+        if not isinstance(value, int | float | Decimal | str):
+            raise FatalError(f"a key of type {type(value).__name__} cannot be compared", "set mode: bulk and partitions: 1")
+        return self.text(value) if isinstance(value, str) else f"{value:f}" if isinstance(value, Decimal) else str(value)
+
+    def _bytes(self, digits: str) -> str:
+        if self.kind == "sqlserver":
+            return f"0x{digits}"
+        if self.kind == "oracle":
+            return f"HEXTORAW('{digits}')"
+        return f"'\\x{digits}'::bytea" if self.is_postgresql else f"X'{digits}'"
 
     def _moment(self, value: datetime) -> str:
         zoned = value.tzinfo is not None
-        text = (value.astimezone(UTC) if zoned else value).strftime("%Y-%m-%d %H:%M:%S.%f") + ("+00:00" if zoned else "")
+        text = (value.astimezone(UTC).replace(tzinfo=None) if zoned else value).isoformat(" ", "microseconds")
         if self.kind == "sqlserver":
-            return f"CAST('{text}' AS {'datetimeoffset' if zoned else 'datetime2'})"
-        if self.kind in ("mysql", "mariadb"):
+            return f"CAST('{text} +00:00' AS datetimeoffset)" if zoned else f"CAST('{text}' AS datetime2)"
+        if self.is_mysql or not zoned:
             return f"TIMESTAMP '{text}'"
-        return f"TIMESTAMP WITH TIME ZONE '{text}'" if zoned else f"TIMESTAMP '{text}'"
+        return f"TIMESTAMP '{text} +00:00'" if self.kind == "oracle" else f"TIMESTAMP WITH TIME ZONE '{text}+00:00'"
 
     def seconds_ago(self, seconds: float, *, zoned: bool) -> str:
-        """The database's time, so many seconds ago; `zoned`: to compare with times that have a zone."""
+        """The database's time, so many seconds ago; `zoned`: to compare with times that have a zone.
+
+        Those without one are of the zone of the server, where it says which that is, else of the agent's host.
+        """
         if self.kind == "sqlserver":  # which takes a time without a zone for one of UTC, where it is compared with one that has one
             return f"DATEADD(millisecond, {-int(seconds * 1000)}, {'SYSDATETIMEOFFSET' if zoned else 'SYSDATETIME'}())"
-        if self.kind in ("mysql", "mariadb"):
-            return f"CURRENT_TIMESTAMP(6) - INTERVAL {int(seconds * 1_000_000)} MICROSECOND"
+        if self.is_mysql:  # whose programs write times without a zone in that of the server, most likely
+            now = "CURRENT_TIMESTAMP(6)" if zoned else "CONVERT_TZ(UTC_TIMESTAMP(6), '+00:00', @@global.time_zone)"
+            return f"{now} - INTERVAL {int(seconds * 1_000_000)} MICROSECOND"
+        if not zoned:  # the JVM's zone is UTC, and that of sessions is the JVM's
+            seconds -= time.localtime().tm_gmtoff
         if self.kind == "oracle":  # whose literals of intervals have two digits
             return f"CURRENT_TIMESTAMP - NUMTODSINTERVAL({seconds:.3f}, 'SECOND')"
         return f"CURRENT_TIMESTAMP - INTERVAL '{seconds:.3f}' SECOND"
+
+    def has_zone(self, kind: str) -> bool:
+        """Whether times of a type have a zone."""
+        kind = kind.lower()
+        return "with time zone" in kind or "with local time zone" in kind or "offset" in kind or (self.is_mysql and kind == "timestamp")
+
+    def has_time(self, name: str) -> str:
+        """The condition that a column of times has one. The name is SQL."""
+        return f"{name} >= '0001-01-01'" if self.is_mysql else f"{name} IS NOT NULL"  # zero dates come as NULL
+
+    def ordered(self, column: str, table: TableInfo | None = None) -> str:
+        """A column as rows are ordered by it: of `ROWS`, since a name alone means the text that `selected` makes of the column."""
+        kinds = {} if table is None else {one.name: one.type_name.upper() for one in table.columns}
+        name = f"{ROWS}.{self.name(column)}"
+        # which are ordered as numbers, and compared as texts
+        return f"CAST({name} AS CHAR)" if self.is_mysql and kinds.get(column) in ("ENUM", "SET") else name
 
     def limited(self, query: str, rows: int) -> str:
         """A query that ends with its order, cut to so many rows."""
@@ -96,7 +150,7 @@ class Dialect(NamedTuple):
 
 def dialect_of(url: str) -> Dialect:
     """By the URL's subprotocol."""
-    return Dialect(re.split(r"[:+]", url)[1])
+    return Dialect(kind_of(url))
 
 
 def shown(columns: Iterable[str]) -> list[str]:
@@ -119,40 +173,61 @@ def selected(dialect: Dialect, table: TableInfo, key_field: str | None = None) -
 
 def _key_of(dialect: Dialect, table: TableInfo) -> str:
     """A key of one column as it is, that of several as texts with a bar between them."""
-    names = [dialect.name(one) for one in table.key]
-    if len(names) == 1:
-        kind = next((one for one in table.columns if one.name == table.key[0]), None)
-        return names[0] if kind is None or not dialect.is_postgresql else _of_postgresql(dialect, kind).partition(" AS ")[0]
+    kinds = {one.name: one for one in table.columns}
+    parts = [_value_of(dialect, kinds[one]) if one in kinds else dialect.name(one) for one in table.key]
+    if len(parts) == 1:
+        return parts[0]
     if dialect.is_postgresql:
-        return " || '|' || ".join(f"{one}::text" for one in names)
-    if dialect.kind in ("mysql", "mariadb"):
-        return f"CONCAT_WS('|', {', '.join(names)})"
+        return " || '|' || ".join(f"{dialect.name(one)}::text" for one in table.key)
+    if dialect.is_mysql:
+        return f"CONCAT_WS('|', {', '.join(parts)})"
     kind_of_text = "NVARCHAR(400)" if dialect.kind == "sqlserver" else "VARCHAR(400)"
     sign = " + " if dialect.kind == "sqlserver" else " || "
-    return f"{sign}'|'{sign}".join(f"CAST({one} AS {kind_of_text})" for one in names)
+    return f"{sign}'|'{sign}".join(f"CAST({one} AS {kind_of_text})" for one in parts)
 
 
 def _selected(dialect: Dialect, table: TableInfo) -> str:
     if bad := next((one.name for one in table.columns if one.name.startswith(HIDDEN)), ""):
         raise FatalError(f"{table.text} has a column {bad!r}: such names are the agent's own", "leave the table out, or use source.query")
-    if dialect.kind == "h2":
-        return ", ".join(_of_h2(dialect, one) for one in table.columns)
-    if not dialect.is_postgresql:
-        return ", ".join(dialect.name(one.name) for one in table.columns)
-    return ", ".join(_of_postgresql(dialect, one) for one in table.columns)
+    named = [(_value_of(dialect, one), dialect.name(one.name)) for one in table.columns]
+    return ", ".join(name if value == name else f"{value} AS {name}" for value, name in named)
 
 
-def _of_postgresql(dialect: Dialect, column: ColumnInfo) -> str:
+def _value_of(dialect: Dialect, column: ColumnInfo) -> str:
+    """A column as Spark can read it without loss."""
+    name = dialect.name(column.name)
+    if dialect.is_postgresql:
+        return _of_postgresql(name, column)
+    if dialect.is_mysql:
+        return _of_mysql(name, column)
+    return _of_h2(name, column) if dialect.kind == "h2" else name
+
+
+def _of_postgresql(name: str, column: ColumnInfo) -> str:
     """What Spark has no type for, or one that rounds, comes as PostgreSQL's own text of it."""
-    name, kind = dialect.name(column.name), column.type_name
+    kind = column.type_name
     if kind in _PLAIN or kind in _ARRAYS or (kind == "numeric" and 0 < column.size <= _DIGITS and 0 <= column.digits <= column.size):
         return name
     if kind in _TIMES:
         return name
-    return f"{name}::text[] AS {name}" if kind.startswith("_") else f"{name}::text AS {name}"
+    return f"{name}::text[]" if kind.startswith("_") else f"{name}::text"
 
 
-def _of_h2(dialect: Dialect, column: ColumnInfo) -> str:
-    """As above: arrays, intervals and documents of H2 come as its own text of them."""
-    name, kind = dialect.name(column.name), column.type_name.upper()
-    return f"CAST({name} AS VARCHAR) AS {name}" if kind.endswith("ARRAY") or kind.startswith(("INTERVAL", "ROW", "JSON")) else name
+def _of_mysql(name: str, column: ColumnInfo) -> str:
+    """As above: years and bits come as numbers, times of day, which are durations, as text, dates without a day as NULL."""
+    kind = column.type_name.upper().partition(" ")[0].partition("(")[0]
+    if kind == "YEAR":
+        return f"CAST({name} AS SIGNED)"
+    if kind in ("DATE", "DATETIME"):  # of which 2024-00-00 is one
+        return f"IF(MONTH({name}) * DAYOFMONTH({name}) > 0, {name}, NULL)"
+    if kind == "BIT":
+        return name if column.size == 1 else f"CAST({name} AS UNSIGNED)"
+    is_exact = kind in ("DECIMAL", "NUMERIC") and column.size <= _DIGITS
+    return name if is_exact or _MYSQL_PLAIN.fullmatch(kind) else f"CAST({name} AS CHAR)"
+
+
+def _of_h2(name: str, column: ColumnInfo) -> str:
+    """As above."""
+    kind = column.type_name.upper()
+    is_exact = kind in ("NUMERIC", "DECIMAL") and column.size <= _DIGITS
+    return name if is_exact or _H2_PLAIN.fullmatch(kind) else f"CAST({name} AS VARCHAR)"

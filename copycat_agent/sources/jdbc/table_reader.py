@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from copycat_agent.extending import Found, Position, Record
 from copycat_agent.sources.jdbc.chosen_tables import Tracked
 from copycat_agent.sources.jdbc.database import ColumnInfo, TableInfo
-from copycat_agent.sources.jdbc.statements import dialect_of, selected
+from copycat_agent.sources.jdbc.statements import ROWS, dialect_of, selected
 
 if TYPE_CHECKING:
     from pyarrow import RecordBatch
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from copycat_agent.sources.jdbc.jdbc_options import JdbcOptions
 
 _POSTGRESQL_WHOLE = {"int2", "int4", "int8", "smallserial", "serial", "bigserial"}
-_WHOLE = _POSTGRESQL_WHOLE | {"integer", "bigint", "smallint", "int", "tinyint"}
+_WHOLE = _POSTGRESQL_WHOLE | {"integer", "bigint", "mediumint", "smallint", "int", "tinyint"}
 """Types by whose ranges a table is cut."""
 
 
@@ -75,8 +75,8 @@ class TableReader(ABC):
     def _source(self, tracked: Tracked) -> str:
         """What stands behind FROM."""
         if self._options.query is None:
-            return self._dialect.name(*tracked.table.name)
-        return f"({self._options.query}) copycat_q"
+            return f"{self._dialect.name(*tracked.table.name)} {ROWS}"
+        return f"({self._options.query}) {ROWS}"
 
     def _select(self, tracked: Tracked) -> str:
         """The beginning of a statement, up to WHERE."""
@@ -92,7 +92,7 @@ class TableReader(ABC):
     def _bounds(self, table: TableInfo) -> list[int]:
         """Keys at which a table is cut into ranges of about the same width; none where its key is no single whole number."""
         partitions = self._options.partitions
-        kinds = {one.name: one.type_name.lower() for one in table.columns}
+        kinds = {one.name: one.type_name.lower().partition(" ")[0] for one in table.columns}  # INT UNSIGNED, int identity
         if partitions == 1 or self._options.query is not None or len(table.key) != 1 or kinds[table.key[0]] not in _WHOLE:
             return []
         column = self._dialect.name(table.key[0])

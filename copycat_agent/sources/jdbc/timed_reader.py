@@ -52,8 +52,10 @@ class TimedRows:
         """Of the rows of a pass that is to go on: those that are older than the delay, None: or whatever the database's clock says."""
         name, zoned = self._dialect.name(self._column), position["zoned"]
         ago = None if delay_seconds is None else self._dialect.seconds_ago(delay_seconds, zoned=zoned)
-        parts = [f"{name} IS NOT NULL" if ago is None else f"{name} <= {ago}"]
-        if (begin := self.begin_of(position)) is not None:
+        parts = [] if ago is None else [f"{name} <= {ago}"]
+        if (begin := self.begin_of(position)) is None:
+            parts.append(self._dialect.has_time(name))
+        else:
             parts.append(f"{name} >= {self._literal(begin, zoned=zoned)}")
         if begin is not None and position["after"]:
             keys, values = (
@@ -73,7 +75,7 @@ class TimedRows:
     @property
     def order(self) -> str:
         """Of the rows."""
-        return ", ".join(self._dialect.name(one) for one in (self._column, *self._key))
+        return ", ".join(self._dialect.ordered(one) for one in (self._column, *self._key))
 
     def _literal(self, micros: int, *, zoned: bool) -> str:
         moment = EPOCH + timedelta(microseconds=micros)
@@ -164,9 +166,7 @@ class TimedReader(TableReader):
 
     def _first(self, tracked: Tracked) -> Position:
         """Where a first start begins: before everything, or behind the newest row that is there."""
-        kinds = {one.name: one.type_name.lower() for one in tracked.table.columns}
-        kind, begin = kinds.get(tracked.time or "", ""), None
-        zoned = "with time zone" in kind or "offset" in kind
+        begin, zoned = None, self._dialect.has_zone(self._kind_of_time(tracked))
         if self._options.start_at == "end":
             column, ago = self._dialect.name(tracked.time or ""), self._dialect.seconds_ago(0, zoned=zoned)
             where = f" WHERE {column} <= {ago}" if self._options.delay else ""
@@ -174,6 +174,12 @@ class TimedReader(TableReader):
                 begin, zoned = micros_of_text(newest)
         floor = None if begin is None else begin + 1
         return {"last": begin, "since": begin, "at": None, "after": None, "recent": [], "floor": floor, "zoned": zoned, "passes": 0}
+
+    def _kind_of_time(self, tracked: Tracked) -> str:
+        """As the database calls it; nothing where there is no such column."""
+        kinds = {one.name: one.type_name for one in tracked.table.columns}
+        kinds = kinds or self._database.kinds(f"SELECT * FROM {self._source(tracked)} WHERE 1 = 0")
+        return next((kind for name, kind in kinds.items() if name.lower() == (tracked.time or "").lower()), "")
 
     def _rows_by(self, tracked: Tracked) -> TimedRows:
         return TimedRows(self._dialect, tracked.time or "", _key_of(tracked), self._options.look_back)
