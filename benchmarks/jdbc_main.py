@@ -42,7 +42,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3, help="how often, in turn, after a round that does not count; medians are told")
     parser.add_argument("--guarantee", choices=["at_least_once", "exactly_once"], default="at_least_once")
     parser.add_argument("--partitions", type=int, nargs="*", default=[1, 2], help="into so many ranges the agent cuts the table")
-    parser.add_argument("--batch-rows", type=int, default=10_000, help="rows of one query of the agent")
+    parser.add_argument("--batch-rows", type=int, default=100_000, help="rows of one query of the agent")
     options = parser.parse_args()
     if lacking := [one for one in ("psql", "kcat") if not shutil.which(one)]:
         sys.exit(f"not installed: {', '.join(lacking)}")

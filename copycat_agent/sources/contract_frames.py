@@ -14,7 +14,7 @@ from copycat_agent.sources.contract import LostRecords
 from copycat_agent.sources.contract_partitions import RecordPartitions
 from copycat_agent.sources.contract_source import ContractSource
 from copycat_agent.sources.contract_stream import Records, RecordStream
-from copycat_agent.sources.contract_threads import WHOLE_SECONDS, ReadThreads
+from copycat_agent.sources.contract_threads import NAME_BYTES, WHOLE_SECONDS, ReadThreads
 
 if TYPE_CHECKING:
     from pyarrow import RecordBatch
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from copycat_agent.logs import Log
     from copycat_agent.model import Split, Stretch
     from copycat_agent.options import DeliveryOptions
-    from copycat_agent.sources.contract import FrameSource, PolledOptions, Probed, RunsAs
+    from copycat_agent.sources.contract import FrameSource, PolledOptions, Probed, Record, RunsAs
     from copycat_agent.sources.contract_threads import Pair
     from copycat_agent.sources.files.reading.stream import Stream
 
@@ -90,6 +90,7 @@ class FrameStream(RecordStream):
         self._reader = source
         self._columns: Schema | None = None
         self.rows: FrameRows | None = None
+        self._row_bytes = 0
 
     def _pairs(self, begun: int) -> Iterator[Pair]:
         if self.rows is None:
@@ -104,7 +105,13 @@ class FrameStream(RecordStream):
         for batch in rows:
             if self._columns is None:
                 self._columns = self._reader.schema(batch)
+            self._row_bytes = batch.nbytes // max(1, batch.num_rows) + NAME_BYTES * batch.num_columns
             yield batch
+
+    def _weigh(self, record: Record) -> int:
+        """Its share of the batch that Spark brought: that takes no look at each value."""
+        del record
+        return self._row_bytes
 
     def _schema(self) -> Schema | None:
         return self._columns

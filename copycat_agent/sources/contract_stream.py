@@ -18,7 +18,7 @@ from copycat_agent.sources.base import Offsets, Source, SourceKind
 from copycat_agent.sources.contract import AuthorSource, LostRecords, Position, Probed, RunsAs, as_text
 from copycat_agent.sources.contract_partitions import RecordPartitions
 from copycat_agent.sources.contract_source import ContractSource
-from copycat_agent.sources.contract_threads import Pair, ReadRun, ReadThreads
+from copycat_agent.sources.contract_threads import Pair, ReadRun, ReadThreads, weight
 from copycat_agent.templates.metadata import RecordOrigin
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from copycat_agent.logs import Log
     from copycat_agent.model import Schema
     from copycat_agent.options import DeliveryOptions
-    from copycat_agent.sources.contract import PolledOptions
+    from copycat_agent.sources.contract import PolledOptions, Record
     from copycat_agent.sources.files.reading.stream import Stream
 
 
@@ -157,7 +157,11 @@ class RecordStream(RecordOrigin):
         return None
 
     def _runs(self, pairs: Iterator[Pair]) -> Iterator[ReadRun]:
-        return self._threads.runs(self._fenced(pairs), self._stretch.name, whole=self._stretch.whole)
+        return self._threads.runs(self._fenced(pairs), self._stretch.name, self._weigh, whole=self._stretch.whole)
+
+    def _weigh(self, record: Record) -> int:
+        """About how many bytes it has. Called where it was read, before the next one is."""
+        return weight(record)
 
     def _fenced(self, pairs: Iterator[Pair]) -> Iterator[Pair]:
         """Raises FatalError, which names the place, for what is no error of ours: its text may hold data."""

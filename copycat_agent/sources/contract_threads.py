@@ -12,7 +12,7 @@ import os
 import queue
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import date, datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
@@ -42,18 +42,39 @@ CLOSE_SECONDS = 1.0
 """So long the end of a connector waits for word of what is saved to get through: the next start gives it once more."""
 _LOOK_SECONDS = 1.0
 _LEAF_BYTES = 8
-_NAME_BYTES = 16
+NAME_BYTES = 16
 """About as much a field has besides its value."""
 _LEAVES = frozenset({int, float, bool, type(None), Decimal, datetime, date})
 """Kinds of `_LEAF_BYTES`."""
 
 Pair = tuple[Record, Position]
+Weigh = Callable[[Record], int]
+"""About how many bytes a record has."""
 
 
 class ReadRun(list[Pair]):
     """Records that are handed on at once, and about how many bytes they have."""
 
     size_bytes = 0
+
+
+def weight(record: Record) -> int:
+    """About how many bytes a record has: what budgets and rates count where nothing was read from a file."""
+    return len(record) if isinstance(record, bytes) else _weigh(record)
+
+
+def _weigh(value: Any) -> int:  # noqa: ANN401 - whatever fields hold
+    if isinstance(value, str | bytes):
+        return len(value) + 2
+    if isinstance(value, dict):
+        with contextlib.suppress(TypeError):  # texts, as most fields are: in a sixth of the time
+            return len("".join(value.values())) + NAME_BYTES * len(value) + 2
+        total = len("".join(value)) + 4 * len(value) + 2
+        for one in value.values():  # the kinds that columns of a table hold, without a call for each
+            kind = type(one)
+            total += len(one) + 2 if kind is str else _LEAF_BYTES if kind in _LEAVES else _weigh(one)
+        return total
+    return sum(map(_weigh, value)) + 2 if isinstance(value, list | tuple) else _LEAF_BYTES
 
 
 class ReadThreads:
@@ -64,13 +85,13 @@ class ReadThreads:
         self._whole_seconds = whole_seconds
         self._given_up: list[_ReadThread] = []
 
-    def runs(self, pairs: Iterator[Pair], name: str, *, whole: bool) -> Iterator[ReadRun]:
+    def runs(self, pairs: Iterator[Pair], name: str, weigh: Weigh = weight, *, whole: bool) -> Iterator[ReadRun]:
         """What `pairs` gives, some at a time. Raises what it raises, and RetriableError when it is given up. `name` is for people."""
         self._given_up = [one for one in self._given_up if one.is_alive()]
         if len(self._given_up) >= GIVEN_UP_MOST:
             words = f"{name}: {len(self._given_up)} calls of read() have never returned in process {os.getpid()}, and none is made there"
             raise RetriableError(words, "start copycat again; what the reader reads from needs a time limit")
-        thread = _ReadThread(pairs)
+        thread = _ReadThread(pairs, weigh)
         try:
             thread.start()
         except RuntimeError:
@@ -94,10 +115,11 @@ class ReadThreads:
 class _ReadThread(threading.Thread):
     """Reads one run ahead of who takes them."""
 
-    def __init__(self, pairs: Iterator[Pair]) -> None:
+    def __init__(self, pairs: Iterator[Pair], weigh: Weigh) -> None:
         super().__init__(name="read", daemon=True)
         self.moved_at = time.monotonic()
         self._pairs = pairs
+        self._weigh = weigh
         self._answers: queue.Queue[ReadRun | BaseException] = queue.Queue(1)
         self._is_left = threading.Event()
 
@@ -119,7 +141,7 @@ class _ReadThread(threading.Thread):
         for pair in itertools.islice(self._pairs, RUN_RECORDS):
             run.append(pair)
             self.moved_at = time.monotonic()
-            run.size_bytes += weight(pair[0])
+            run.size_bytes += self._weigh(pair[0])
             if run.size_bytes >= RUN_BYTES or self._is_left.is_set():
                 break
         return run
@@ -144,25 +166,6 @@ class _ReadThread(threading.Thread):
             except queue.Empty:
                 self.join(0.001)
         return not self.is_alive()
-
-
-def weight(record: Record) -> int:
-    """About how many bytes a record has: what budgets and rates count where nothing was read from a file."""
-    return len(record) if isinstance(record, bytes) else _weigh(record)
-
-
-def _weigh(value: Any) -> int:  # noqa: ANN401 - whatever fields hold
-    if isinstance(value, str | bytes):
-        return len(value) + 2
-    if isinstance(value, dict):
-        with contextlib.suppress(TypeError):  # texts, as most fields are: in a sixth of the time
-            return len("".join(value.values())) + _NAME_BYTES * len(value) + 2
-        total = len("".join(value)) + 4 * len(value) + 2
-        for one in value.values():  # the kinds that columns of a table hold, without a call for each
-            kind = type(one)
-            total += len(one) + 2 if kind is str else _LEAF_BYTES if kind in _LEAVES else _weigh(one)
-        return total
-    return sum(map(_weigh, value)) + 2 if isinstance(value, list | tuple) else _LEAF_BYTES
 
 
 class Looker:

@@ -29,14 +29,16 @@ if TYPE_CHECKING:
     from copycat_agent.model import Batch
     from copycat_agent.spark.sql_task import Run
 
-ROWS_PER_BATCH = 256
-"""Rows that go to Python at once. They may have a megabyte each, and are in memory as columns on both sides."""
+ROWS_PER_BATCH, BYTES_PER_BATCH = 1000, 2**22
+"""What goes to Python at once, whichever comes first. It is in memory as columns on both sides, rows may have a megabyte each, and of a
+database that takes its time for each of them the first ones wait for the last."""
 
 _SETTINGS = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.readSideCharPadding": "false",  # a CHAR is what the database says it is
     "spark.sql.adaptive.enabled": "false",  # one task, whose rows keep their order
     "spark.sql.execution.arrow.maxRecordsPerBatch": str(ROWS_PER_BATCH),
+    "spark.sql.execution.arrow.maxBytesPerBatch": str(BYTES_PER_BATCH),
 }
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from itertools import pairwise
+from itertools import count, pairwise
 from typing import TYPE_CHECKING, Any
 
-from copycat_agent.extending import Position, Record
-from copycat_agent.sources.jdbc.key_values import each_row, from_json, to_json
+from copycat_agent.extending import Position, Record, fields_of_rows
+from copycat_agent.sources.jdbc.key_values import from_json, keys_to_json
 from copycat_agent.sources.jdbc.table_reader import TableReader
 
 if TYPE_CHECKING:
@@ -61,11 +61,16 @@ class BulkReader(TableReader):
         return self._dialect.limited(query, limit), {"limit": limit, "key": list(key)}
 
     def records(self, rows: Iterable[RecordBatch], start: Position, about: Mapping[str, Any]) -> Iterator[tuple[Record, Position]]:
-        for number, row in enumerate(each_row(rows), 1):
-            yield row, {**start, "after": [to_json(row[name]) for name in about["key"]], "rows": number}
+        """A position is how many rows there were, and the key of the last one: a dict for each would cost more than the rows."""
+        del start
+        numbers = count(1)
+        for batch in rows:
+            fields = fields_of_rows(batch)
+            keys = [keys_to_json([row[name] for row in fields]) for name in about["key"]]
+            yield from zip(fields, zip(numbers, *keys, strict=False), strict=False)
 
     def apply(self, start: Position, position: Position, about: Mapping[str, Any], *, finished: bool) -> Position:
-        if finished and (position is None or position["rows"] < about["limit"]):
+        number, *after = position or (0,)
+        if finished and number < about["limit"]:
             return {**start, "run": start["run"] + 1, "after": None, "ended_ms": int(time.time() * 1000)}
-        here = start if position is None else {name: value for name, value in position.items() if name != "rows"}
-        return {**here, "ended_ms": 0}
+        return {**start, "after": after if number else start["after"], "ended_ms": 0}

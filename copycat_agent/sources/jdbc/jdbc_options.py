@@ -93,7 +93,12 @@ class JdbcOptions(PolledOptions):
     partitions: int = Field(
         1, ge=1, le=64, description="Into so many ranges of its key a table is cut, when all of it is read: tasks read them side by side."
     )
-    batch_rows: int = Field(10_000, ge=1, le=1_000_000, description="Rows of one query, and of a batch at most.")
+    batch_rows: int = Field(
+        100_000,
+        ge=1,
+        le=1_000_000,
+        description="Rows of one query at most. A batch may end before, by delivery.max_batch_bytes and max_batch_time.",
+    )
     fetch_rows: int = Field(
         256,
         ge=1,

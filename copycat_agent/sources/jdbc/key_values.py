@@ -55,7 +55,15 @@ def micros_of_text(text: str) -> tuple[int, bool]:
     return micros_of(datetime.fromisoformat(f"{day}T{clock or '00:00:00'}{(fraction or '')[:7]}{zone or ''}"))
 
 
-def to_json(value: Any) -> list[Any]:  # noqa: ANN401 - whatever a key holds
+_PLAIN = {int, str}
+
+
+def keys_to_json(values: Sequence[Any]) -> list[Any]:
+    """A column of a key as positions hold it, numbers and texts as they are. Raises FatalError for what cannot be compared."""
+    return list(values) if set(map(type, values)) <= _PLAIN else [to_json(value) for value in values]
+
+
+def to_json(value: Any) -> Any:  # noqa: ANN401 - whatever a key holds
     """A value of a key, as a position holds it. Raises FatalError for one that cannot be compared."""
     if isinstance(value, bytes):
         return ["bytes", value.hex()]
@@ -65,16 +73,18 @@ def to_json(value: Any) -> list[Any]:  # noqa: ANN401 - whatever a key holds
         return ["time", value.isoformat()]
     if isinstance(value, date):
         return ["date", value.isoformat()]
-    return ["decimal", str(value)] if isinstance(value, Decimal) else ["plain", value]
+    return ["decimal", str(value)] if isinstance(value, Decimal) else value
 
 
-def from_json(pair: Sequence[Any]) -> Any:  # noqa: ANN401 - as above
+def from_json(value: Any) -> Any:  # noqa: ANN401 - as above
     """The reverse of `to_json`."""
-    kind, value = pair
+    if not isinstance(value, list):
+        return value
+    kind, text = value
     if kind == "time":
-        return datetime.fromisoformat(value)
+        return datetime.fromisoformat(text)
     if kind == "date":
-        return date.fromisoformat(value)
+        return date.fromisoformat(text)
     if kind == "bytes":
-        return bytes.fromhex(value)
-    return Decimal(value) if kind == "decimal" else value
+        return bytes.fromhex(text)
+    return Decimal(text) if kind == "decimal" else text  # "plain", as was saved before

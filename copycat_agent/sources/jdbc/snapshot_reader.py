@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from itertools import pairwise
+from itertools import count, pairwise
 from typing import TYPE_CHECKING, Any
 
 from copycat_agent.extending import BlockedError, Gone, Position, Record, fields_of_rows
@@ -132,15 +132,15 @@ class SnapshotReader(TableReader):
         return sql.rows(position, window, limit), {"limit": limit, "window": window, "keys": len(sql.key)}
 
     def records(self, rows: Iterable[RecordBatch], start: Position, about: Mapping[str, Any]) -> Iterator[tuple[Record, Position]]:
-        begin = {**start, "window": about["window"]}
-        number = 0
+        """A position is how many rows there were, and the key of the last one: a dict for each would cost more than the rows."""
+        del start
+        numbers = count(1)
         for batch in rows:
             keys = [batch.column(f"{HIDDEN}{index}").to_pylist() for index in range(about["keys"])]
-            for fields, *after in zip(fields_of_rows(batch.select(shown(batch.schema.names))), *keys, strict=True):
-                number += 1
-                yield fields, {**begin, "after": after, "rows": number}
+            fields = fields_of_rows(batch.select(shown(batch.schema.names)))
+            yield from zip(fields, zip(numbers, *keys, strict=False), strict=False)
 
     def apply(self, start: Position, position: Position, about: Mapping[str, Any], *, finished: bool) -> Position:
-        here = start if position is None else {name: value for name, value in position.items() if name != "rows"}
-        here = {**here, "window": about["window"]}
-        return behind_window(here) if finished and (position is None or position["rows"] < about["limit"]) else here
+        number, *after = position or (0,)
+        here = {**start, "window": about["window"]} | ({"after": after} if number else {})
+        return behind_window(here) if finished and number < about["limit"] else here

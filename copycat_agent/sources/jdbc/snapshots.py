@@ -179,7 +179,7 @@ def behind_window(position: Position) -> Position:
         seen = joined(position["seen"], window["to"] if window["held"] else recent)
         floor = position.get("floor" if window["held"] else "top")
         done |= {"seen": seen, "floor": floor, "marks": _marked(position.get("marks", []), window["to"]["below"], window["top"])}
-    return {name: value for name, value in done.items() if name not in ("window", "after", "rows")}
+    return {name: value for name, value in done.items() if name not in ("window", "after")}
 
 
 def _of_column(position: Position, by: str) -> Position:
