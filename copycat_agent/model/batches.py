@@ -126,7 +126,7 @@ class Stretch(NamedTuple):
     """What a task reads of a source whose positions are its own: what lies between two of them, JSON values that only the source compares.
 
     `name` is for people and templates. `work` is whatever else the source's `read` needs, such as a pickled plan. `whole`: it goes as one,
-    in one batch, or not at all, and may then be no larger than `most_bytes` (0: no matter).
+    in one batch, or not at all, and may then be no larger than `most_bytes` (0: as `delivery.max_batch_bytes` says).
     """
 
     key: str

@@ -30,6 +30,7 @@ from copycat_agent.sources.planner import Changes
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from copycat_agent.errors import CopycatError
     from copycat_agent.model import Stretch
 
 Offsets = Mapping[SourcePartition, SourceOffset]
@@ -279,7 +280,7 @@ class SourceKind:
     `probe(options, user)` is what `copycat doctor` looks at: it reads nothing and changes nothing. `sample` is what stands in a
     section `source` to begin with, with comments, as `copycat new` prints it; "" where there is none. `only_here`: why tasks on other
     hosts cannot read it, "" where they can. `frame(options, stretch, session)` is what Spark reads of a stretch, for sources whose
-    records come that way.
+    records come that way; `told(error)` what such a source says of an error of the JVM, None where the error is none of its own.
     """
 
     options: type[SourceOptions]
@@ -291,6 +292,7 @@ class SourceKind:
     sample: str = ""
     only_here: str = ""
     frame: Callable[[Any, Stretch, SparkSession], DataFrame] | None = None
+    told: Callable[[BaseException], CopycatError | None] | None = None
 
 
 def only_looking(options: SourceOptions) -> SourceOptions:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from pyarrow import RecordBatch
     from pyspark.sql import DataFrame, SparkSession
 
+    from copycat_agent.errors import CopycatError
     from copycat_agent.formats import RecordFormat
     from copycat_agent.logs import Log
     from copycat_agent.model import Split, Stretch
@@ -130,12 +131,16 @@ def frame_source_kind(
     *,
     probe: Callable[[Any, RunsAs], Iterable[Probed]] | None = None,
     sample: str = "",
+    told: Callable[[BaseException], CopycatError | None] | None = None,
 ) -> SourceKind:
-    """What `source`, a class or function that makes one of its options, is in `SOURCES`. See `source_kind`."""
+    """What `source`, a class or function that makes one of its options, is in `SOURCES`. See `source_kind`.
+
+    `told(error)`: what the source says of an error that pyspark or py4j raised, in words that hold no data; None: it is none of its own.
+    """
 
     def make(connector: str, chosen: PolledOptions, delivery: DeliveryOptions, offsets: Offsets, log: Log) -> Source:
         made = cast("Any", source(chosen))
-        return ContractSource(connector, chosen, delivery, offsets, log, made, FramePartitions(made))
+        return ContractSource(connector, chosen, delivery, offsets, log, made, FramePartitions(made, delivery.max_batch_bytes))
 
     def framing(chosen: PolledOptions, *, raw: bool) -> RecordFormat:
         del raw  # there are no bytes as they stand in a file
@@ -149,7 +154,7 @@ def frame_source_kind(
     def frame(chosen: PolledOptions, stretch: Stretch, session: SparkSession) -> DataFrame:
         return source(chosen).frame(stretch, session)
 
-    return SourceKind(options, make, opened, framing, probe=probe, sample=sample, frame=frame)
+    return SourceKind(options, make, opened, framing, probe=probe, sample=sample, frame=frame, told=told)
 
 
 def fields_of_rows(batch: RecordBatch) -> list[dict[str, Any]]:

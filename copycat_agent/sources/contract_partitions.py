@@ -112,8 +112,10 @@ class RecordPartitions:
     least_seconds = 0.0
     takes_turns = True
 
-    def __init__(self, source: AuthorSource) -> None:
+    def __init__(self, source: AuthorSource, most_bytes: int = 0) -> None:
+        """`most_bytes`: of what goes as one, in one batch, where the source says nothing else."""
         self._source = source
+        self._most_bytes = most_bytes
 
     def is_position(self, offset: SourceOffset) -> bool:
         return bool(offset.cursor)
@@ -132,7 +134,9 @@ class RecordPartitions:
 
     def next_of(self, found: Found, offset: SourceOffset, position: Position) -> Stretch | None:
         del offset
-        return self._source.plan(found, position)
+        stretch = self._source.plan(found, position)
+        is_open = stretch is not None and stretch.whole and not stretch.most_bytes
+        return stretch._replace(most_bytes=self._most_bytes) if stretch is not None and is_open else stretch
 
     def unread_of(self, found: Found, offset: SourceOffset) -> int:
         del offset

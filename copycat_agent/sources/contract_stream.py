@@ -237,7 +237,7 @@ def too_large(stretch: Stretch) -> tuple[str, str]:
     words = f"{stretch.name}: what lies between two positions is more than delivery.max_batch_bytes ({stretch.most_bytes:,} bytes)"
     return (
         words,
-        "raise delivery.max_batch_bytes, let the reader limit what it gives at once, or set replayable: true if it can give it again",
+        "raise delivery.max_batch_bytes; a table with a primary key, and a reader that limits itself or is replayable, goes in parts",
     )
 
 
@@ -256,7 +256,7 @@ def source_kind(
 
     def make(connector: str, chosen: PolledOptions, delivery: DeliveryOptions, offsets: Offsets, log: Log) -> Source:
         made = source(chosen)
-        return ContractSource(connector, chosen, delivery, offsets, log, made, RecordPartitions(made))
+        return ContractSource(connector, chosen, delivery, offsets, log, made, RecordPartitions(made, delivery.max_batch_bytes))
 
     def framing(chosen: PolledOptions, *, raw: bool) -> RecordFormat:
         del raw  # there are no bytes as they stand in a file

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
+    from copycat_agent.errors import CopycatError
     from copycat_agent.model import Stretch
 
 
@@ -34,6 +35,13 @@ def makes_frames(pickled: bytes) -> Callable[[Stretch, SparkSession], DataFrame]
     if not isinstance(definition, Definition) or (frame := SOURCES[definition.source.type].frame) is None:
         return None
     return functools.partial(frame, definition.source)
+
+
+def told_by_source(pickled: bytes, error: BaseException) -> CopycatError | None:
+    """What the source of a pickled definition says of an error in a job of its own; None where it is not the source's."""
+    definition = pickle.loads(pickled)  # noqa: S301 - as above
+    told = SOURCES[definition.source.type].told if isinstance(definition, Definition) else None
+    return None if told is None else told(error)
 
 
 def needs_job(pickled: bytes) -> bool:

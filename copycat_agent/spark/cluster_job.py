@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from copycat_agent import logs
 from copycat_agent.errors import CopycatError, FatalError, RetriableError
+from copycat_agent.spark.batch_needs import told_by_source
 from copycat_agent.spark.sql_words import QueryFailedError
 
 if TYPE_CHECKING:
@@ -251,13 +252,14 @@ class ClusterJob:
         except (CopycatError, QueryFailedError):
             raise
         except Exception as error:  # noqa: BLE001 - whatever py4j raises: the job is over
+            told = None if self._problem else told_by_source(self._flight.batch.definition, error)
             reason = self._problem or reason_of(error)
             self._bury_a_stopped_session(context)
             if "PYTHON_VERSION_MISMATCH" in words_of(error):
                 msg = f"the executors have another version of Python than the agent: {reason}"
                 raise FatalError(msg, _PYTHONS) from None
             msg = f"the Spark job broke off: {reason}"
-            raise RetriableError(msg, self._hint) from None
+            raise told or RetriableError(msg, self._hint) from None
         finally:
             self._over.set()
             self._pulse.beat()

@@ -16,7 +16,7 @@ from pyspark.sql.types import BinaryType, StructField, StructType
 from copycat_agent.batch.run import BatchRun
 from copycat_agent.errors import RetriableError
 from copycat_agent.sources.contract_frames import FrameRows
-from copycat_agent.spark.batch_needs import makes_frames
+from copycat_agent.spark.batch_needs import makes_frames, told_by_source
 from copycat_agent.spark.sql_task import named
 
 if TYPE_CHECKING:
@@ -37,6 +37,7 @@ _SETTINGS = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.readSideCharPadding": "false",  # a CHAR is what the database says it is
     "spark.sql.adaptive.enabled": "false",  # one task, whose rows keep their order
+    "spark.sql.caseSensitive": "true",  # as databases are: a table may have columns id and Id
     "spark.sql.execution.arrow.maxRecordsPerBatch": str(ROWS_PER_BATCH),
     "spark.sql.execution.arrow.maxBytesPerBatch": str(BYTES_PER_BATCH),
 }
@@ -84,6 +85,8 @@ def frame_of(session: SparkSession, batch: Batch) -> DataFrame:
     try:
         return makes(split.stretch, session)
     except PySparkException as error:
+        if told := told_by_source(batch.definition, error):
+            raise told from None
         words = f"Spark cannot read {split.path!r}: {type(error).__name__} {error.getCondition() or ''}".rstrip()
     raise RetriableError(words)
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from copycat_agent.errors import CopycatError, FatalError, RetriableError
 from copycat_agent.executor import run_batch
 from copycat_agent.runner import bounded, credentials, failed, unpacked, unread
-from copycat_agent.spark.batch_needs import makes_frames, needs_job, step_of
+from copycat_agent.spark.batch_needs import makes_frames, needs_job, step_of, told_by_source
 from copycat_agent.spark.runners import RunnerExecutor
 from copycat_agent.transforms.sql import SqlStep
 from copycat_agent.turns import Turns, party_of, went_well
@@ -179,7 +179,8 @@ class JobExecutor:
         except CopycatError:
             raise
         except Exception as error:  # noqa: BLE001 - whatever py4j raises: the job is over
-            raise self._broken_off(job.problem or reason_of(error)) from None
+            told = None if job.problem else told_by_source(batch.definition, error)
+            raise told or self._broken_off(job.problem or reason_of(error)) from None
         finally:
             job.end()
         self._unfit_since = None

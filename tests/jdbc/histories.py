@@ -256,7 +256,6 @@ def play(writers: list[Writer], reading: Connection, rng: random.Random, monkeyp
     """One history, and its table dropped. AssertionError where a row that stays did not come once, or one came that was not committed."""
     table, shape = writers[0].table, rng.choice(list(_SHAPES))
     parts = "; ".join(f"CREATE TABLE {table}_{n} PARTITION OF {table} FOR VALUES WITH (MODULUS 2, REMAINDER {n})" for n in range(2))
-    reading.execute("SET lock_timeout = 1")
     reading.execute(_SHAPES[shape].format(t=table, parts=parts).encode())
     options: dict[str, Any] = {"mode": rng.choice(["incrementing", "timestamp", "timestamp_and_incrementing"])}
     options |= {"columns": {"incrementing": "id", "timestamp": "ts"}, "batch_rows": rng.randint(1, 5), "partitions": rng.randint(1, 3)}
@@ -269,7 +268,9 @@ def play(writers: list[Writer], reading: Connection, rng: random.Random, monkeyp
         rng.choice([reader.look, reader.look, lambda: reader.read(rng), lambda: reader.read(rng), reader.restart])()
         if rng.random() < 0.05:
             with contextlib.suppress(psycopg.errors.LockNotAvailable):
+                reading.execute("SET lock_timeout = 1")  # a transaction that stays open has the table locked
                 reading.execute(f"VACUUM (FREEZE) {table}".encode())
+            reading.execute("RESET lock_timeout")
     for one in writers:
         one.end(rng)
     reader.drain(rng, monkeypatch)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from copycat_agent.sources.jdbc.database import TableError, TableInfo, matches
@@ -10,6 +11,14 @@ from copycat_agent.sources.jdbc.statements import dialect_of
 if TYPE_CHECKING:
     from copycat_agent.sources.jdbc.database import Database
     from copycat_agent.sources.jdbc.jdbc_options import JdbcOptions
+
+
+_NEVER_TIMES = re.compile(
+    r"(bool(ean)?|(small|big|tiny|medium)?(int(eger)?|serial)\d*|numeric|number|decimal|float\d*|real|double|money|bit|text|bpchar|"
+    r"n?(var)?char\d*|character|clob|string|uuid|jsonb?|xml|bytea|time|timetz|interval)($|[ (])",
+    re.IGNORECASE,
+)
+"""Types of columns that hold no moments."""
 
 
 class Tracked(NamedTuple):
@@ -38,6 +47,10 @@ def tracked_of(options: JdbcOptions, table: TableInfo) -> Tracked:
     moment = names.timestamp if mode.startswith("timestamp") else None
     if table.columns:
         number, moment = (None if one is None else _column(table, one) for one in (number, moment))
+        kind = next((one.type_name for one in table.columns if one.name == moment), "")
+        if _NEVER_TIMES.match(kind):
+            words = f"column {moment} of table {table.text} is of type {kind}, which holds no times"
+            raise TableError(words, "name a column with times in source.columns, take another mode, or leave the table out")
     if (mode == "incrementing" and number is None) or (mode.startswith("timestamp") and moment is None):
         wanted = "timestamp" if mode.startswith("timestamp") else "incrementing"
         raise TableError(f"table {table.text} has no column for mode {mode}", f"name source.columns.{wanted}, or leave the table out")

@@ -33,6 +33,7 @@ _POSTGRESQL = {
     "socketTimeout": str(QUERY_SECONDS + 30),
     "tcpKeepAlive": "true",
     "adaptiveFetch": "true",  # rows of a megabyte are fetched a few at a time
+    "adaptiveFetchMaximum": "10000",  # and of small ones no millions, which take many times their bytes
     "maxResultBuffer": "64M",
 }
 _MYSQL = {
@@ -61,6 +62,7 @@ _BLOCKED = {
     "28": "check source.user and source.password, and that the database lets this host in",
     "3D": "create the database, or correct source.url",
     "42501": "grant the user the right to read it",
+    "22": "correct the value in the row, or what source.query makes of it",
 }
 """By the beginning of an SQLSTATE: what somebody has to do, so that it goes on by itself."""
 _WORDED = ("08", "28", "3D", "42", "53", "57", "0A")
@@ -104,11 +106,21 @@ def prepared(session: SparkSession, options: JdbcOptions) -> str:
     if coordinates not in _loaded(session):
         for jar in driver_jars(coordinates):
             session.sql(f"ADD JAR '{jar}'")
+        _make_known(session)
         _loaded(session).add(coordinates)
     jvm: Any = session._jvm
     jvm.java.lang.Thread.currentThread().setContextClassLoader(session._jsparkSession.sharedState().jarClassLoader())
     jvm.org.apache.spark.sql.execution.datasources.jdbc.DriverRegistry.register(class_name)
     return class_name
+
+
+def _make_known(session: SparkSession) -> None:
+    """Has the driver's classes found by Spark's threads that take what tasks answer: without them nobody learns why a task failed."""
+    jvm: Any = session._jvm
+    loader = session._jsparkSession.sharedState().jarClassLoader()
+    for thread in jvm.java.lang.Thread.getAllStackTraces().keySet():
+        if thread.getName().startswith(("task-result-getter", "dispatcher-event-loop")):  # the latter start the former
+            thread.setContextClassLoader(loader)
 
 
 def _loaded(session: SparkSession) -> set[str]:
@@ -293,17 +305,27 @@ class Database:
                 connection.close()
 
 
-def told_of(error: Exception) -> CopycatError:
+def told_of(error: BaseException) -> CopycatError:
     """What a driver or the JVM raised, by its SQLSTATE. Its words only where they are of names and connections."""
+    who = "the database" if hasattr(error, "java_exception") else "Spark's JVM"
+    return told_of_job(error) or RetriableError(f"{who} cannot be asked ({type(error).__name__})", "it is tried again")
+
+
+def told_of_job(error: BaseException) -> CopycatError | None:
+    """The same, of an error that is one of the database, or of its columns; None for any other."""
+    if getattr(error, "getCondition", str)() == "COLUMN_ALREADY_EXISTS":
+        return TableError("several columns have the same name", "give the columns of source.query names of their own")
     cause: Any = getattr(error, "java_exception", None)
     for _ in range(8):
         if cause is None:
-            return RetriableError(f"Spark's JVM cannot be asked ({type(error).__name__})", "it is tried again")
+            return None
+        if cause.getClass().getName() == "java.lang.ArithmeticException":
+            return BlockedError("a time or a number lies beyond what Spark can hold", "have source.query give it as text, or leave it out")
         with contextlib.suppress(Exception):
             state = str(cause.getSQLState() or "")
             return _of_state(state, str(cause.getMessage() or ""))
         cause = cause.getCause()
-    return RetriableError(f"the database cannot be asked ({type(error).__name__})", "it is tried again")
+    return None
 
 
 def _of_state(state: str, message: str) -> CopycatError:

@@ -12,7 +12,7 @@ from urllib.parse import quote
 from copycat_agent.extending import BlockedError, FatalError, Found, Position, Record, Stretch, Troubled, schema_of_rows
 from copycat_agent.sources.jdbc.bulk_reader import BulkReader
 from copycat_agent.sources.jdbc.chosen_tables import chosen_tables, tracked_of
-from copycat_agent.sources.jdbc.database import Database, TableError, TableInfo, connection_properties, prepared, spark_options
+from copycat_agent.sources.jdbc.database import QUERY_SECONDS, Database, TableError, TableInfo, connection_properties, prepared, spark_options
 from copycat_agent.sources.jdbc.numbered_reader import NumberedReader
 from copycat_agent.sources.jdbc.snapshot_reader import SnapshotReader
 from copycat_agent.sources.jdbc.statements import dialect_of, shown
@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 
 LIST_SECONDS = 30.0
 """Between two looks for new tables, and changed ones."""
-WHOLE_BYTES = 2**26
-"""A table without a key is read as one, and may have no more."""
 _KEY_MOST = 150
 
 
@@ -59,8 +57,19 @@ class JdbcSource:
         if time.monotonic() - self._listed_at >= LIST_SECONDS:
             self._list()
         found: list[Finding] = []
+        errors: list[TableError] = []
         for key, table in self._tables.items():
-            found += self._look_at(key, table, saved, to_the_end=to_the_end)
+            own = {one: saved[one] for one in saved if one == key or one.startswith(f"{key}#")}
+            try:
+                found += self._look_at(key, table, own, to_the_end=to_the_end)
+            except TableError as error:
+                trouble = f"{error.message}; {error.hint}"
+                known = (Found(one, own[one], name=table.text, trouble=trouble) for one in own)
+                found += known if own else [Troubled(table.text, trouble)]
+                errors.append(error)
+        if len(errors) == len(self._tables):
+            self._forget_tables()
+            raise errors[0]
         gone = (key for key in saved if "#" not in key and key not in self._tables and isinstance(saved[key], dict))
         found += (Found(key, saved[key], trouble="the table is not there any more") for key in gone)
         return found
@@ -76,16 +85,11 @@ class JdbcSource:
                 raise BlockedError(words, "correct source.tables, or grant SELECT; copycat doctor lists what is there")
         self._listed_at = time.monotonic()
 
-    def _look_at(self, key: str, table: TableInfo, saved: Mapping[str, Position], *, to_the_end: bool) -> Iterator[Finding]:
-        own = {one: saved[one] for one in saved if one == key or one.startswith(f"{key}#")}
+    def _look_at(self, key: str, table: TableInfo, own: Mapping[str, Position], *, to_the_end: bool) -> Iterator[Finding]:
         if any(self._reader.mark not in position and "done" not in position for position in own.values()):
             words = f"what was saved of {table.text} is of another source.mode"
             raise FatalError(words, "set the mode back, or read anew: stop the connector, then copycat offsets reset NAME")
-        try:
-            yield from self._reader.look(key, tracked_of(self._options, table), own, to_the_end=to_the_end)
-        except TableError as error:
-            known = (Found(one, saved[one], name=table.text, trouble=error.message) for one in own)
-            yield from known if own else [Troubled(table.text, error.message)]
+        yield from self._reader.look(key, tracked_of(self._options, table), own, to_the_end=to_the_end)
 
     def plan(self, found: Found, position: Position) -> Stretch | None:
         if found.end is None or not self._reader.goes_on(found.end["from"], position):
@@ -93,13 +97,13 @@ class JdbcSource:
         query, about = self._reader.query(self._reader.tracked_of(found), position, found.end)
         whole = about.pop("whole", False)
         statement = query.encode("utf-8", "surrogatepass")
-        return Stretch(found.key, found.name, position, about, statement, whole=whole, most_bytes=WHOLE_BYTES)
+        return Stretch(found.key, found.name, position, about, statement, whole=whole)
 
     def frame(self, stretch: Stretch, session: SparkSession) -> DataFrame:
         options = self._options
         reader = session.read.format("jdbc").options(**connection_properties(options))
         reader = reader.options(**spark_options(options)).option("driver", prepared(session, options))
-        reader = reader.option("preferTimestampNTZ", value=True)
+        reader = reader.option("preferTimestampNTZ", value=True).option("queryTimeout", QUERY_SECONDS)
         return reader.option("query", stretch.work.decode("utf-8", "surrogatepass")).load()
 
     def read(self, stretch: Stretch, rows: Iterable[RecordBatch]) -> Iterator[tuple[Record, Position]]:

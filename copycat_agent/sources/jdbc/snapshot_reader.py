@@ -9,7 +9,8 @@ from itertools import count, pairwise
 from typing import TYPE_CHECKING, Any
 
 from copycat_agent.extending import BlockedError, Gone, Position, Record, fields_of_rows
-from copycat_agent.sources.jdbc.chosen_tables import is_standby
+from copycat_agent.sources.jdbc.chosen_tables import is_standby, tracked_of
+from copycat_agent.sources.jdbc.database import TableError
 from copycat_agent.sources.jdbc.snapshots import STALE, SnapshotSql, behind_window, window_of
 from copycat_agent.sources.jdbc.statements import HIDDEN, shown
 from copycat_agent.sources.jdbc.table_reader import TableReader
@@ -60,10 +61,9 @@ class SnapshotReader(TableReader):
             return self.found(key, tracked, position)
         window = window_of(self._database.rows(sql.look(position, full=full))[0], position["recent"])
         took = time.monotonic() - now
-        if self._shapes.setdefault(key, window.shape) != window.shape:
-            self._shapes[key] = window.shape
-            self._changed()
-            return self.found(key, tracked, position)
+        if self._shapes.get(key) != window.shape:
+            now_tracked = self._as_it_is(key, tracked, window.shape)
+            return self._look_behind(key, now_tracked, self._sql(now_tracked), position, to_the_end=to_the_end)
         if full:
             self._full_at[key] = time.monotonic() + took * FULL_SHARE
         self._targets.setdefault(key, window.to["below"])
@@ -78,6 +78,16 @@ class SnapshotReader(TableReader):
             found = found._replace(trouble=trouble)
         return found
 
+    def _as_it_is(self, key: str, tracked: Tracked, shape: str) -> Tracked:
+        """The table's columns, asked for after a look has seen this shape: what it had when tables were listed may be old."""
+        self._shapes[key] = shape
+        table = self._database.table(tracked.table.name)
+        if table is None:
+            raise TableError(f"table {tracked.table.text} is not there any more", "it is left alone until it is")
+        if table != tracked.table:
+            self._changed()
+        return tracked_of(self._options, table)
+
     def _begin(self, key: str, tracked: Tracked, sql: SnapshotSql, loads: Mapping[str, Position]) -> Iterator[Finding]:
         """A table that is met for the first time. What is in it is read by as many partitions as the definition says."""
         if is_standby(self._database):  # which does not know which transactions run
@@ -91,7 +101,8 @@ class SnapshotReader(TableReader):
             return
         everything: Position = {"seen": None}
         found = window_of(self._database.rows(sql.look(everything, full=True))[0], None)
-        window = sql.window(found, full=True)
+        tracked = self._as_it_is(key, tracked, found.shape)
+        window = self._sql(tracked).window(found, full=True)
         load = {"window": window}
         if self._options.start_at == "end":
             yield self.found(key, tracked, self._loaded(load))

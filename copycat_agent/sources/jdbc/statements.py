@@ -206,10 +206,13 @@ def _value_of(dialect: Dialect, column: ColumnInfo) -> str:
 def _of_postgresql(name: str, column: ColumnInfo) -> str:
     """What Spark has no type for, or one that rounds, comes as PostgreSQL's own text of it."""
     kind = column.type_name
-    if kind in _PLAIN or kind in _ARRAYS or (kind == "numeric" and 0 < column.size <= _DIGITS and 0 <= column.digits <= column.size):
+    if kind in _PLAIN or kind in _ARRAYS or kind == "date":
         return name
-    if kind in _TIMES:
-        return name
+    if kind in ("timestamp", "timestamptz"):  # Spark has no infinity, and no microseconds behind the year 294247
+        ends = f"WHEN {name} >= '290000-01-01' THEN '9999-12-31 23:59:59.999999+00' WHEN {name} = '-infinity' THEN '0001-01-01 00:00:00+00'"
+        return f"CASE {ends} ELSE {name} END"
+    if kind == "numeric" and 0 < column.size <= _DIGITS and 0 <= column.digits <= column.size:  # decimals have no NaN
+        return f"NULLIF({name}, 'NaN')::numeric({column.size}, {column.digits})"
     return f"{name}::text[]" if kind.startswith("_") else f"{name}::text"
 
 

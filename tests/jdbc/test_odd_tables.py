@@ -1,0 +1,181 @@
+"""What databases hold that nobody expects, each in a connector of one agent: none holds up another, and people are told which it is."""
+
+# ruff: noqa: S608 - the statements are the tests' own
+
+from __future__ import annotations
+
+import json
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+import psutil
+import pytest
+from confluent_kafka.schema_registry.avro import AvroDeserializer
+from confluent_kafka.serialization import MessageField, SerializationContext
+
+from copycat_agent.api import AgentClient
+from tests.rig.agent import AgentProcess
+from tests.rig.kafka import consume, create_topic, unique_topic
+from tests.rig.waiting import wait_until
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from confluent_kafka.schema_registry import SchemaRegistryClient
+
+    from copycat_agent.dev_broker import DevBroker
+    from tests.rig.postgres import Database, Postgres
+    from tests.rig.registry import SchemaRegistry
+
+pytestmark = pytest.mark.timeout(900)
+SECONDS = 240.0
+"""For what arrives. The machine may be busy."""
+CANARY = "c4n4ry-Jw7"
+MEMORY_MOST = 1200 * 2**20
+"""Of all processes of an agent. With a fetch that is not bounded, the JVM's 512 MiB are used up, and it stands still."""
+
+TIMES = "CREATE TABLE times (id bigint PRIMARY KEY, t timestamp, z timestamptz, d date, n numeric(10, 2), big numeric, a numeric(4, 1)[])"
+TIMES_ROWS = """INSERT INTO times VALUES
+    (1, 'infinity', 'infinity', 'infinity', 'NaN', 'Infinity', '{1.5, NULL}'),
+    (2, '-infinity', '-infinity', '-infinity', 0, 'NaN', '{}'),
+    (3, '294276-12-31 23:59', '294276-12-31 23:59+00', '5874897-12-31', -1.50, 1e-20, NULL),
+    (4, '0044-03-15 12:00 BC', '1883-11-18 12:00 America/New_York', '0044-03-15 BC', 1, 1, '{NaN}')"""
+NAMES = ["Id", "id", "ID", "select", "a.b", 'a"b', "a AS b", "x" * 63, "\U0001f40d", ";DROP TABLE names;--", "?", "$1", "%s"]
+HUGE = "SELECT generate_series(1::bigint, 9223372036854775807) AS id"
+LARGE = "(SELECT string_agg(md5(i::text), '') FROM generate_series(1, 50000) i)"  # which does not compress well
+
+
+class Connectors:
+    """The agent, its database, and the topic of each connector."""
+
+    def __init__(self, agent: AgentProcess, database: Database) -> None:
+        self.agent, self.database = agent, database
+        self.topics: dict[str, str] = {}
+
+    def define(self, name: str, source: dict[str, Any], **sections: Any) -> None:
+        """A connector with a topic of its own. `source`: what is not the same for all."""
+        topic = self.topics.setdefault(name, create_topic(self.agent.bootstrap, unique_topic(name)))
+        own = {"url": self.database.url, "user": self.database.user, "password": self.database.password}
+        chosen = {"type": "jdbc", **own, "mode": "incrementing", "poll_interval": "200ms", **source}
+        self.agent.define(name, {"source": chosen, "record": {"topic": topic}, **sections})
+
+    def raw(self, name: str, count: int | None = None) -> list[Any]:
+        """Records of a connector, or dead letters."""
+        return consume(self.agent.bootstrap, self.topics[name], "read_committed", count, SECONDS)
+
+    def rows(self, name: str, count: int | None = None) -> list[dict[str, Any]]:
+        """The same, as JSON."""
+        return [json.loads(one.value or b"") for one in self.raw(name, count)]
+
+    def state(self, name: str) -> tuple[str, str]:
+        """As `copycat status` has it: state and reason."""
+        status = AgentClient(self.agent.state_dir / "agent.sock").get(f"/v1/connectors/{name}")
+        return str(status["state"]), str(status["reason"])
+
+    def is_told(self, name: str, state: str, *words: str) -> None:
+        """Waits until people are told so."""
+
+        def is_so() -> bool:
+            now, why = self.state(name)
+            return now == state and all(word in why for word in words)
+
+        wait_until(is_so, SECONDS, lambda: f"{name}: {self.state(name)}; the log ends:\n{self.agent.log[-3000:]}")
+
+
+@pytest.fixture(scope="module")
+def all_of(
+    postgres: Postgres, broker: DevBroker, schema_registry: SchemaRegistry, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Connectors]:
+    """An agent with a connector for each case, which all begin at once."""
+    with postgres.database() as database, AgentProcess(tmp_path_factory.mktemp("odd"), broker.bootstrap) as agent:
+        made = Connectors(agent, database)
+        _define(made, schema_registry)
+        agent.start()
+        yield made
+
+
+def _define(made: Connectors, schema_registry: SchemaRegistry) -> None:
+    database, once = made.database, {"mode": "bulk", "poll_interval": "1h"}
+    letters = {"tolerance": "all", "dlq": {"topic": made.topics.setdefault("dlq", create_topic(made.agent.bootstrap, unique_topic("dlq")))}}
+    database.execute(f"{TIMES}; {TIMES_ROWS}")
+    made.define("times", {"tables": ["public.times"]})
+    columns = ", ".join('"{}" int'.format(name.replace('"', '""')) for name in NAMES)
+    database.execute(f'CREATE TABLE names ({columns}, PRIMARY KEY ("a AS b"))')
+    database.execute(f"INSERT INTO names VALUES ({', '.join(map(str, range(len(NAMES))))})")
+    made.define("names", {"tables": ["public.names"], "key_field": "_key", **once})
+    database.execute("CREATE TABLE keys (n numeric PRIMARY KEY); INSERT INTO keys SELECT generate_series(1, 30)")
+    made.define("keys", {"tables": ["public.keys"], "batch_rows": 7, **once})
+    database.execute("CREATE TABLE money (id bigint PRIMARY KEY, price numeric(12, 4)); INSERT INTO money VALUES (1, 12.5)")
+    avro = {"value": {"type": "avro", "auto_register": True}, "schema_registry": {"url": schema_registry.url}}
+    made.define("avro", {"tables": ["public.money"]}, converters=avro)
+    database.execute(f"CREATE TABLE bad (id bigint PRIMARY KEY, n text); INSERT INTO bad VALUES (1, '1'), (2, '{CANARY}'), (3, {LARGE})")
+    made.define("bad", {"tables": ["public.bad"]}, errors=letters, transforms=[{"convert": {"n": "int"}}])
+    made.define("number", {"tables": ["public.money"], "mode": "timestamp", "columns": {"timestamp": "price"}})
+    made.define("value", {"query": "SELECT id, n::int AS n FROM bad", **once})
+    made.define("twice", {"query": "SELECT 1 AS a, 2 AS a", **once})
+    made.define("nowhere", {"tables": ["*"], "url": f"{database.url}_", "password": CANARY})
+    made.define("refused", {"tables": ["*"], "password": CANARY})
+    made.define("huge", {"query": HUGE, **once}, delivery={"max_batch_bytes": "1MiB"})
+
+
+def test_times_and_numbers_without_an_end_arrive_and_hold_up_nothing(all_of: Connectors) -> None:
+    ends, begins, far, old = all_of.rows("times", 4)
+    assert (ends["t"], ends["d"], ends["n"], ends["big"]) == ("9999-12-31T23:59:59.999999", "9999-12-31", None, "Infinity")
+    assert ends["z"] == "9999-12-31T23:59:59.999999+00:00"
+    assert (begins["t"], begins["z"], begins["big"]) == ("0001-01-01T00:00:00", "0001-01-01T00:00:00+00:00", "NaN")
+    assert (far["t"], far["z"], far["n"]) == (ends["t"], ends["z"], -1.5)
+    assert (old["z"], old["a"], ends["a"]) == ("1883-11-18T17:00:00+00:00", ["NaN"], ["1.5", None])
+
+
+def test_columns_of_all_names_are_fields_where_they_differ_by_case_alone(all_of: Connectors) -> None:
+    (row,) = all_of.rows("names", 1)
+    assert row == {**{name: number for number, name in enumerate(NAMES)}, "_key": NAMES.index("a AS b")}
+
+
+def test_a_key_that_is_sent_as_text_is_ordered_as_what_it_is(all_of: Connectors) -> None:
+    assert [int(one["n"]) for one in all_of.rows("keys", 30)] == list(range(1, 31))
+
+
+def test_schemas_of_a_table_follow_its_columns(all_of: Connectors, registry_client: SchemaRegistryClient) -> None:
+    read, topic = AvroDeserializer(registry_client), all_of.topics["avro"]
+
+    def last(count: int) -> Any:
+        return read(all_of.raw("avro", count)[-1].value, SerializationContext(topic, MessageField.VALUE))
+
+    assert last(1) == {"id": 1, "price": Decimal("12.5000")}
+    all_of.database.execute("ALTER TABLE money ADD COLUMN note text; INSERT INTO money VALUES (2, 1.25, 'two')")
+    assert last(2) == {"id": 2, "price": Decimal("1.2500"), "note": "two"}
+    all_of.database.execute("ALTER TABLE money DROP COLUMN note; INSERT INTO money VALUES (3, NULL)")
+    assert last(3) == {"id": 3, "price": None}
+
+
+def test_dead_letters_name_the_table_and_hold_the_row_and_say_nothing_of_its_values(all_of: Connectors) -> None:
+    text, *_, large = all_of.raw("dlq", 2)  # what the broker refused was looked for by sending again what stands before it
+    assert json.loads(text.value) == {"id": 2, "n": CANARY}
+    assert large.value.startswith(b'{"id":3,')
+    headers = {name: value.decode() for name, value in text.headers}
+    assert (headers["copycat.file"], headers["copycat.message"]) == ("public.bad", "transforms[0] convert: field 'n': not a whole number")
+    assert [one["n"] for one in all_of.rows("bad", 1)] == [1]
+
+
+def test_what_nobody_can_read_is_told_with_the_next_step(all_of: Connectors) -> None:
+    all_of.is_told("number", "blocked", "column price of table public.money is of type numeric, which holds no times", "source.columns")
+    all_of.is_told("value", "blocked", "the database says 22P02; correct the value in the row")
+    all_of.is_told("twice", "blocked", "several columns have the same name")
+    all_of.is_told("nowhere", "blocked", "does not exist", "correct source.url")
+    all_of.is_told("refused", "blocked", "source.user and source.password")
+
+
+def test_a_query_of_any_size_takes_no_more_memory_than_a_batch(all_of: Connectors) -> None:
+    all_of.is_told("huge", "failed", "more than delivery.max_batch_bytes (1,048,576 bytes)")
+    processes = [psutil.Process(all_of.agent.pid), *all_of.agent.descendants()]
+    assert sum(one.memory_info().rss for one in processes) < MEMORY_MOST
+    assert "Spark is started again" not in all_of.agent.log
+
+
+def test_the_agent_ends_and_has_told_nobody_a_password_or_a_value(all_of: Connectors) -> None:
+    agent = all_of.agent
+    client = AgentClient(agent.state_dir / "agent.sock")
+    shown = [json.dumps(client.get(f"/v1/connectors/{name}")) for name in all_of.topics if name != "dlq"]
+    agent.stop(SECONDS)
+    assert not [one for one in [*shown, agent.log, agent.stdout] if CANARY in one or all_of.database.password in one]
