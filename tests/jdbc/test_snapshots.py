@@ -238,6 +238,7 @@ def test_columns_that_are_added_just_after_tables_were_listed_are_read(database:
     with database.connect(autocommit=True) as connection:
         reader = Reader(connection, INCREMENTING, "item")
         reader.look()
+        assert reader.look()
         reader.read(random.Random(0), crashes=0)  # the table is empty
         database.execute("ALTER TABLE item ADD COLUMN added text")
         _insert(database, 1)

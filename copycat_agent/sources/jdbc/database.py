@@ -143,12 +143,13 @@ def connection_properties(options: JdbcOptions) -> dict[str, str]:
 
 
 def spark_options(options: JdbcOptions) -> dict[str, str]:
-    """The URL, and how many rows it fetches at once, as Spark is told of them."""
+    """The URL, how many rows it fetches at once, and how long the server works on a query, as Spark is told of them."""
     kind, url = kind_of(options.url), options.url
     if kind == "mariadb":  # which Spark does not know: it would quote names as MariaDB quotes texts
         url = f"jdbc:mysql{url.removeprefix('jdbc:mariadb')}{'&' if '?' in url else '?'}permitMysqlScheme"
     one_by_one = -(2**31)  # to MySQL's driver, which has all rows of a query in memory otherwise
-    return {"url": url, "fetchsize": str(one_by_one if kind == "mysql" else options.fetch_rows)}
+    timeout = {"queryTimeout": str(QUERY_SECONDS)} if kind == "postgresql" else {}
+    return {"url": url, "fetchsize": str(one_by_one if kind == "mysql" else options.fetch_rows), **timeout}
 
 
 class Database:

@@ -12,7 +12,7 @@ from urllib.parse import quote
 from copycat_agent.extending import BlockedError, FatalError, Found, Position, Record, Stretch, Troubled, schema_of_rows
 from copycat_agent.sources.jdbc.bulk_reader import BulkReader
 from copycat_agent.sources.jdbc.chosen_tables import chosen_tables, tracked_of
-from copycat_agent.sources.jdbc.database import QUERY_SECONDS, Database, TableError, TableInfo, connection_properties, prepared, spark_options
+from copycat_agent.sources.jdbc.database import Database, TableError, TableInfo, connection_properties, prepared, spark_options
 from copycat_agent.sources.jdbc.numbered_reader import NumberedReader
 from copycat_agent.sources.jdbc.snapshot_reader import SnapshotReader
 from copycat_agent.sources.jdbc.statements import dialect_of, shown
@@ -103,7 +103,7 @@ class JdbcSource:
         options = self._options
         reader = session.read.format("jdbc").options(**connection_properties(options))
         reader = reader.options(**spark_options(options)).option("driver", prepared(session, options))
-        reader = reader.option("preferTimestampNTZ", value=True).option("queryTimeout", QUERY_SECONDS)
+        reader = reader.option("preferTimestampNTZ", value=True)
         return reader.option("query", stretch.work.decode("utf-8", "surrogatepass")).load()
 
     def read(self, stretch: Stretch, rows: Iterable[RecordBatch]) -> Iterator[tuple[Record, Position]]:

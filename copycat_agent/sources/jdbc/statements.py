@@ -22,7 +22,6 @@ ROWS = "copycat_t"
 """What a table, or a query, is called in statements."""
 
 _PLAIN = {"bool", "int2", "int4", "int8", "smallserial", "serial", "bigserial", "float4", "float8", "text", "varchar", "bpchar", "bytea"}
-_TIMES = {"date", "timestamp", "timestamptz"}
 _ARRAYS = {"_bool", "_int2", "_int4", "_int8", "_float4", "_float8", "_text", "_varchar"}
 _DIGITS = 38
 """Digits of Spark's decimals."""
