@@ -179,10 +179,16 @@ def _key_of(dialect: Dialect, table: TableInfo) -> str:
     if dialect.is_postgresql:
         return " || '|' || ".join(f"{dialect.name(one)}::text" for one in table.key)
     if dialect.is_mysql:
-        return f"CONCAT_WS('|', {', '.join(parts)})"
+        return f"CONCAT_WS('|', {', '.join(_mysql_text(one, kinds.get(column)) for one, column in zip(parts, table.key, strict=True))})"
     kind_of_text = "NVARCHAR(400)" if dialect.kind == "sqlserver" else "VARCHAR(400)"
     sign = " + " if dialect.kind == "sqlserver" else " || "
     return f"{sign}'|'{sign}".join(f"CAST({one} AS {kind_of_text})" for one in parts)
+
+
+def _mysql_text(value: str, column: ColumnInfo | None) -> str:
+    """What is not to make a key of several columns bytes."""
+    kind = "" if column is None else column.type_name.upper()
+    return f"HEX({value})" if kind.endswith(("BINARY", "BLOB")) else f"CAST({value} AS UNSIGNED)" if kind == "BIT" else value
 
 
 def _selected(dialect: Dialect, table: TableInfo) -> str:
