@@ -175,12 +175,17 @@ def present() -> list[str]:
 
 
 def end(processes: Sequence[Process]) -> None:
-    """Stop a tool as its user would."""
+    """Stop a tool as its user would; SIGKILL when it takes longer than a minute: Kafka Connect's web server sometimes does not end."""
     for process in processes:
         if process.poll() is None:
             process.terminate()
     for process in processes:
-        process.wait(60)
+        try:
+            process.wait(60)
+        except subprocess.TimeoutExpired:
+            print(f"{process.args!s:.60}... does not stop and is killed", file=sys.stderr, flush=True)
+            process.kill()
+            process.wait(60)
 
 
 def describe_machine() -> str:
