@@ -192,14 +192,17 @@ class Database:
                     statement.close()
         raise AssertionError  # for mypy: `_told` raises
 
-    def kinds(self, query: str) -> dict[str, str]:
-        """The columns of a query, and their types as the database calls them. Raises as `rows` does."""
+    def query(self, query: str) -> TableInfo:
+        """What a query gives, as a table without a key. Raises as `rows` does."""
         with self._told():
             statement = self._connected().createStatement()
             meta = statement.executeQuery(query).getMetaData()
-            found = {meta.getColumnLabel(one): str(meta.getColumnTypeName(one)) for one in range(1, meta.getColumnCount() + 1)}
+            columns = [
+                ColumnInfo(meta.getColumnLabel(one), meta.getColumnTypeName(one), meta.getPrecision(one), meta.getScale(one), nullable=True)
+                for one in range(1, meta.getColumnCount() + 1)
+            ]
             statement.close()
-            return found
+            return TableInfo(("query",), tuple(columns), ())
         raise AssertionError  # as above
 
     def tables(self) -> list[tuple[str, ...]]:

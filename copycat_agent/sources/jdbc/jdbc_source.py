@@ -15,7 +15,7 @@ from copycat_agent.sources.jdbc.chosen_tables import chosen_tables, tracked_of
 from copycat_agent.sources.jdbc.database import Database, TableError, TableInfo, connection_properties, prepared, spark_options
 from copycat_agent.sources.jdbc.numbered_reader import NumberedReader
 from copycat_agent.sources.jdbc.snapshot_reader import SnapshotReader
-from copycat_agent.sources.jdbc.statements import dialect_of, shown
+from copycat_agent.sources.jdbc.statements import dialect_of, shown, subquery
 from copycat_agent.sources.jdbc.timed_reader import TimedReader
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ class JdbcSource:
 
     def _list(self) -> None:
         if self._options.query is not None:
-            self._tables = {"query": TableInfo(("query",), (), ())}
+            self._tables = {"query": self._database.query(f"SELECT * FROM {subquery(self._options.query)} WHERE 1 = 0")}
         else:
             known = ((key_of(one), self._database.table(one)) for one in chosen_tables(self._database, self._options))
             self._tables = {key: table for key, table in known if table is not None}

@@ -152,6 +152,11 @@ def dialect_of(url: str) -> Dialect:
     return Dialect(kind_of(url))
 
 
+def subquery(query: str) -> str:
+    """What stands behind FROM for a query; its last line may be a comment."""
+    return f"({query}\n) {ROWS}"
+
+
 def shown(columns: Iterable[str]) -> list[str]:
     """Without those that are no part of a record."""
     return [name for name in columns if not name.startswith(HIDDEN)]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from copycat_agent.extending import Found, Position, Record
 from copycat_agent.sources.jdbc.chosen_tables import Tracked
 from copycat_agent.sources.jdbc.database import ColumnInfo, TableInfo
-from copycat_agent.sources.jdbc.statements import ROWS, dialect_of, selected
+from copycat_agent.sources.jdbc.statements import ROWS, dialect_of, selected, subquery
 
 if TYPE_CHECKING:
     from pyarrow import RecordBatch
@@ -76,7 +76,7 @@ class TableReader(ABC):
         """What stands behind FROM."""
         if self._options.query is None:
             return f"{self._dialect.name(*tracked.table.name)} {ROWS}"
-        return f"({self._options.query}) {ROWS}"
+        return subquery(self._options.query)
 
     def _select(self, tracked: Tracked) -> str:
         """The beginning of a statement, up to WHERE."""

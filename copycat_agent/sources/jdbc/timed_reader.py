@@ -166,7 +166,8 @@ class TimedReader(TableReader):
 
     def _first(self, tracked: Tracked) -> Position:
         """Where a first start begins: before everything, or behind the newest row that is there."""
-        begin, zoned = None, self._dialect.has_zone(self._kind_of_time(tracked))
+        kind = next((one.type_name for one in tracked.table.columns if one.name == tracked.time), "")
+        begin, zoned = None, self._dialect.has_zone(kind)
         if self._options.start_at == "end":
             column, ago = self._dialect.name(tracked.time or ""), self._dialect.seconds_ago(0, zoned=zoned)
             where = f" WHERE {column} <= {ago}" if self._options.delay else ""
@@ -174,12 +175,6 @@ class TimedReader(TableReader):
                 begin, zoned = micros_of_text(newest)
         floor = None if begin is None else begin + 1
         return {"last": begin, "since": begin, "at": None, "after": None, "recent": [], "floor": floor, "zoned": zoned, "passes": 0}
-
-    def _kind_of_time(self, tracked: Tracked) -> str:
-        """As the database calls it; nothing where there is no such column."""
-        kinds = {one.name: one.type_name for one in tracked.table.columns}
-        kinds = kinds or self._database.kinds(f"SELECT * FROM {self._source(tracked)} WHERE 1 = 0")
-        return next((kind for name, kind in kinds.items() if name.lower() == (tracked.time or "").lower()), "")
 
     def _rows_by(self, tracked: Tracked) -> TimedRows:
         return TimedRows(self._dialect, tracked.time or "", _key_of(tracked), self._options.look_back)
