@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from copycat_agent.dev_broker import DevBroker
     from tests.rig.agent import AgentProcess
 
-WAYS = ("env", "file", "cred", "literal", "agent-yaml", "objects", "journald")
-"""How a definition comes by its password; the last two are sources with something of their own to hide."""
+WAYS = ("env", "file", "cred", "literal", "agent-yaml", "objects", "journald", "jdbc")
+"""How a definition comes by its password; the last three are sources with something of their own to hide."""
 CANARY = "c4n4ry-Qx9"
 OF_STORE = "c4n4ry-Zk3"
 """Credentials of the object store, which tasks find in their environment, and nobody elsewhere."""
@@ -92,6 +92,15 @@ def arrange(agent: AgentProcess, root: Path, listen: str) -> dict[str, str]:
             "notify": {"sqs": f"${{file:{root}/queue}}"},
         },
         "journald": {"type": "journald", "directory": str(root / "no-journal"), "match": ["TOKEN=${cred:token}"]},
+        "jdbc": {
+            "type": "jdbc",
+            "url": f"jdbc:postgresql://{nobody}/shop",
+            "user": "copycat",
+            "password": "${cred:token}",
+            "properties": {"sslpassword": f"{CANARY}-property"},
+            "tables": ["*"],
+            "mode": "bulk",
+        },
     }
     of_store = {"AWS_ACCESS_KEY_ID": f"{OF_STORE}-id", "AWS_SECRET_ACCESS_KEY": f"{OF_STORE}-key", "AWS_SESSION_TOKEN": f"{OF_STORE}-token"}
     (root / "queue").write_text(f"http://{nobody}/{CANARY}-queue\n")

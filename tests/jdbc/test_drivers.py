@@ -7,10 +7,12 @@ import zipfile
 from typing import TYPE_CHECKING
 
 import pytest
+from pydantic import ValidationError
 
 from copycat_agent.errors import BlockedError, FatalError
 from copycat_agent.maven import java
 from copycat_agent.sources.jdbc.drivers import driver_jars, driver_of
+from copycat_agent.sources.jdbc.jdbc_options import JdbcOptions
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -76,3 +78,22 @@ def test_a_path_without_a_jar_waits_for_a_person(tmp_path: Path) -> None:
 def test_what_is_neither_is_refused() -> None:
     with pytest.raises(FatalError, match=r"drivers/ojdbc11\.jar is neither Maven coordinates nor a path from the root"):
         driver_jars("drivers/ojdbc11.jar")
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "jdbc:postgresql://h/d?user=u&password=x", "jdbc:postgresql://u:x@h/d", "jdbc:mysql://address=(host=h)(password=x)/d",
+        "jdbc:oracle:thin:scott/tiger@//h:1521/d", "jdbc:sqlserver://h;user=sa;pwd=x", "jdbc:sqlserver://h;accessToken=x",
+        "jdbc:h2:mem:d;PASSWORD=x",
+    ],
+)  # fmt: skip
+def test_a_url_with_a_secret_in_it_is_refused(url: str) -> None:
+    with pytest.raises(ValidationError, match="holds a password"):
+        JdbcOptions(url=url, tables=("*",), mode="bulk")
+
+
+def test_a_database_without_a_known_driver_is_refused_until_one_is_named() -> None:
+    with pytest.raises(ValidationError, match="no driver is known for jdbc:db2"):
+        JdbcOptions(url="jdbc:db2://h/d", tables=("*",), mode="bulk")
+    JdbcOptions(url="jdbc:db2://h/d", tables=("*",), mode="bulk", driver="/opt/db2.jar", driver_class="com.ibm.db2.jcc.DB2Driver")

@@ -65,7 +65,7 @@ _BLOCKED = {
     "22": "correct the value in the row, or what source.query makes of it",
 }
 """By the beginning of an SQLSTATE: what somebody has to do, so that it goes on by itself."""
-_WORDED = ("08", "28", "3D", "42", "53", "57", "0A")
+_WORDED = ("08", "28", "3D", "42", "53", "55", "57", "0A")
 """Classes of SQLSTATE whose messages speak of names and connections, and of no row's data."""
 
 
@@ -319,7 +319,7 @@ def told_of_job(error: BaseException) -> CopycatError | None:
     """The same, of an error that is one of the database, or of its columns; None for any other."""
     if getattr(error, "getCondition", str)() == "COLUMN_ALREADY_EXISTS":
         return TableError("several columns have the same name", "give the columns of source.query names of their own")
-    cause: Any = getattr(error, "java_exception", None)
+    cause: Any = getattr(error, "java_exception", None) or getattr(error, "_origin", None)  # as py4j, or pyspark, has it
     for _ in range(8):
         if cause is None:
             return None
