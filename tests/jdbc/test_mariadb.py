@@ -4,18 +4,22 @@
 
 from __future__ import annotations
 
+import json
+import signal
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from tests.jdbc.running import SECONDS, Running
+from tests.rig.kafka import consume
 from tests.rig.mariadb import MariaDatabase, MariaDB, has_mariadb
 from tests.rig.waiting import wait_until
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from copycat_agent.dev_broker import DevBroker
+    from tests.rig.agent import AgentProcess
 
 pytestmark = [pytest.mark.timeout(300), pytest.mark.skipif(not has_mariadb(), reason="mariadb-server is not installed")]
 
@@ -148,8 +152,16 @@ def test_all_rows_come_in_parts_by_keys_of_all_types_under_any_sql_mode(shop: Ma
     found = running.rows("keys", len(expected))
     mariadb.execute("SET GLOBAL sql_mode = DEFAULT")
     assert sorted(one["v"] for one in found) == sorted(expected)
+    assert {name for one in found for name in one} == {"k", "n", "v", "_key"}
     keys = {one["v"]: one["_key"] for one in found}
     assert (keys["decimal 3 0"], keys["decimal 3 1"], keys["bytes 1 0"]) == ("-5.25|0", "-5.25|1", f"0100FF27{'5C' * 12}|0")
+
+
+def test_rows_of_different_lengths_come_in_order(shop: MariaDatabase, running: Running) -> None:
+    pad = "repeat('x', 3000 * (seq % 3))"
+    shop.execute(f"CREATE TABLE pads (id int PRIMARY KEY, pad longtext); INSERT INTO pads SELECT seq, {pad} FROM seq_1_to_300")
+    running.read("pads", "pads", mode="incrementing")
+    assert [one["id"] for one in running.rows("pads", 300)] == list(range(1, 301))
 
 
 def test_numbers_that_come_late_arrive_and_those_that_never_come_are_in_the_ledger(shop: MariaDatabase, running: Running) -> None:
@@ -197,3 +209,46 @@ def test_new_changed_and_late_rows_come_by_their_time(shop: MariaDatabase, runni
         found = running.rows(name, 4 + len(nones))
         assert sorted(one["v"].lower() for one in found) == sorted(["a", "b", "changed", "late", *nones])
         assert all(one["at"].endswith("+00:00") == (table == "timestamp") for one in found)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("driver", ["mariadb", "mysql"])
+def test_each_row_comes_once_through_kills_crashes_of_the_server_and_new_tables(
+    mariadb: MariaDB, agent: AgentProcess, make_topic: Callable[..., str], driver: str
+) -> None:
+    rows = "(id bigint AUTO_INCREMENT PRIMARY KEY, v int, at timestamp(6) DEFAULT current_timestamp(6), INDEX (at), pad longtext)"
+    topics = {"bulk": make_topic(), "numbers": make_topic(), "times": make_topic()}
+    with mariadb.database() as database:
+        url = database.url.replace("jdbc:mariadb", f"jdbc:{driver}")
+        where: dict[str, Any] = {"type": "jdbc", "url": url, "user": database.user, "password": database.password, "poll_interval": "200ms"}
+        where |= {"properties": {"sslMode": "disable"} if driver == "mariadb" else {}, "batch_rows": 100, "fetch_rows": 20}
+        database.execute(f"CREATE TABLE item {rows}; INSERT INTO item (v, pad) SELECT seq, repeat('x', 2000) FROM seq_1_to_1500")
+        modes: dict[str, dict[str, Any]] = {
+            "bulk": {"mode": "bulk", "partitions": 3, "poll_interval": "1d", "tables": ["item"]},
+            "numbers": {"mode": "incrementing", "tables": ["item*"]},
+            "times": {"mode": "timestamp", "columns": {"timestamp": "at"}, "delay": "1s", "tables": ["item*"]},
+        }
+        for name, options in modes.items():
+            exactly = {"delivery": {"guarantee": "exactly_once"}}
+            agent.define(name, {"source": {**where, **options}, "record": {"topic": topics[name]}, **exactly})
+
+        def values(name: str, count: int | None) -> list[int]:
+            found = consume(agent.bootstrap, topics[name], "read_committed", count, 240)
+            return sorted(json.loads(one.value or b"")["v"] for one in found)
+
+        for kills in range(2):
+            agent.start()
+            values("numbers", 300 + 400 * kills)
+            agent.kill()
+        agent.start()
+        assert values("bulk", 1500) == list(range(1, 1501))
+        mariadb.stop(signal.SIGKILL)
+        mariadb.start()
+        database.execute(f"INSERT INTO item (v) VALUES (1501); CREATE TABLE item_two {rows}; INSERT INTO item_two (v) VALUES (1502)")
+        for name in ("numbers", "times"):
+            assert values(name, 1502) == list(range(1, 1503))
+        agent.stop(240)
+        everything = {name: values(name, None) for name in modes}
+        assert everything["numbers"] == everything["times"] == list(range(1, 1503))
+        assert everything["bulk"] in (list(range(1, 1501)), list(range(1, 1502)))  # its last look may be one after the crash

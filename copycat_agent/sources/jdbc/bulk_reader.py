@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from copycat_agent.extending import Position, Record, fields_of_rows
 from copycat_agent.sources.jdbc.key_values import from_json, keys_to_json
+from copycat_agent.sources.jdbc.statements import shown
 from copycat_agent.sources.jdbc.table_reader import TableReader
 
 if TYPE_CHECKING:
@@ -57,15 +58,14 @@ class BulkReader(TableReader):
         if position["after"] is not None:
             ends.append(self._dialect.behind(names, [self._dialect.value(from_json(one)) for one in position["after"]]))
         where = f" WHERE {' AND '.join(ends)}" if ends else ""
-        query = f"{begin}{where} ORDER BY {', '.join(names)}"
-        return self._dialect.limited(query, limit), {"limit": limit, "key": list(key)}
+        return self._in_order(tracked, where, names, limit), {"limit": limit, "key": list(key)}
 
     def records(self, rows: Iterable[RecordBatch], start: Position, about: Mapping[str, Any]) -> Iterator[tuple[Record, Position]]:
         """A position is how many rows there were, and the key of the last one: a dict for each would cost more than the rows."""
         del start
         numbers = count(1)
         for batch in rows:
-            fields = fields_of_rows(batch)
+            fields = fields_of_rows(batch.select(shown(batch.schema.names)))
             keys = [keys_to_json([row[name] for row in fields]) for name in about["key"]]
             yield from zip(fields, zip(numbers, *keys, strict=False), strict=False)
 

@@ -15,7 +15,7 @@ from copycat_agent.sources.jdbc.chosen_tables import chosen_tables, tracked_of
 from copycat_agent.sources.jdbc.database import Database, TableError, TableInfo, connection_properties, prepared, spark_options
 from copycat_agent.sources.jdbc.numbered_reader import NumberedReader
 from copycat_agent.sources.jdbc.snapshot_reader import SnapshotReader
-from copycat_agent.sources.jdbc.statements import dialect_of, shown, subquery
+from copycat_agent.sources.jdbc.statements import PLACE, dialect_of, shown, subquery
 from copycat_agent.sources.jdbc.timed_reader import TimedReader
 
 if TYPE_CHECKING:
@@ -104,7 +104,8 @@ class JdbcSource:
         reader = session.read.format("jdbc").options(**connection_properties(options))
         reader = reader.options(**spark_options(options)).option("driver", prepared(session, options))
         reader = reader.option("preferTimestampNTZ", value=True)
-        return reader.option("query", stretch.work.decode("utf-8", "surrogatepass")).load()
+        frame = reader.option("query", stretch.work.decode("utf-8", "surrogatepass")).load()
+        return frame.sortWithinPartitions(PLACE) if PLACE in frame.columns else frame
 
     def read(self, stretch: Stretch, rows: Iterable[RecordBatch]) -> Iterator[tuple[Record, Position]]:
         pairs = self._reader.records(rows, stretch.start, stretch.end)

@@ -9,6 +9,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from copycat_agent.extending import FatalError, fields_of_rows
+from copycat_agent.sources.jdbc.statements import shown
 
 if TYPE_CHECKING:
     from pyarrow import RecordBatch
@@ -22,7 +23,7 @@ LOWEST = -(2**63)
 def each_row(rows: Iterable[RecordBatch]) -> Iterator[Row]:
     """Rows as fields, one after the other."""
     for batch in rows:
-        yield from fields_of_rows(batch)
+        yield from fields_of_rows(batch.select(shown(batch.schema.names)))
 
 
 def spelt(row: Row, name: str) -> str:

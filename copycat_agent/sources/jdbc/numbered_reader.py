@@ -215,9 +215,9 @@ class NumberedReader(TableReader):
 
     def query(self, tracked: Tracked, position: Position, end: Position) -> tuple[str, dict[str, Any]]:
         numbers, limit = self._rows_by(tracked.number), self._options.batch_rows
-        query = f"{self._select(tracked)} WHERE {numbers.condition(position)} ORDER BY {numbers.order}"
+        query = self._in_order(tracked, f" WHERE {numbers.condition(position)}", [numbers.order], limit + 1)
         about = {"limit": limit, "column": tracked.number, "overdue": end["overdue"]}
-        return self._dialect.limited(query, limit + 1), about
+        return query, about
 
     def records(self, rows: Iterable[RecordBatch], start: Position, about: Mapping[str, Any]) -> Iterator[tuple[Record, Position]]:
         numbers = self._rows_by(about["column"])

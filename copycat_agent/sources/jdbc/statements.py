@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 Literal = bool | int | float | Decimal | str | bytes | date | datetime
 HIDDEN = "copycat_hidden_"
 """How columns begin that are no part of a record."""
+PLACE = f"{HIDDEN}place"
+"""Column by which the rows of a statement are sorted, where the statement gives them in no order."""
 ROWS = "copycat_t"
 """What a table, or a query, is called in statements."""
 

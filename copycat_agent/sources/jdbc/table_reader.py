@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from copycat_agent.extending import Found, Position, Record
 from copycat_agent.sources.jdbc.chosen_tables import Tracked
 from copycat_agent.sources.jdbc.database import ColumnInfo, TableInfo
-from copycat_agent.sources.jdbc.statements import ROWS, dialect_of, selected, subquery
+from copycat_agent.sources.jdbc.statements import HIDDEN, PLACE, ROWS, dialect_of, selected, subquery
 
 if TYPE_CHECKING:
     from pyarrow import RecordBatch
@@ -80,8 +80,24 @@ class TableReader(ABC):
 
     def _select(self, tracked: Tracked) -> str:
         """The beginning of a statement, up to WHERE."""
-        columns = "*" if self._options.query is not None else selected(self._dialect, tracked.table, self._options.key_field)
-        return f"SELECT {columns} FROM {self._source(tracked)}"
+        return f"SELECT {self._columns(tracked)} FROM {self._source(tracked)}"
+
+    def _in_order(self, tracked: Tracked, where: str, order: Sequence[str], limit: int) -> str:
+        """The statement for the first rows in this order."""
+        if not self._dialect.is_mysql:
+            return self._dialect.limited(f"{self._select(tracked)}{where} ORDER BY {', '.join(order)}", limit)
+        # Spark puts another statement around it, to which MariaDB gives rows of different lengths in the order of its pages.
+        hidden = [f"{HIDDEN}{number}" for number in range(len(order))]
+        columns = ", ".join([self._columns(tracked), *(f"{one} AS {name}" for one, name in zip(order, hidden, strict=True))])
+        first = self._dialect.limited(f"SELECT {columns} FROM {self._source(tracked)}{where} ORDER BY {', '.join(order)}", limit)
+        names = [one.name for one in tracked.table.columns]
+        if self._options.query is None and self._options.key_field is not None and tracked.table.key:
+            names.append(self._options.key_field)
+        own = ", ".join(map(self._dialect.name, names))
+        return f"SELECT {own}, ROW_NUMBER() OVER (ORDER BY {', '.join(hidden)}) AS {PLACE} FROM ({first}) copycat_n"
+
+    def _columns(self, tracked: Tracked) -> str:
+        return "*" if self._options.query is not None else selected(self._dialect, tracked.table, self._options.key_field)
 
     def _count(self, tracked: Tracked, condition: str, column: str | None = None) -> tuple[int, str | None]:
         """How many rows there are, and the largest value of a column."""

@@ -73,9 +73,9 @@ class TimedRows:
         return max(int(since) - self._back_us, LOWEST if floor is None else int(floor))
 
     @property
-    def order(self) -> str:
+    def order(self) -> list[str]:
         """Of the rows."""
-        return ", ".join(self._dialect.ordered(one) for one in (self._column, *self._key))
+        return [self._dialect.ordered(one) for one in (self._column, *self._key)]
 
     def _literal(self, micros: int, *, zoned: bool) -> str:
         moment = EPOCH + timedelta(microseconds=micros)
@@ -184,8 +184,8 @@ class TimedReader(TableReader):
 
     def query(self, tracked: Tracked, position: Position, end: Position) -> tuple[str, dict[str, Any]]:
         times, limit = self._rows_by(tracked), self._options.batch_rows + len(position["recent"])
-        query = f"{self._select(tracked)} WHERE {times.condition(position, end['delay'])} ORDER BY {times.order}"
-        return self._dialect.limited(query, limit), {"limit": limit, "time": tracked.time, "key": _key_of(tracked)}
+        query = self._in_order(tracked, f" WHERE {times.condition(position, end['delay'])}", times.order, limit)
+        return query, {"limit": limit, "time": tracked.time, "key": _key_of(tracked)}
 
     def records(self, rows: Iterable[RecordBatch], start: Position, about: Mapping[str, Any]) -> Iterator[tuple[Record, Position]]:
         yield from self._rows_of(about).records(each_row(rows), start)
