@@ -169,7 +169,9 @@ class MariaDB(MariaDatabase):
             f"CREATE USER {self.user}@'127.0.0.1' IDENTIFIED BY '{self.password}';\n"
             f"GRANT ALL ON *.* TO {self.user}@'127.0.0.1' WITH GRANT OPTION;\n"
         )
-        places = f"datadir = {self._directory}/data\nsocket = {self._directory}/socket\npid-file = {self._directory}/pid\n"
+        (self._directory / "tmp").mkdir()  # a server that starts removes what others have in one that they share
+        named = {"tmpdir": "tmp", "datadir": "data", "socket": "socket", "pid-file": "pid"}
+        places = "".join(f"{option} = {self._directory}/{name}\n" for option, name in named.items())
         (self._directory / "my.cnf").write_text(f"[mariadbd]\nport = {self.port}\n{places}{_SETTINGS}")
         self._as_user = self._unprivileged()
         answer = subprocess.run(
