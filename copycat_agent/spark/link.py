@@ -117,8 +117,10 @@ class Link:
             self._connection.send_bytes(data)
 
     def is_stopped(self) -> bool:
-        """Whether its process is stopped (SIGSTOP, SIGTSTP): as good as dead until somebody lets it go on."""
-        return _stat(self.pid)[:1] == [b"T"]
+        """Whether its process is stopped (SIGSTOP, SIGTSTP): as good as dead until it is let go on. False when that cannot be told."""
+        with contextlib.suppress(OSError):
+            return _stat(self.pid)[:1] == [b"T"]
+        return False
 
     def hang_up(self) -> None:
         """The runner sees the end of the connection, and so does `receive`."""
@@ -213,19 +215,22 @@ class Door:
 
     def accept(self) -> Link | None:
         """The next one who connects, still to prove the key. None when the door is closed."""
+        peer: socket.socket | None = None
         while True:
             try:
-                peer, _ = self._socket.accept()
+                peer = peer or self._socket.accept()[0]
+                pid = _UCRED.unpack(peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _UCRED.size))[0]
+                is_own = _descends(pid)
             except OSError as error:
                 if self._closed.is_set():
                     return None
                 _log.error("no process of batches can be let in now, and it is tried again", error=error)
                 self._closed.wait(_AGAIN_SECONDS)
                 continue
-            pid = _UCRED.unpack(peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _UCRED.size))[0]
-            if _descends(pid):
+            if is_own:
                 return Link(Connection(peer.detach()), pid)
             peer.close()  # only a process that may be killed is let in
+            peer = None
 
     def close(self) -> None:
         """`accept` returns None from now on."""
@@ -238,7 +243,7 @@ class Door:
 
 
 def _descends(pid: int) -> bool:
-    """Whether this process started the process `pid`, or what started it."""
+    """Whether this process started the process `pid`, or what started it. Raises OSError when that cannot be told now."""
     for _ in range(20):
         stat = _stat(pid)
         if not stat:
@@ -250,9 +255,12 @@ def _descends(pid: int) -> bool:
 
 
 def _stat(pid: int) -> list[bytes]:
-    """/proc/PID/stat from the state on: state, parent, ...; empty when there is no such process. The name before may hold anything."""
+    """/proc/PID/stat from the state on: state, parent, ...; empty when there is no such process. The name before may hold anything.
+
+    Raises OSError when it cannot be read.
+    """
     try:
         stat = Path(f"/proc/{pid}/stat").read_bytes()
-    except OSError:
+    except (FileNotFoundError, ProcessLookupError):
         return []
     return stat[stat.rindex(b")") + 2 :].split()

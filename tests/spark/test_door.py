@@ -23,8 +23,14 @@ sys.stdin.readline()
 """
 
 
-def test_a_runner_that_comes_while_no_descriptor_is_left_is_let_in_later(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """Otherwise no runner would ever come in again, and a worker that dies later would be the last."""
+@pytest.mark.parametrize("spare", [0, 1])
+def test_a_runner_that_comes_while_no_descriptor_is_left_is_let_in_later(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, spare: int
+) -> None:
+    """Otherwise no runner would ever come in again, and a worker that dies later would be the last.
+
+    With one to spare it is the connection itself that takes it, and who connected cannot be looked up.
+    """
     door = Door(str(tmp_path / "door"))
     links: list[Link | None] = []
     thread = threading.Thread(target=lambda: links.append(door.accept()))
@@ -32,7 +38,7 @@ def test_a_runner_that_comes_while_no_descriptor_is_left_is_let_in_later(tmp_pat
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1) as runner:
         assert runner.stdin is not None
         assert runner.stdout is not None
-        with no_descriptors_left():
+        with no_descriptors_left(spare):
             runner.stdin.write("knock\n")
             assert runner.stdout.readline() == "there\n"
             thread.start()
