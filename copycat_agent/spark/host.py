@@ -141,9 +141,9 @@ class SparkHost:
 
     def _for_frames(self, seconds: float) -> SparkSession:
         """Raises as `session` does, and RetriableError for what py4j raises: the JVM is going."""
+        context = self.session(seconds).context  # first: pyspark is imported by one thread, or each may find it half imported
         from copycat_agent.spark.frame_jobs import SESSIONS  # noqa: PLC0415 - imports SQL of pyspark, for the few who ask
 
-        context = self.session(seconds).context
         try:
             return SESSIONS.on(context)
         except Exception as error:  # noqa: BLE001 - whatever py4j raises
@@ -173,8 +173,9 @@ class SparkHost:
         while not self._closing.is_set():
             try:
                 problem, up_seconds = self._live()
-            except RuntimeError as error:  # the host refuses threads: this one has to live on, or Spark would be gone for good
-                problem, up_seconds = f"no thread can be started: {error}", None
+            except Exception as error:  # noqa: BLE001 - this thread has to live on, or Spark would be gone for good
+                words = "no thread can be started" if isinstance(error, RuntimeError) else type(error).__name__
+                problem, up_seconds = f"{words}: {error}", None
                 if self._jvm:
                     self._jvm.kill()
                     self._bury(self._jvm)
