@@ -65,7 +65,7 @@ MODULE_OPTIONS = (
 )
 """What `org.apache.spark.launcher.JavaModuleOptions` lists (a test compares), less the vector incubator, which only MLlib uses."""
 
-# Small and quick to start rather than quick in the long run: no record passes through this JVM, but those of queries.
+# Small and quick to start rather than quick in the long run: no record passes through this JVM, but those of queries and of tables.
 _QUICK_COMPILER = "-XX:TieredStopAtLevel=1"
 
 JVM_OPTIONS = (

@@ -28,15 +28,14 @@ class BulkReader(TableReader):
     mark = "run"
 
     def look(self, key: str, tracked: Tracked, saved: Mapping[str, Position], *, to_the_end: bool) -> Iterator[Finding]:
-        known = {one: saved[one] for one in saved if one == key or one.startswith(f"{key}#")}
-        if not known:
+        if not saved:
             bounds = self._bounds(tracked.table)
             ends: list[int | None] = [None, *bounds, None]
             for number, span in enumerate(pairwise(ends)):
                 one = f"{key}#{number}" if bounds else key
                 yield self.found(one, tracked, {"run": 1, "after": None, "range": list(span), "ended_ms": 0})
             return
-        for one, position in known.items():
+        for one, position in saved.items():
             self._targets.setdefault(one, position["run"])  # a run to the end reads once what is due
             is_due = not position["ended_ms"] or time.time() * 1000 >= position["ended_ms"] + self._options.poll_interval * 1000
             if position["ended_ms"] and (not is_due or (to_the_end and self._targets[one] < position["run"])):

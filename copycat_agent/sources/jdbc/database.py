@@ -97,12 +97,10 @@ class TableInfo(NamedTuple):
 
 
 def prepared(session: SparkSession, options: JdbcOptions) -> str:
-    """Makes the driver known to the session. Returns its class. Raises what `driver_jars` raises, FatalError for none at all."""
+    """Makes the driver known to the session. Returns its class. Raises what `driver_jars` raises."""
     known = driver_of(options.url)
     class_name = options.driver_class or (known.class_name if known else "")
     coordinates = options.driver or (known.coordinates if known else "")
-    if not class_name or not coordinates:
-        raise FatalError(f"no driver is known for jdbc:{kind_of(options.url)}", "name source.driver and source.driver_class")
     if coordinates not in _loaded(session):
         for jar in driver_jars(coordinates):
             session.sql(f"ADD JAR '{jar}'")

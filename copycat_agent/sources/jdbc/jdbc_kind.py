@@ -61,7 +61,8 @@ def _of_tables(options: JdbcOptions, database: Database) -> Iterator[Probed]:
         except TableError as error:
             yield Probed("columns", error.message, "fail", error.hint)
         if not table.key and options.mode == "bulk":
-            yield Probed("columns", f"table {table.text} has no primary key: it is read as one, and may have 64 MiB", "warn", "give it one")
+            words = f"table {table.text} has no primary key: it is read as one, and has to fit in delivery.max_batch_bytes"
+            yield Probed("columns", words, "warn", "give it one")
 
 
 JDBC = frame_source_kind(JdbcOptions, JdbcSource, probe=probe_database, sample=_SAMPLE, told=told_of_job)

@@ -6,7 +6,7 @@ import re
 from typing import Annotated, Literal
 
 from copycat_agent.extending import Duration, Field, Options, PolledOptions, Secret
-from copycat_agent.sources.jdbc.drivers import driver_of
+from copycat_agent.sources.jdbc.drivers import driver_of, kind_of
 
 Mode = Literal["bulk", "incrementing", "timestamp", "timestamp_and_incrementing"]
 Name = Annotated[str, Field(min_length=1, max_length=256, pattern=r"^[^\x00-\x1f]+$")]
@@ -117,7 +117,7 @@ class JdbcOptions(PolledOptions):
         if _SECRET.search(self.url):
             raise ValueError("url holds a password: write it as password, which is never shown; other secrets as properties")
         if driver_of(self.url) is None and not (self.driver and self.driver_class):
-            raise ValueError(f"no driver is known for jdbc:{self.url.split(':')[1]}: name driver and driver_class")
+            raise ValueError(f"no driver is known for jdbc:{kind_of(self.url)}: name driver and driver_class")
         if self.query is not None and self.mode in ("incrementing", "timestamp_and_incrementing") and self.columns.incrementing is None:
             raise ValueError("a query has no primary key: name columns.incrementing")
         if self.mode.startswith("timestamp") and self.columns.timestamp is None and not self.columns.tables:

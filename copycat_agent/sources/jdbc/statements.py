@@ -1,4 +1,4 @@
-"""SQL of the databases: names and values quoted, rows limited, and how PostgreSQL is asked for values that Spark cannot read."""
+"""SQL of the databases: names and values quoted, rows limited, and columns asked for so that Spark can read them without loss."""
 
 from __future__ import annotations
 

@@ -19,8 +19,7 @@ if TYPE_CHECKING:
     from copycat_agent.sources.jdbc.database import Database
     from copycat_agent.sources.jdbc.jdbc_options import JdbcOptions
 
-_POSTGRESQL_WHOLE = {"int2", "int4", "int8", "smallserial", "serial", "bigserial"}
-_WHOLE = _POSTGRESQL_WHOLE | {"integer", "bigint", "mediumint", "smallint", "int", "tinyint"}
+_WHOLE = {"int2", "int4", "int8", "smallserial", "serial", "bigserial", "integer", "bigint", "mediumint", "smallint", "int", "tinyint"}
 """Types by whose ranges a table is cut."""
 
 
@@ -42,7 +41,7 @@ class TableReader(ABC):
 
     @abstractmethod
     def look(self, key: str, tracked: Tracked, saved: Mapping[str, Position], *, to_the_end: bool) -> Iterator[Finding]:
-        """As `FrameSource.look`, of one table. Its partitions are `key`, and those that begin with `key` and a `#`."""
+        """As `FrameSource.look`, of one table. `saved` is of its partitions: `key`, and those that begin with `key` and a `#`."""
 
     @abstractmethod
     def query(self, tracked: Tracked, position: Position, end: Position) -> tuple[str, dict[str, Any]]:
