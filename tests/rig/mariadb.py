@@ -15,12 +15,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from copycat_agent.dev_broker import free_port
-from tests.rig.waiting import wait_until
+from tests.rig.server_process import DEADLINE_SECONDS, ServerProcess
 
 if TYPE_CHECKING:
     from types import TracebackType
 
-_DEADLINE_SECONDS = 60.0
 _PATH = f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/usr/local/sbin"
 _UNPRIVILEGED = "nobody"
 _SETTINGS = """
@@ -53,7 +52,7 @@ class MariaDatabase:
 
     def execute(self, sql: str) -> list[list[str]]:
         """Runs statements, separated by semicolons, each committed by itself: the rows of all of them, values as texts, NULL as `NULL`."""
-        done = subprocess.run(self._client(), input=sql.encode(), capture_output=True, timeout=_DEADLINE_SECONDS, check=False)
+        done = subprocess.run(self._client(), input=sql.encode(), capture_output=True, timeout=DEADLINE_SECONDS, check=False)
         assert done.returncode == 0, done.stderr.decode("utf-8", "replace")
         return [line.split("\t") for line in done.stdout.decode().splitlines()]
 
@@ -88,12 +87,11 @@ class MariaDatabase:
         return [_program("mariadb"), "--no-defaults", "--protocol=tcp", *login, *form, self.name]
 
 
-class MariaDB(MariaDatabase):
+class MariaDB(ServerProcess, MariaDatabase):
     """A server of its own, and its database `mysql`. It keeps its port and its data from `start` to `start`."""
 
     def __init__(self) -> None:
         super().__init__(free_port(), "mysql", "copycat", secrets.token_hex(8))
-        self._process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Self:
         """Make the data directory, and start."""
@@ -113,43 +111,16 @@ class MariaDB(MariaDatabase):
         finally:
             shutil.rmtree(self._directory)
 
-    @property
-    def pid(self) -> int | None:
-        """The server's process, None when it does not run."""
-        return self._process.pid if self._process else None
-
-    @property
-    def log(self) -> str:
-        """What the server has said."""
-        path = self._directory / "log"
-        return path.read_text("utf-8", "replace") if path.exists() else ""
-
-    def start(self) -> None:
-        """Returns once it answers."""
-        assert self._process is None, "it runs"
-        with (self._directory / "log").open("ab") as log:
-            self._process = subprocess.Popen(
-                [*self._as_user("SIGTERM"), _program("mariadbd"), f"--defaults-file={self._directory}/my.cnf"],
-                cwd=self._directory, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
-            )  # fmt: skip
-        wait_until(self._answers, _DEADLINE_SECONDS, lambda: self.log[-2000:])
+    def _server(self) -> list[str]:
+        return [*self._as_user("SIGTERM"), _program("mariadbd"), f"--defaults-file={self._directory}/my.cnf"]
 
     def _answers(self) -> bool:
-        assert self._process is not None
-        assert self._process.poll() is None, self.log[-2000:]
         command = [*self._client()[:-1], "--execute=SELECT 1"]
-        return subprocess.run(command, capture_output=True, timeout=_DEADLINE_SECONDS, check=False).returncode == 0
+        return subprocess.run(command, capture_output=True, timeout=DEADLINE_SECONDS, check=False).returncode == 0
 
     def stop(self, how: signal.Signals = signal.SIGTERM) -> None:
         """SIGTERM: sessions are ended, what is open is rolled back. SIGKILL: a crash, from which the next start recovers."""
-        if self._process is not None:
-            try:
-                self._process.send_signal(how)
-                self._process.wait(_DEADLINE_SECONDS)
-            finally:
-                self._process.kill()
-                self._process.wait()
-                self._process = None
+        self._end(how)
 
     @contextmanager
     def database(self, name: str = "") -> Iterator[MariaDatabase]:
@@ -177,7 +148,7 @@ class MariaDB(MariaDatabase):
         answer = subprocess.run(
             [*self._as_user("SIGKILL"), _program("mariadb-install-db"), f"--defaults-file={self._directory}/my.cnf",
              "--auth-root-authentication-method=normal", "--skip-test-db", f"--extra-file={first}"],
-            cwd=self._directory, capture_output=True, text=True, timeout=_DEADLINE_SECONDS, check=False,
+            cwd=self._directory, capture_output=True, text=True, timeout=DEADLINE_SECONDS, check=False,
         )  # fmt: skip
         assert answer.returncode == 0, answer.stdout + answer.stderr
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 import psycopg
 
 from copycat_agent.dev_broker import free_port
-from tests.rig.waiting import wait_until
+from tests.rig.server_process import DEADLINE_SECONDS, ServerProcess
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,7 +29,6 @@ Stop = Literal["fast", "immediate"]
 
 _SIGNALS: dict[Stop, signal.Signals] = {"fast": signal.SIGINT, "immediate": signal.SIGQUIT}
 _INSTALLATION = "pginstall18"
-_DEADLINE_SECONDS = 60.0
 _SETTINGS = """
 listen_addresses = '127.0.0.1'
 unix_socket_directories = ''
@@ -80,7 +79,7 @@ class Database:
         return sum(is_gone for (is_gone,) in ended)
 
 
-class Postgres(Database):
+class Postgres(ServerProcess, Database):
     """A server of its own, and its database `postgres`. It keeps its port and its data from `start` to `start`."""
 
     def __init__(self, keep: Path | None = None) -> None:
@@ -90,7 +89,6 @@ class Postgres(Database):
             port, password = json.loads((keep / "known.json").read_text())
         super().__init__(port, "postgres", "copycat", password)
         self._keep = keep
-        self._process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Self:
         """Make the data directory unless it is there, and start."""
@@ -121,30 +119,10 @@ class Postgres(Database):
             if self._keep is None:
                 shutil.rmtree(self._directory)
 
-    @property
-    def pid(self) -> int | None:
-        """The server's process, None when it does not run."""
-        return self._process.pid if self._process else None
-
-    @property
-    def log(self) -> str:
-        """What the server has said."""
-        path = self._directory / "log"
-        return path.read_text("utf-8", "replace") if path.exists() else ""
-
-    def start(self) -> None:
-        """Returns once it answers."""
-        assert self._process is None, "it runs"
-        with (self._directory / "log").open("ab") as log:
-            self._process = subprocess.Popen(
-                self._command("postgres", "-D", str(self._data), "-p", str(self.port)),
-                cwd=self._directory, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
-            )  # fmt: skip
-        wait_until(self._answers, _DEADLINE_SECONDS, lambda: self.log[-2000:])
+    def _server(self) -> list[str]:
+        return self._command("postgres", "-D", str(self._data), "-p", str(self.port))
 
     def _answers(self) -> bool:
-        assert self._process is not None
-        assert self._process.poll() is None, self.log[-2000:]
         with contextlib.suppress(psycopg.OperationalError):
             self.execute("SELECT 1")
             return True
@@ -152,14 +130,7 @@ class Postgres(Database):
 
     def stop(self, mode: Stop = "fast") -> None:
         """Fast: sessions are ended, what is open is rolled back. Immediate: as by a crash, from which the next start recovers."""
-        if self._process is not None:
-            try:
-                self._process.send_signal(_SIGNALS[mode])
-                self._process.wait(_DEADLINE_SECONDS)
-            finally:
-                self._process.kill()
-                self._process.wait()
-                self._process = None
+        self._end(_SIGNALS[mode])
 
     def restart(self, mode: Stop = "fast") -> None:
         """Stop and start."""
@@ -231,7 +202,7 @@ class Postgres(Database):
     def _run(self, program: str, *arguments: str, given: str = "") -> str:
         answer = subprocess.run(
             self._command(program, *arguments),
-            cwd=self._directory, input=given, capture_output=True, text=True, timeout=_DEADLINE_SECONDS, check=False,
+            cwd=self._directory, input=given, capture_output=True, text=True, timeout=DEADLINE_SECONDS, check=False,
         )  # fmt: skip
         assert answer.returncode == 0, answer.stdout + answer.stderr
         return answer.stdout + answer.stderr
