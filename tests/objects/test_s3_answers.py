@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import threading
 import time
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 from urllib.parse import quote, unquote
 
+import boto3
 import pytest
 
 from copycat_agent.extending import parse_address
@@ -139,6 +141,41 @@ def test_a_queue_is_asked_in_the_region_that_its_address_says(monkeypatch: pytes
     store.queue("https://sqs.eu-central-1.amazonaws.com/1/q")
     with pytest.raises(OSError, match="NoRegionError, open the queue"):
         store.queue("https://queue.example/1/q")
+
+
+def page_of(contents: str) -> bytes:
+    head = '<?xml version="1.0"?><ListBucketResult xmlns="http://s3.amazonaws.com/doc/2006-03-01/"><Name>b</Name>'
+    return f"{head}<EncodingType>url</EncodingType><IsTruncated>false</IsTruncated>{contents}</ListBucketResult>".encode()
+
+
+def test_a_page_of_a_listing_costs_a_small_part_of_what_its_parsing_by_botocore_does(server: Server) -> None:
+    one = "<Contents><Key>a%20{0}</Key><LastModified>2026-11-21T05:00:00.123Z</LastModified><ETag>&quot;{0}&quot;</ETag><Size>{0}</Size></Contents>"
+    page = page_of("".join(map(one.format, range(1000))))
+    server.answer = lambda handler: handler.say(200, page)
+    store = S3Store(parse_address(server.uri))
+    theirs = boto3.client("s3", endpoint_url=f"http://127.0.0.1:{server.server_port}", region_name="us-east-1")
+    costs: dict[str, float] = {}
+    for name, ask in {"ours": lambda: list(store.listed(NameRange())), "theirs": lambda: theirs.list_objects_v2(Bucket="b")}.items():
+        ask()
+        begun = time.process_time()
+        for _ in range(3):
+            ask()
+        costs[name] = time.process_time() - begun
+    assert costs["ours"] < costs["theirs"] / 2
+    moment = int(datetime(2026, 11, 21, 5, 0, 0, 123_000, UTC).timestamp() * 1000)
+    assert list(store.listed(NameRange())) == [Listed(f"a {number}", number, moment, f'"{number}"') for number in range(1000)]
+
+
+@pytest.mark.parametrize("when", ["Sat, 21 Nov 2026 05:00:00 GMT", "2026-11-21T05:00:00+00:00", "1795237200"])
+def test_a_page_of_another_form_is_read_as_botocore_does(server: Server, when: str) -> None:
+    server.answer = lambda handler: handler.say(200, page_of(f"<Contents><Key>a</Key><LastModified>{when}</LastModified><Size>1</Size></Contents>"))
+    assert list(S3Store(parse_address(server.uri)).listed(NameRange())) == [Listed("a", 1, 1_795_237_200_000, "")]
+
+
+def test_a_page_that_breaks_off_is_an_error_of_the_store(server: Server) -> None:
+    server.answer = lambda handler: handler.say(200, b"<ListBucketResult><Contents><Key>a</Key>")
+    with pytest.raises(OSError, match="500 from ListObjectsV2"):
+        list(S3Store(parse_address(server.uri)).listed(NameRange()))
 
 
 def test_names_that_xml_cannot_hold_are_listed_and_asked_for_as_they_are(server: Server) -> None:

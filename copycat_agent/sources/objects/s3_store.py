@@ -28,6 +28,7 @@ from copycat_agent.extending import Address
 from copycat_agent.sources.objects.blocks import BlockFile, ReplacedError
 from copycat_agent.sources.objects.notices import SqsQueue
 from copycat_agent.sources.objects.passes import NameRange
+from copycat_agent.sources.objects.s3_pages import parse_pages_quickly
 from copycat_agent.sources.objects.stores import Listed, NoticeQueue, directory_of
 
 _CONNECT_SECONDS, _READ_SECONDS = 4.0, 15.0
@@ -95,6 +96,7 @@ class S3Store:
     def _client(self) -> Any:  # noqa: ANN401 - boto3 has no types
         if self._kept is None:
             self._kept, self._made_at = self._make("s3", self._endpoint), time.monotonic()
+            parse_pages_quickly(self._kept)
         return self._kept
 
     def _make(self, service: str, endpoint: str | None, region: str | None = None) -> Any:  # noqa: ANN401 - as above
