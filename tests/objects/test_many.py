@@ -15,8 +15,9 @@ from tests.faults.state_host import TABLES
 from tests.rig.waiting import wait_until
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
+    from copycat_agent.sources.objects.passes import NameRange
     from tests.objects.conftest import Bucket, Objects, Place
 
 
@@ -101,6 +102,7 @@ def few(monkeypatch: pytest.MonkeyPatch) -> None:
     """Bounds of passes that a test reaches."""
     monkeypatch.setattr(passes, "FULL_MOST", 10)
     monkeypatch.setattr(passes, "LARGE", 4)
+    monkeypatch.setattr(passes, "PAGE", 4)
 
 
 class Listing:
@@ -112,19 +114,31 @@ class Listing:
         self.now = 0.0
 
     def poll(self) -> list[tuple[str, str]]:
-        """One pass: returns prefix and beginning of its ranges."""
+        """One pass, and what is due of the sweep: returns prefix and beginning of the ranges of the first."""
         self.now += 5.0
-        one = self.passes.current(self.now, lists_behind=True, to_the_end=False)
-        assert one is not None
-        assert self.passes.current(self.now, lists_behind=True, to_the_end=False) is one, "until it is through"
-        self.found = []
-        for name in one.through(lambda names: iter(sorted(each for each in self.names if each in names))):
-            one.passed(name)
-            self.passes.note(one, name, self.now, is_old=self.names[name])
-            self.found.append(name)
-        self.passes.complete(one, self.now)
-        assert all(one.covers(name) for name in self.found)
-        return list(one.ranges)
+        self.found, self.swept, self.pages, polled = [], [], 0, None
+        while (one := self.passes.current(self.now, lists_behind=True, to_the_end=False)) is not None:
+            assert self.passes.current(self.now, lists_behind=True, to_the_end=False) is one, "until it is through"
+            found = self.found if polled is None else self.swept
+            polled = polled or one
+            for name in one.through(self.pages_of):
+                one.passed(name)
+                self.passes.note(one, name, self.now, is_old=self.names[name])
+                found.append(name)
+            assert all(one.covers(name) for name in found)
+            if one.is_through:
+                self.passes.complete(one, self.now)
+            else:
+                self.passes.rest()
+        assert polled is not None
+        return list(polled.ranges)
+
+    def pages_of(self, names: NameRange) -> Iterator[str]:
+        """A listing, as S3 answers it."""
+        found = sorted(each for each in self.names if each in names)
+        for begin in range(0, max(1, len(found)), passes.PAGE):
+            self.pages += 1
+            yield from found[begin : begin + passes.PAGE]
 
 
 @pytest.mark.usefixtures("few")
@@ -139,7 +153,8 @@ def test_a_poll_lists_what_lies_behind_the_last_name_that_is_old() -> None:
     assert listing.poll() == [("", "in/19")]
     assert listing.poll() == [("", "in/20")]
     listing.now += 600
-    assert listing.poll() == [("", "")]
+    listing.poll()
+    assert listing.swept[-1] == max(listing.names), "in time"
 
 
 @pytest.mark.usefixtures("few")
@@ -155,9 +170,12 @@ def test_directories_with_something_new_are_listed_by_themselves_as_high_as_they
     listing.names |= dict.fromkeys((f"in/a/1/x{number}" for number in range(3)), False)
     listing.names |= dict.fromkeys((f"in/a/3/{number}" for number in range(6)), False)
     listing.poll()
-    listing.now += 600
-    assert listing.poll() == [("", "")]
-    assert listing.poll() == [("", "in/zzz"), ("in/c/", "in/c/2/4"), ("in/a/1/", "in/a/1/4"), ("in/a/2/", "in/a/2/4"), ("in/a/3/", "")]
+    for _ in range(2):  # the first sweep had begun before
+        listing.now += 600
+        listing.poll()
+        assert listing.swept[-1] == max(listing.names), "in time"
+    behind = {("in/c/", "in/c/2/4"), ("in/a/1/", "in/a/1/4"), ("in/a/2/", "in/a/2/4"), ("in/a/3/", "in/a/3/3")}
+    assert {*listing.poll(), *listing.poll()} == {("", "in/zzz")} | behind
     listing.now += 1300
     listing.names = dict.fromkeys(listing.names, True)
     listing.poll()
@@ -170,8 +188,65 @@ def test_many_directories_have_their_turns() -> None:
     listing.names |= dict.fromkeys((f"in/{number:02}/c" for number in range(10)), False)
     listing.poll()
     polls = [listing.poll() for _ in range(3)]
-    assert all(len(one) == 1 + passes.RANGES_MOST for one in polls)
+    assert all(len(one) in (passes.RANGES_MOST, 1 + passes.RANGES_MOST) for one in polls), "one may be the sweep's"
     assert {prefix for one in polls for prefix, _ in one[1:]} == {f"in/{number:02}/" for number in range(10)}
+
+
+@pytest.fixture
+def paged(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A hundred pages of ten names each are many."""
+    monkeypatch.setattr(passes, "FULL_MOST", 20)
+    monkeypatch.setattr(passes, "LARGE", 10)
+    monkeypatch.setattr(passes, "PAGE", 10)
+
+
+@pytest.mark.usefixtures("paged")
+@pytest.mark.parametrize("is_old", [True, False], ids=["old", "young"])
+@pytest.mark.parametrize("directories", [1, 20])
+def test_no_poll_asks_for_more_than_five_pages_while_nothing_is_new_and_all_is_swept_in_time(is_old: bool, directories: int) -> None:
+    listing = Listing()
+    listing.names = {f"in/{number % directories:02}/{number:04}": is_old for number in range(1000)}
+    listing.poll()
+    assert listing.found == sorted(listing.names)
+    listing.poll()
+    at: dict[str, list[float]] = {name: [listing.now] for name in listing.names}
+    for _ in range(400):
+        listing.poll()
+        assert listing.pages <= 1 + passes.RANGES_MOST
+        for name in listing.swept:
+            at[name].append(listing.now)
+    assert max(later - former for times in at.values() for former, later in itertools.pairwise(times)) <= 600.0
+
+
+@pytest.mark.usefixtures("paged")
+def test_what_is_new_is_found_by_the_next_poll_where_all_others_are_young_too() -> None:
+    listing = Listing()
+    listing.names = dict.fromkeys((f"in/{number:04}" for number in range(1000)), False)
+    listing.poll()
+    for number in range(1000, 1100):
+        listing.names[f"in/{number:04}"] = False
+        listing.poll()
+        assert f"in/{number:04}" in listing.found
+    listing.names |= dict.fromkeys((f"in/{number:04}" for number in range(1100, 1200)), False)
+    listing.poll()
+    assert "in/1100" in listing.found
+    assert "in/1199" in listing.found
+    listing.poll()
+    assert listing.pages <= 1 + passes.RANGES_MOST
+
+
+@pytest.mark.usefixtures("paged")
+def test_a_sweep_that_is_behind_is_through_in_time_all_the_same() -> None:
+    listing = Listing(*(f"in/{number:04}" for number in range(1000)))
+    listing.poll()
+    listing.poll()
+    assert 0 < len(listing.swept) <= 20
+    listing.now += 300.0
+    listing.poll()
+    assert 490 <= len(listing.swept) <= 520
+    listing.now += 300.0
+    listing.poll()
+    assert listing.swept[-1] == "in/0999"
 
 
 @pytest.mark.parametrize(("lists_behind", "count"), [(False, 10**6), (True, passes.FULL_MOST)])

@@ -219,19 +219,22 @@ class Objects:
         one = self._passes.current(now, lists_behind=self._store.lists_behind, to_the_end=to_the_end)
         if self._options.notify is not None and not self._options.only_looks:
             self._receive(rows, begun_ms, now, young_ms, waits=one is None)
-        if one is None:
-            return
-        one.seen.intersection_update(self._known)  # of the others nobody asks any more
-        for found in one.through(self._store.listed):
-            if waiting >= WAITING_MOST:
-                return
-            one.passed(found.name)
-            self._passes.note(one, found.name, now, is_old=found.mtime_ms <= old_ms)
-            known = len(self._known)
-            if found.mtime_ms <= young_ms and self.is_wanted(found.name) and (key := self._meet(found, rows, begun_ms)):
-                one.seen.add(key)
-                waiting += len(self._known) > known and not rows.get(key, False)
-        self._complete(one, rows)
+        while one is not None:
+            one.seen.intersection_update(self._known)  # of the others nobody asks any more
+            for found in one.through(self._store.listed):
+                if waiting >= WAITING_MOST:
+                    return
+                one.passed(found.name)
+                self._passes.note(one, found.name, now, is_old=found.mtime_ms <= old_ms)
+                known = len(self._known)
+                if found.mtime_ms <= young_ms and self.is_wanted(found.name) and (key := self._meet(found, rows, begun_ms)):
+                    self._passes.saw(one, key)
+                    waiting += len(self._known) > known and not rows.get(key, False)
+            if one.is_through:
+                self._complete(one, rows)
+            else:
+                self._passes.rest()
+            one = self._passes.current(now, lists_behind=self._store.lists_behind, to_the_end=to_the_end)
 
     def _meet(self, found: Listed, rows: Mapping[str, bool], begun_ms: int) -> str:
         """It is there, and wanted. Returns its key if it is a partition, "" when it was read before."""

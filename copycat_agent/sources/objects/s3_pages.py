@@ -1,4 +1,4 @@
-"""Pages of a listing of S3, parsed in a twelfth of botocore's time: that takes 0.1 s of CPU for 1,000 objects, half of it for their times."""
+"""Pages of a listing of S3, parsed in a quarter of the time of botocore, which takes 0.1 s of CPU for one, half of it for times of change."""
 
 from __future__ import annotations
 
