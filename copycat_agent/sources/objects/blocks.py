@@ -34,7 +34,8 @@ class BlockFile:
         self._size = size
         self._fetch = fetch
         self._close = close
-        self._begin = 0
+        self._begin = self._reached = 0
+        self._jumps = False
         self._block = self._head = b""
         self._ahead: _Ahead | None = None
         self._is_replaced = False
@@ -50,7 +51,17 @@ class BlockFile:
             if position == 0:
                 self._head = self._block[:JUMP_BYTES]
         begin = position - self._begin
-        return self._block[begin : begin + size]
+        data = self._block[begin : begin + size]
+        self._let_go(position, position + len(data))
+        return data
+
+    def _let_go(self, begin: int, end: int) -> None:
+        """Keeps no more than the last bytes once all was read from front to back: files stay open until their records are acknowledged."""
+        self._jumps |= begin > self._reached
+        self._reached = max(self._reached, end)
+        if end == self._size and not self._jumps:
+            self._block = self._block[-JUMP_BYTES:]
+            self._begin = end - len(self._block)
 
     def _next(self, position: int, size: int) -> bytes:
         goes_forward = 0 < position == self._begin + len(self._block)
