@@ -2,8 +2,9 @@
 
 Many old objects, then new ones while it runs, some under names before those that were read; what a poll costs while nothing is new; one
 large object beside the same file in a spool directory. CPU is a share of one core; memory is the proportional set size of the driver, the
-JVM and all workers. When a record came is what the broker says (LogAppendTime), read once all are there: a consumer in Python takes longer for
-7 million records than the agent. The gateway comes from Go's module proxy: `go install github.com/versity/versitygw/cmd/versitygw@v1.0.14`.
+JVM and all workers. When a record came is what the broker says (LogAppendTime), read once all are there: a consumer in Python takes
+longer for 7 million records than the agent. The gateway comes from Go's module proxy:
+`go install github.com/versity/versitygw/cmd/versitygw@v1.0.14`.
 """
 
 from __future__ import annotations

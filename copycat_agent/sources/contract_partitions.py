@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from copycat_agent.sources.contract import AuthorSource, Found, Position
 
 FILES_PER_BATCH = 128
-"""Each keeps what was fetched of it, some MiB at most, while its batch runs, which ends with the one that brings it to its bytes."""
+"""Each may keep some MiB of what was fetched until its records are acknowledged; a batch ends with the one that brings it to its bytes."""
 
 
 @dataclass(eq=False, slots=True)

@@ -421,7 +421,7 @@ def test_a_queue_that_cannot_be_read_is_asked_now_and_then_and_told_until_it_can
     shelf.put("a")
     agent.run(2)
     assert agent.read == ["a"]
-    why = "the queue cannot be read: it is not allowed; polls and full listings go on"
+    why = "the queue cannot be read: it is not allowed; polls go on"
     assert agent.troubles == [Troubled("source.notify", why)]
     queue.trouble = None
     agent.look()

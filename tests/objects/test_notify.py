@@ -93,7 +93,7 @@ def test_a_queue_that_is_not_there_is_told_once_and_polls_go_on(
     assert shipping.status.state == "running"
     (told,) = [one for one in caplog.records if one.getMessage() == "source has trouble beside reading"]
     assert vars(told)["fields"]["what"] == "source.notify"
-    assert vars(told)["fields"]["why"] == "the queue cannot be read: there is no such queue; polls and full listings go on"
+    assert vars(told)["fields"]["why"] == "the queue cannot be read: there is no such queue; polls go on"
 
 
 def made(key: str) -> dict[str, Any]:

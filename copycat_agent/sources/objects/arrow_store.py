@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
@@ -16,6 +17,9 @@ from copycat_agent.sources.objects.stores import Listed, NoticeQueue, directory_
 
 T = TypeVar("T")
 
+_TREES = ("hdfs", "viewfs", "file")
+"""Where directories are. A bucket has none: a prefix that no name begins with is empty, and no error."""
+
 
 class ArrowStore:
     """A directory tree, or a bucket."""
@@ -25,6 +29,7 @@ class ArrowStore:
     def __init__(self, address: Address) -> None:
         self._address = address
         self.prefix = directory_of(address.inside) or "/"
+        self._bucket = "" if address.scheme in _TREES else self.prefix.partition("/")[0]
         self._files: Any = None
 
     def _ask(self, what: str, ask: Callable[[Any], T]) -> T:
@@ -47,9 +52,18 @@ class ArrowStore:
         return self._address._replace(path=path).inside
 
     def listed(self, names: NameRange) -> Iterator[Listed]:
-        found = self._ask("list", lambda files: files.get_file_info(fs.FileSelector(self.prefix, recursive=True)))
+        selector = fs.FileSelector(self.prefix, recursive=True, allow_not_found=bool(self._bucket))
+        found = self._ask("list", lambda files: files.get_file_info(selector))
+        if not found and self._bucket:
+            self._look_at_bucket()
         listed = (_of_arrow(one) for one in found if one.type == fs.FileType.File)
         yield from sorted(one for one in listed if one.name in names)
+
+    def _look_at_bucket(self) -> None:
+        """Nothing is in it, or it is not there. Who may list need not have the right to look at the bucket itself."""
+        with contextlib.suppress(PermissionError):
+            if self._ask("look at", lambda files: files.get_file_info(self._bucket)).type == fs.FileType.NotFound:
+                raise FileNotFoundError(errno.ENOENT, "there is no such bucket")
 
     def look(self, name: str) -> Listed:
         found = self._ask("look at", lambda files: files.get_file_info(name))

@@ -57,7 +57,7 @@ class Notices:
             self.trouble = ""
         except OSError as error:
             self._queue, self._failed_at = None, now
-            self.trouble = f"the queue cannot be read: {error.strerror}; polls and full listings go on"
+            self.trouble = f"the queue cannot be read: {error.strerror}; polls go on"
         return found
 
     def keep(self, receipt: str, keys: set[str]) -> None:

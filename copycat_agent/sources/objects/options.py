@@ -46,8 +46,8 @@ class ObjectsOptions(FilesOptions):
     """Objects of a store, or files of a tree, each read once.
 
     They are read in the order of their names. What arrives late, under a lower name or with an older time, is found by a look back
-    at each poll, and by a full listing now and then. An object that is replaced is read again, whole; one that is put again with the
-    very same content is not. Names that end with a slash are none.
+    at each poll, and by a sweep through all names, a part at each poll. An object that is replaced is read again, whole; one that is
+    put again with the very same content is not. Names that end with a slash are none.
     """
 
     type: Literal["objects"] = Field("objects", description="Objects of a store, or files of a tree, followed for ever.")
@@ -65,10 +65,12 @@ class ObjectsOptions(FilesOptions):
         600.0,
         ge=0,
         le=7 * 86400,
-        description="A poll lists behind the greatest name that was not changed for so long, of all and in each directory that has "
-        "something new: what arrives late under a lower name is found at once if it sorts behind that.",
+        description="A poll lists behind the greatest name that was not changed for so long, at most the last 1,000, of all and in each "
+        "directory that has something new: what arrives late under a lower name is found at once if it sorts behind that.",
     )
-    relist: Duration = Field(600.0, ge=1, le=7 * 86400, description="Time between two listings of everything, which find what is late.")
+    relist: Duration = Field(
+        600.0, ge=1, le=7 * 86400, description="What is late is found within so long: polls list everything once in it, each a part."
+    )
     start_at: Literal["beginning", "end"] = Field(
         "beginning",
         description="end: objects that are there when the connector begins are not read, nor what comes later under a time that is more "
@@ -78,7 +80,7 @@ class ObjectsOptions(FilesOptions):
         None, ge=0, le=86400, description="Objects are read once they were not changed for so long. 0s; with file and hdfs 5s."
     )
     notify: NotifyOptions | None = Field(
-        None, description="New objects are read within a second or two of their event; polls and full listings find all others (s3 only)."
+        None, description="New objects are read within a second or two of their event; polls find all others (s3 only)."
     )
     cleanup: ObjectCleanup = Field(ObjectCleanup(), description="What becomes of objects that are delivered.")
 

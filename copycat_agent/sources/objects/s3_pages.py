@@ -1,4 +1,4 @@
-"""Pages of a listing of S3, parsed in a quarter of the time of botocore, which takes 0.1 s of CPU for one, half of it for times of change."""
+"""Pages of a listing of S3, parsed in a quarter of the time of botocore, which takes 0.1 s of CPU, half of it for times of change."""
 
 from __future__ import annotations
 
