@@ -9,6 +9,7 @@ from __future__ import annotations
 from copycat_agent.converters import CONVERTERS, Converter, ConverterKind, Site
 from copycat_agent.errors import BlockedError, CopycatError, DamageError, DataError, FatalError, FileError, RetriableError
 from copycat_agent.formats import Chunk, Frame, Gap, LongLine, Parsed, RecordFile, RecordFormat, SkippedRest, Unparsed
+from copycat_agent.formats.arrow_rows import ArrowRows
 from copycat_agent.formats.records import FORMATS, FormatKind, FormatOptions
 from copycat_agent.maven import fetch_jar
 from copycat_agent.model import Column, Schema, Stretch
@@ -50,6 +51,7 @@ __all__ = [
     "SOURCES",
     "TRANSFORMS",
     "Address",
+    "ArrowRows",
     "AuthorSource",
     "BlockedError",
     "ByteSize",

@@ -57,8 +57,9 @@ DOORS: dict[str, tuple[str, ...]] = {
     "watchdog": ("wake",),
     "yaml": ("definitions",),
     "pydantic": ("options",),
-    "orjson": ("converters", "formats"),
-    "pyarrow": ("formats", "sources", "batch", "spark"),
+    "orjson": ("converters", "formats", "encoding"),
+    "pyarrow": ("formats", "sources", "encoding", "batch", "spark"),
+    "numpy": ("encoding",),
     "fastavro": ("formats", "converters"),
     "httpx2": ("converters",),
     "aws_msk_iam_sasl_signer": ("oauth",),
@@ -90,6 +91,7 @@ They are imported when a definition asks for what they bring, by its name in a t
 
 LATE: dict[tuple[str, str], str] = {
     ("formats", "copycat_agent.formats.records.avro_reading"): "imports fastavro, 0.12 s that an agent of log files does without",
+    ("formats", "copycat_agent.formats.records.parquet_values"): "imports pyarrow, for rows of columns that are looked at one by one",
     ("formats", "copycat_agent.formats.records.parquet_reading"): "imports pyarrow, 0.25 s and 40 MiB that log files do without",
     ("converters", "copycat_agent.converters.avro_form"): "imports fastavro, 0.1 s that other converters do without",
     ("converters", "copycat_agent.converters.json_form"): "imports jsonschema, 0.1 s that other converters do without",
@@ -110,7 +112,7 @@ LATE: dict[tuple[str, str], str] = {
     ("spark", "copycat_agent.runner"): "imports what an executor of a cluster may lack, which it looks for first",
     ("sources", "copycat_agent.sources.log_file.log_file"): "the driver's half, 0.05 s and 30 modules that Spark's tasks do without",
     ("sources", "copycat_agent.sources.spool_dir.spool_dir"): "as log_file",
-    ("sources", "copycat_agent.formats.records.parquet_values"): "imports pyarrow, 0.15 s, for sources whose records Spark reads",
+    ("encoding", "copycat_agent.encoding.json_columns"): "imports pyarrow and numpy, for columns of rows alone",
     ("sources", "copycat_agent.formats.records.schemas"): "as parquet_values",
     ("spark", "copycat_agent.spark.frame_jobs"): "as sql_jobs",
     ("sources", "copycat_agent.sources.datasource.reader"): "imports SQL of pyspark, 0.5 s, for connectors of data sources alone",

@@ -118,7 +118,7 @@ class ConverterKind:
     """An entry of `CONVERTERS`. `is_identity`: bytes come back as they are, so for bytes the call can be left out.
 
     `build` is called once per definition and process; it may raise ValueError for options that cannot work, and must not ask the network.
-    `problems` is what `check` says of them, without the network either.
+    `problems` is what `check` says of them, without the network either. `is_json`: of fields it makes what `plain.dump` does.
     """
 
     options: type[ConverterOptions]
@@ -126,3 +126,4 @@ class ConverterKind:
     is_identity: bool = False
     wants_record: bool = False
     problems: Callable[[Any, Site], Iterable[ConverterProblem]] = _none
+    is_json: bool = False

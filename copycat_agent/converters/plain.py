@@ -94,7 +94,7 @@ def _plain(value: object) -> object:
     return [_plain(inner) for inner in value] if isinstance(value, list | tuple) else value
 
 
-JSON = ConverterKind(JsonOptions, lambda *_: _as_json)
+JSON = ConverterKind(JsonOptions, lambda *_: _as_json, is_json=True)
 
 
 class StringOptions(ConverterOptions):
@@ -112,4 +112,4 @@ def _as_text(value: bytes | str | dict[str, Any]) -> bytes:
     return dump(value)
 
 
-STRING = ConverterKind(StringOptions, lambda *_: _as_text)
+STRING = ConverterKind(StringOptions, lambda *_: _as_text, is_json=True)

@@ -16,12 +16,13 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from copycat_agent.converters import CONVERTERS
-from copycat_agent.encoding.bulk import ChunkEncoding
+from copycat_agent.encoding.bulk import AllAtOnce, ChunkEncoding, Encoded, places
 from copycat_agent.encoding.layout import Headers, MessageLayout, SplitLayout, host_name
 from copycat_agent.encoding.record_parts import Begun, PartOfRecord, PartSteps
 from copycat_agent.encoding.window import window_of
-from copycat_agent.errors import DataError, FatalError
+from copycat_agent.errors import CopycatError, DataError, FatalError
 from copycat_agent.formats import Chunk, Draft, Parsed, Unparsed
+from copycat_agent.formats.arrow_rows import ArrowRows
 from copycat_agent.producer import Message
 from copycat_agent.registry import told
 from copycat_agent.sources import SOURCES
@@ -284,6 +285,8 @@ class BulkEncoder:
             return None
         if convert is None and isinstance(chunk, Chunk):
             return chunk.values
+        if isinstance(values, ArrowRows) and (made := layout.rows(values.batch)) is not None:
+            return made
         kinds: set[type[Any]] = set(map(type, values))
         if Unparsed in kinds:
             return None
@@ -303,6 +306,12 @@ class BulkEncoder:
             return None
         if isinstance(chunk, Chunk):
             return ChunkEncoding(self._make_layout(), self._steps, chunk, number)
+        if (
+            isinstance(chunk.values, ArrowRows)
+            and not self._steps
+            and (encoded := self._by_columns(chunk, chunk.values, number)) is not None
+        ):
+            return AllAtOnce(chunk, number, encoded)
         kinds: set[type] = set(map(type, chunk.values))
         raw = chunk.raw if self._takes_raw(chunk) else None
         if Unparsed in kinds or (raw is not None and self._changes_fields and kinds != {dict}):
@@ -310,6 +319,23 @@ class BulkEncoder:
         # where a step changes fields, they are its own, and no record goes as its raw bytes any more
         owns = self._changes_fields
         return ChunkEncoding(self._make_layout(), self._steps, chunk, number, None if owns else raw, owns_fields=owns)
+
+    def _by_columns(self, chunk: Parsed, rows: ArrowRows, number: int) -> Encoded | None:
+        """The messages of rows whose values are made at once: of a record only what stands beside its value is looked at."""
+        layout, encoded = self._of_definition, Encoded()
+        if layout.is_steady or (values := layout.rows(rows.batch)) is None:
+            return None
+        few = chunk._replace(values=ArrowRows(rows.batch.select(layout.asks_for(rows.batch.schema.names))))
+        outline, append, draft = self._make_layout().outline, encoded.messages.append, Draft(b"", schema=chunk.schema)
+        try:
+            for value, (draft.value, (draft.start, draft.end), draft.number) in zip(
+                values, places(few, number, owns_fields=False), strict=True
+            ):
+                topic, key, partition, timestamp, headers = outline(draft)
+                append((topic, value, key, partition, None, None, timestamp, headers))
+        except CopycatError:
+            return None  # which of the records it is shows one by one
+        return encoded
 
     def _takes_raw(self, chunk: Parsed) -> bool:
         """Whether records go as their raw bytes where no step makes other fields of them."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 import socket
 import zlib
-from collections.abc import Callable
-from functools import cached_property, lru_cache
+from collections.abc import Callable, Sequence
+from functools import cache, cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
 
 from copycat_agent.converters import CONVERTERS, Converter, Site, build_converter
@@ -18,6 +18,8 @@ from copycat_agent.templates import MISSING, compile_path, compile_template
 from copycat_agent.transforms import columns_after
 
 if TYPE_CHECKING:
+    from pyarrow import RecordBatch
+
     from copycat_agent.model import Split
     from copycat_agent.options import Definition
     from copycat_agent.templates import SplitMeta
@@ -75,6 +77,18 @@ class MessageLayout:
     def takes_raw(self, *, as_is: bool) -> bool:
         """Whether the value of a record with fields is its raw bytes, as long as no step makes other fields of it; `as_is` see `Parsed`."""
         return self.value is None and (self._wants_bytes or (as_is and not self._wants_fields))
+
+    def rows(self, batch: RecordBatch) -> list[bytes] | None:
+        """The values of all rows at once; None where each has to be looked at."""
+        value = self.definition.converters.value
+        is_json = self.value is None and (value is None or CONVERTERS[value.type].is_json)
+        make = _rows_as_json() if is_json else None
+        return None if make is None else make(batch)
+
+    def asks_for(self, names: Sequence[str]) -> list[str]:
+        """Those of a record's fields that something beside its value is made of."""
+        asked = {field for template in (self.topic, self.key, *self.headers.values()) if template for field in template.fields}
+        return [name for name in names if any(field == name or field.startswith(f"{name}.") for field in asked)]
 
     @property
     def convert_fields(self) -> Converter | None:
@@ -271,6 +285,15 @@ def _site(definition: Definition) -> Site:
         return Site("value", registry, None, lambda _: None)
     after = (lambda columns: columns_after(steps, columns)) if steps else None
     return Site("value", registry, columns_after(steps, declared_columns(definition.source)), after)
+
+
+@cache
+def _rows_as_json() -> Callable[[RecordBatch], list[bytes] | None] | None:
+    try:
+        from copycat_agent.encoding.json_columns import rows_as_json  # noqa: PLC0415 - imports pyarrow and numpy, an extra
+    except ImportError:
+        return None
+    return rows_as_json
 
 
 def _by_kind(value: bytes | str | dict[str, Any]) -> bytes:

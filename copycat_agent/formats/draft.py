@@ -82,6 +82,10 @@ class Draft:
         return draft
 
 
+class LazyFields(Sequence[dict[str, Any]]):
+    """Base of records of which each has fields that are made once one is looked at."""
+
+
 class Parsed(NamedTuple):
     """A run of records that a format has found and read, the counterpart of `Chunk`.
 
@@ -150,7 +154,7 @@ class Parsed(NamedTuple):
 
     def sorted_out(self) -> list[Parsed]:
         """The run cut where records that could be read and bad ones meet; it alone when it has but one kind."""
-        if Unparsed not in set(map(type, self.values)):
+        if isinstance(self.values, LazyFields) or Unparsed not in set(map(type, self.values)):
             return [self]
         kinds = groupby(type(value) is Unparsed for value in self.values)
         ends = list(accumulate(sum(1 for _ in alike) for _, alike in kinds))

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, Self
 
 from copycat_agent.errors import FatalError
+from copycat_agent.formats.arrow_rows import ArrowRows
 from copycat_agent.formats.draft import Unparsed
 from copycat_agent.model import Stretch
 from copycat_agent.options import Duration, Field, PrivateAttr, SourceOptions
@@ -36,8 +37,12 @@ class LostRecords(NamedTuple):
     damaged: bool = False
 
 
-Record = dict[str, Any] | bytes | Unparsed | LostRecords
-"""Fields, or a value that goes as it is; a bad record, or what has to stand for lost ones."""
+Record = dict[str, Any] | bytes | Unparsed | LostRecords | ArrowRows
+"""Fields, or a value that goes as it is; a bad record, or what has to stand for lost ones.
+
+`ArrowRows(batch)` are all rows of an Arrow batch, a record each, with a sequence of the positions behind each. Where no step looks at
+records, they become JSON by columns, in a quarter of the time.
+"""
 
 POSITION_BYTES_MAX = 256 * 2**10
 """A position as JSON is no larger: it is saved with every batch."""

@@ -8,13 +8,14 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, cast
 
 from copycat_agent.errors import RetriableError
+from copycat_agent.formats.arrow_rows import ArrowRows
 from copycat_agent.model import Schema
 from copycat_agent.sources.base import Offsets, Source, SourceKind
 from copycat_agent.sources.contract import LostRecords
 from copycat_agent.sources.contract_partitions import RecordPartitions
 from copycat_agent.sources.contract_source import ContractSource
 from copycat_agent.sources.contract_stream import Records, RecordStream
-from copycat_agent.sources.contract_threads import NAME_BYTES, WHOLE_SECONDS, ReadThreads
+from copycat_agent.sources.contract_threads import WHOLE_SECONDS, ReadThreads, rows_weight
 
 if TYPE_CHECKING:
     from pyarrow import RecordBatch
@@ -97,25 +98,34 @@ class FrameStream(RecordStream):
         if self.rows is None:
             frame = self._reader.frame(self._stretch, SPARK.session())
             self.rows = FrameRows(frame.toArrow().to_batches())
-        pairs = self._reader.read(self._stretch, self._seen(self.rows))
-        while begun:
-            begun -= type(next(pairs)[0]) is not LostRecords
-        return pairs
+        return _behind(self._reader.read(self._stretch, self._seen(self.rows)), begun)
 
     def _seen(self, rows: FrameRows) -> Iterator[RecordBatch]:
         for batch in rows:
             if self._columns is None:
                 self._columns = self._reader.schema(batch)
-            self._row_bytes = batch.nbytes // max(1, batch.num_rows) + NAME_BYTES * batch.num_columns
+            self._row_bytes = rows_weight(batch)
             yield batch
 
     def _weigh(self, record: Record) -> int:
         """Its share of the batch that Spark brought: that takes no look at each value."""
-        del record
-        return self._row_bytes
+        return self._row_bytes * (len(record) if isinstance(record, ArrowRows) else 1)
 
     def _schema(self) -> Schema | None:
         return self._columns
+
+
+def _behind(pairs: Iterator[Pair], records: int) -> Iterator[Pair]:
+    """What comes behind the first `records` of them, and behind what was lost before those."""
+    for record, position in pairs:
+        if isinstance(record, ArrowRows):
+            if records < len(record):
+                yield record[records:], position[records:]
+            records = max(0, records - len(record))
+        elif records:
+            records -= type(record) is not LostRecords
+        else:
+            yield record, position
 
 
 class FramePartitions(RecordPartitions):
@@ -158,10 +168,8 @@ def frame_source_kind(
 
 
 def fields_of_rows(batch: RecordBatch) -> list[dict[str, Any]]:
-    """Rows as fields, without loss: decimals exact, times with their zone, what Python cannot hold as text."""
-    from copycat_agent.formats.records.parquet_values import rows_of, values  # noqa: PLC0415 - imports pyarrow, 0.15 s
-
-    return rows_of(batch.schema.names, [values(column) for column in batch.columns], batch.num_rows)
+    """Rows as fields, see `ArrowRows.fields`."""
+    return ArrowRows(batch).fields
 
 
 def schema_of_rows(batch: RecordBatch) -> Schema:

@@ -6,12 +6,15 @@ A batch counts records; which position lies behind the last settled one is known
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 from copycat_agent.errors import CopycatError, FatalError, SentInPartError
 from copycat_agent.formats import Frame, Parsed
+from copycat_agent.formats.arrow_rows import ArrowRows
 from copycat_agent.model import Fingerprint, Loss, LossReason, Split, SplitResult, Stretch
 from copycat_agent.registry import FAULT, told
 from copycat_agent.sources.base import Offsets, Source, SourceKind
@@ -60,6 +63,34 @@ class Whole(Parsed):
         return len(self.values)
 
 
+class _Positions:
+    """The positions behind the records that were read so far, run by run."""
+
+    def __init__(self) -> None:
+        self._runs: list[Sequence[Position]] = []
+        self._ends: list[int] = []
+
+    def __len__(self) -> int:
+        return self._ends[-1] if self._ends else 0
+
+    def __getitem__(self, index: int) -> Position:
+        run = bisect_right(self._ends, index)
+        return self._runs[run][index - (self._ends[run - 1] if run else 0)]
+
+    def add(self, run: Sequence[Position]) -> None:
+        """Those behind the next records."""
+        if run:
+            self._ends.append(len(self) + len(run))
+            self._runs.append(run)
+
+    def cut(self, length: int) -> None:
+        """Keep so many."""
+        while len(self) > length:
+            end, run = self._ends.pop(), self._runs.pop()
+            if length > len(self):
+                self.add(run[: len(run) - (end - length)])
+
+
 class RecordStream(RecordOrigin):
     """A `stream.Stream`. Positions of frames are numbers of records, from the split's offset on."""
 
@@ -78,7 +109,7 @@ class RecordStream(RecordOrigin):
         self._source = records.source
         self._noun = records.noun
         self._threads = records.threads
-        self._positions: list[Position] = []
+        self._positions = _Positions()
         self._lost: list[tuple[int, LostRecords, Position]] = []
         """What was lost, how many records of the stretch stand before it, and the position behind it."""
         self._total: int | None = None
@@ -109,7 +140,7 @@ class RecordStream(RecordOrigin):
         self._total = None
         begun = start - self._base
         pairs = self._pairs(begun)
-        del self._positions[begun:]
+        self._positions.cut(begun)
         self._lost = [one for one in self._lost if one[0] < begun]
         for run in self._runs(pairs):
             values = self._take(run)
@@ -120,30 +151,36 @@ class RecordStream(RecordOrigin):
             start = next_start
         self._total = len(self._positions)
 
-    def _take(self, run: ReadRun) -> list[Any]:
+    def _take(self, run: ReadRun) -> Sequence[Any]:
         """The records of a run, whose positions are noted, as is what stands for lost ones."""
         values = [record for record, _ in run]
-        if LostRecords not in set(map(type, values)):
-            self._positions += [position for _, position in run]
+        kinds = set(map(type, values))
+        if kinds == {ArrowRows} and len(run) == 1:
+            self._positions.add(run[0][1])
+            return cast("ArrowRows", values[0])
+        if not kinds & {LostRecords, ArrowRows}:
+            self._positions.add([position for _, position in run])
             return values
         values = []
-        for record, position in run:
+        for record, position in one_by_one(run):
             if type(record) is LostRecords:
                 self._lost.append((len(self._positions), record, position))
             else:
                 values.append(record)
-                self._positions.append(position)
+                self._positions.add([position])
         return values
 
     def _read_all(self) -> Whole:
         """The whole stretch. FatalError when that is more than a batch may hold."""
-        stretch, values, size_bytes = self._stretch, list[Any](), 0
-        self._positions, self._lost = [], []
+        stretch, parts, size_bytes = self._stretch, list[Sequence[Any]](), 0
+        self._positions, self._lost = _Positions(), []
         for run in self._runs(self._pairs(0)):
-            values += self._take(run)
+            parts.append(self._take(run))
             size_bytes += run.size_bytes
             if 0 < stretch.most_bytes < size_bytes:
                 raise FatalError(*too_large(stretch))
+        rows = [one for one in parts if isinstance(one, ArrowRows)]
+        values: Sequence[Any] = (ArrowRows.joined(rows) if rows and len(rows) == len(parts) else None) or list(chain.from_iterable(parts))
         self._total = len(values)
         places = range(self._base, self._base + len(values) + 1)
         return Whole(values, places, max(len(values), size_bytes), schema=self._schema())
@@ -230,6 +267,15 @@ class RecordStream(RecordOrigin):
 
     def close(self) -> None:
         pass
+
+
+def one_by_one(pairs: Iterable[Pair]) -> Iterator[Pair]:
+    """Each record with its position, those of `ArrowRows` too."""
+    for record, position in pairs:
+        if isinstance(record, ArrowRows):
+            yield from zip(record, position, strict=True)
+        else:
+            yield record, position
 
 
 def too_large(stretch: Stretch) -> tuple[str, str]:

@@ -18,9 +18,12 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from copycat_agent.errors import RetriableError
+from copycat_agent.formats.arrow_rows import ArrowRows
 from copycat_agent.sources.contract import Position, Record
 
 if TYPE_CHECKING:
+    from pyarrow import RecordBatch
+
     from copycat_agent.sources.contract import AuthorSource, FileSource, Finding
 
 
@@ -60,7 +63,14 @@ class ReadRun(list[Pair]):
 
 def weight(record: Record) -> int:
     """About how many bytes a record has: what budgets and rates count where nothing was read from a file."""
+    if isinstance(record, ArrowRows):
+        return rows_weight(record.batch) * len(record)
     return len(record) if isinstance(record, bytes) else _weigh(record)
+
+
+def rows_weight(batch: RecordBatch) -> int:
+    """About how many bytes each of its rows has: that takes no look at values."""
+    return int(batch.nbytes // max(1, batch.num_rows) + NAME_BYTES * batch.num_columns)
 
 
 def _weigh(value: Any) -> int:  # noqa: ANN401 - whatever fields hold
@@ -142,7 +152,7 @@ class _ReadThread(threading.Thread):
             run.append(pair)
             self.moved_at = time.monotonic()
             run.size_bytes += self._weigh(pair[0])
-            if run.size_bytes >= RUN_BYTES or self._is_left.is_set():
+            if run.size_bytes >= RUN_BYTES or type(pair[0]) is ArrowRows or self._is_left.is_set():
                 break
         return run
 

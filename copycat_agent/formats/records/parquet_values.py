@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -101,3 +101,11 @@ def _of_struct(array: pa.StructArray) -> list[Any]:
 def rows_of(names: list[str], columns: list[list[Any]], count: int) -> list[dict[str, Any]]:
     """Columns as dicts."""
     return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)] if columns else [{} for _ in range(count)]
+
+
+def one_batch(parts: Sequence[pa.RecordBatch]) -> pa.RecordBatch | None:
+    """Batches as one; None where they have different columns, or are too many."""
+    if any(one.schema != parts[0].schema for one in parts):
+        return None
+    made = pa.Table.from_batches(parts).combine_chunks().to_batches()
+    return made[0] if len(made) == 1 else None

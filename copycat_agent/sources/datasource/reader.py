@@ -12,6 +12,7 @@ import json
 import pickle
 import re
 from collections.abc import Iterable, Iterator
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +23,7 @@ from pyspark.sql.datasource import CaseInsensitiveDict, DataSource, SimpleDataSo
 from pyspark.sql.streaming.datasource import ReadAllAvailable, SupportsTriggerAvailableNow
 
 from copycat_agent.errors import FatalError
-from copycat_agent.formats.records.parquet_values import rows_of, values
+from copycat_agent.formats.arrow_rows import ArrowRows
 from copycat_agent.model import Column, Schema
 from copycat_agent.registry import told
 from copycat_agent.sources.contract import same_position
@@ -151,7 +152,7 @@ class StreamReader:
         assert self._simple is not None, "a simple reader"
         given, end = self._simple.read(start)
         found, size_bytes = list[Fields](), 0
-        for fields in fields_of(given, self.names):
+        for fields in chain.from_iterable(one if isinstance(one, ArrowRows) else (one,) for one in records_of(given, self.names)):
             found.append(fields)
             size_bytes += weight(fields)
             if size_bytes > most_bytes:
@@ -180,13 +181,13 @@ class StreamReader:
         with contextlib.suppress(Exception):
             getattr(self._any, "stop", lambda: None)()
 
-    def read(self, start: Offset, end: Offset, planned: bytes) -> Iterator[Fields]:
+    def read(self, start: Offset, end: Offset, planned: bytes) -> Iterator[Fields | ArrowRows]:
         """The records of all partitions, in order; of a simple reader what it gives between the two offsets."""
         if self._simple is not None:
-            yield from fields_of(self._simple.readBetweenOffsets(start, end), self.names, "readBetweenOffsets")
+            yield from records_of(self._simple.readBetweenOffsets(start, end), self.names, "readBetweenOffsets")
             return
         for partition in pickle.loads(planned)[1]:  # noqa: S301 - from the process that plans, through the driver
-            yield from fields_of(self._planned.read(pickle.loads(partition)), self.names)  # noqa: S301 - as above
+            yield from records_of(self._planned.read(pickle.loads(partition)), self.names)  # noqa: S301 - as above
 
 
 def _checked(offset: Offset, what: str) -> Offset:
@@ -197,7 +198,7 @@ def _checked(offset: Offset, what: str) -> Offset:
         raise FatalError(f"the offset that {what}() returns is no JSON value", "offsets are maps of texts, numbers and booleans") from None
 
 
-def fields_of(given: Iterable[Any] | None, names: list[str], what: str = "read") -> Iterator[Fields]:
+def records_of(given: Iterable[Any] | None, names: list[str], what: str = "read") -> Iterator[Fields | ArrowRows]:
     """The records that the reader's method `what` gives.
 
     Raises FatalError for None and for what does not fit the schema, and whatever the reader raises.
@@ -205,17 +206,13 @@ def fields_of(given: Iterable[Any] | None, names: list[str], what: str = "read")
     if given is None:
         raise FatalError(f"{what}() returned nothing", "return an iterator, or an empty list")
     for one in given:
-        if isinstance(one, pa.RecordBatch):
-            yield from _of_batch(one, names)
-        else:
-            yield _of_row(one, names)
+        yield _of_batch(one, names) if isinstance(one, pa.RecordBatch) else _of_row(one, names)
 
 
-def _of_batch(batch: pa.RecordBatch, names: list[str]) -> Iterator[Fields]:
+def _of_batch(batch: pa.RecordBatch, names: list[str]) -> ArrowRows:
     if sorted(batch.schema.names) != sorted(names):
         raise FatalError(f"the reader gives Arrow columns {_listed(batch.schema.names)}, and its schema has {_listed(names)}")
-    columns = [values(batch.column(name)) for name in names]
-    yield from rows_of(names, columns, batch.num_rows)
+    return ArrowRows(batch.select(names))
 
 
 def _of_row(row: Any, names: list[str]) -> Fields:  # noqa: ANN401 - whatever a reader yields

@@ -14,6 +14,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from copycat_agent.errors import CopycatError, FatalError, RetriableError
+from copycat_agent.formats.arrow_rows import ArrowRows
 from copycat_agent.model import SourcePartition, Stretch
 from copycat_agent.options import Duration, Field, ScalarText, without_named_secrets
 from copycat_agent.sources.contract import Found, PolledOptions, Position, Probed, Record, RunsAs, as_text, same_position
@@ -193,10 +194,21 @@ class DataSourceReader:
         start, end = stretch.start["offset"], stretch.end
         settled = stretch.start.get("records", 0)
         words = ""
+
+        def behind(number: int) -> Position:
+            return None if stretch.whole else {"offset": start, "end": end, "records": number}
+
         try:
-            for number, fields in enumerate(self._records(stretch), 1):
-                if number > settled:
-                    yield fields, None if stretch.whole else {"offset": start, "end": end, "records": number}
+            number = 0
+            for record in self._records(stretch):
+                first, number = number, number + (len(record) if isinstance(record, ArrowRows) else 1)
+                if number <= settled:
+                    continue
+                if isinstance(record, ArrowRows):
+                    first = max(first, settled)
+                    yield record[first - number :], [behind(one) for one in range(first + 1, number + 1)]
+                else:
+                    yield record, behind(number)
         except (CopycatError, MemoryError):
             self._forget_reader()
             raise
@@ -208,7 +220,7 @@ class DataSourceReader:
         if words:
             raise RetriableError(words, "it is tried again")
 
-    def _records(self, stretch: Stretch) -> Iterator[dict[str, Any]]:
+    def _records(self, stretch: Stretch) -> Iterator[dict[str, Any] | ArrowRows]:
         if stretch.work[:1] == _ROWS:
             return iter(pickle.loads(stretch.work[1:]))  # noqa: S301 - from the process that plans, through the driver
         return self._made_for(stretch.work[1:]).read(stretch.start["offset"], stretch.end, stretch.work[1:])
