@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import json
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
@@ -14,16 +15,20 @@ import pyarrow as pa
 from psycopg.types.string import TextLoader
 
 from copycat_agent.extending import Found, Gone
+from copycat_agent.sources.contract_stream import one_by_one
 from copycat_agent.sources.jdbc import database as jdbc_database
 from copycat_agent.sources.jdbc import snapshot_reader
 from copycat_agent.sources.jdbc.database import ColumnInfo, TableInfo
 from copycat_agent.sources.jdbc.jdbc_options import JdbcOptions
 from copycat_agent.sources.jdbc.jdbc_source import JdbcSource
+from copycat_agent.sources.jdbc.statements import PACKED
 
 if TYPE_CHECKING:
     import random
 
     import pytest
+
+    from copycat_agent.extending import Stretch
 
     Connection = psycopg.Connection[tuple[Any, ...]]
 
@@ -55,11 +60,14 @@ class OverPsycopg(jdbc_database.Database):
         found = tuple(ColumnInfo(column, _TYPES[kind], 0, 0, nullable=True) for column, kind in columns)
         return TableInfo(name, found, tuple(column for (column,) in key))
 
-    def frame(self, query: bytes) -> pa.RecordBatch:
+    def frame(self, stretch: Stretch) -> pa.RecordBatch:
         """What Spark would read."""
-        cursor = self._session.execute(query)
+        cursor = self._session.execute(stretch.work)
         names = [column.name for column in cursor.description or ()]
         rows = cursor.fetchall()
+        if "packed" in stretch.end:
+            texts = pa.array([text for (text,) in rows], pa.string())
+            return pa.RecordBatch.from_arrays([texts], names=[PACKED + json.dumps(stretch.end["packed"])])
         return pa.RecordBatch.from_pydict({name: [row[index] for row in rows] for index, name in enumerate(names)})
 
     def close(self) -> None:
@@ -100,7 +108,7 @@ class Reader:
             stretch = self._source.plan(found, self.saved[found.key])
             if stretch is None:
                 continue
-            pairs = list(self._source.read(stretch, [self._database.frame(stretch.work)]))
+            pairs = list(one_by_one(self._source.read(stretch, [self._database.frame(stretch)])))
             count = rng.choice([len(pairs), len(pairs), rng.randint(0, len(pairs))])
             position = pairs[count - 1][1] if count else None
             if rng.random() >= crashes:

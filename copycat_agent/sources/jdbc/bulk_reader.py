@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from itertools import count, pairwise
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from copycat_agent.extending import Position, Record, fields_of_rows
-from copycat_agent.sources.jdbc.key_values import from_json, keys_to_json
-from copycat_agent.sources.jdbc.statements import shown
+from copycat_agent.extending import Position, Record
+from copycat_agent.sources.jdbc.key_values import at_once, from_json
 from copycat_agent.sources.jdbc.table_reader import TableReader
 
 if TYPE_CHECKING:
@@ -60,13 +59,8 @@ class BulkReader(TableReader):
         return self._in_order(tracked, where, names, limit), {"limit": limit, "key": list(key)}
 
     def records(self, rows: Iterable[RecordBatch], start: Position, about: Mapping[str, Any]) -> Iterator[tuple[Record, Position]]:
-        """A position is how many rows there were, and the key of the last one: a dict for each would cost more than the rows."""
         del start
-        numbers = count(1)
-        for batch in rows:
-            fields = fields_of_rows(batch.select(shown(batch.schema.names)))
-            keys = [keys_to_json([row[name] for row in fields]) for name in about["key"]]
-            yield from zip(fields, zip(numbers, *keys, strict=False), strict=False)
+        yield from at_once(rows, about["key"])
 
     def apply(self, start: Position, position: Position, about: Mapping[str, Any], *, finished: bool) -> Position:
         number, *after = position or (0,)

@@ -8,7 +8,7 @@ from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-from copycat_agent.extending import FatalError, fields_of_rows
+from copycat_agent.extending import ArrowRows, FatalError, Record, fields_of_rows
 from copycat_agent.sources.jdbc.statements import shown
 
 if TYPE_CHECKING:
@@ -24,6 +24,37 @@ def each_row(rows: Iterable[RecordBatch]) -> Iterator[Row]:
     """Rows as fields, one after the other."""
     for batch in rows:
         yield from fields_of_rows(batch.select(shown(batch.schema.names)))
+
+
+class RowPositions(Sequence[Any]):
+    """Positions behind rows, each made when it is asked for: how many rows there were, and the key of the last one."""
+
+    def __init__(self, first: int, keys: RecordBatch) -> None:
+        """`keys` are the columns of the rows' keys; `first` were read up to the first row. Raises FatalError for what is no key."""
+        self._first = first
+        self._keys = keys
+        if keys.num_rows:
+            self[0]
+
+    def __len__(self) -> int:
+        return int(self._keys.num_rows)
+
+    def __getitem__(self, index: Any) -> Any:  # noqa: ANN401 - a position, or positions
+        if isinstance(index, slice):
+            begin, end, _ = index.indices(len(self))
+            return RowPositions(self._first + begin, self._keys.slice(begin, end - begin))
+        if not 0 <= index < len(self):
+            raise IndexError(index)
+        (fields,) = fields_of_rows(self._keys.slice(index, 1))
+        return (self._first + index, *map(to_json, fields.values()))
+
+
+def at_once(rows: Iterable[RecordBatch], key: Sequence[str]) -> Iterator[tuple[Record, RowPositions]]:
+    """All rows of each batch as records, with `RowPositions` by the columns of their keys."""
+    read = 0
+    for batch in rows:
+        yield ArrowRows(batch.select(shown(batch.schema.names))), RowPositions(read + 1, batch.select(key))
+        read += batch.num_rows
 
 
 def spelt(row: Row, name: str) -> str:
@@ -54,14 +85,6 @@ def micros_of_text(text: str) -> tuple[int, bool]:
         raise FatalError("the newest time of a table cannot be read", "set source.start_at: beginning")
     day, clock, fraction, zone = found.groups()
     return micros_of(datetime.fromisoformat(f"{day}T{clock or '00:00:00'}{(fraction or '')[:7]}{zone or ''}"))
-
-
-_PLAIN = {int, str}
-
-
-def keys_to_json(values: Sequence[Any]) -> list[Any]:
-    """A column of a key as positions hold it, numbers and texts as they are. Raises FatalError for what cannot be compared."""
-    return list(values) if set(map(type, values)) <= _PLAIN else [to_json(value) for value in values]
 
 
 def to_json(value: Any) -> Any:  # noqa: ANN401 - whatever a key holds

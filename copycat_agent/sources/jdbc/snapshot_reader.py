@@ -5,14 +5,15 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from itertools import count, pairwise
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from copycat_agent.extending import BlockedError, Gone, Position, Record, fields_of_rows
+from copycat_agent.extending import BlockedError, Gone, Position, Record
 from copycat_agent.sources.jdbc.chosen_tables import is_standby, tracked_of
 from copycat_agent.sources.jdbc.database import TableError
+from copycat_agent.sources.jdbc.key_values import at_once
 from copycat_agent.sources.jdbc.snapshots import STALE, SnapshotSql, behind_window, window_of
-from copycat_agent.sources.jdbc.statements import HIDDEN, shown
+from copycat_agent.sources.jdbc.statements import HIDDEN
 from copycat_agent.sources.jdbc.table_reader import TableReader
 
 if TYPE_CHECKING:
@@ -143,13 +144,8 @@ class SnapshotReader(TableReader):
         return sql.rows(position, window, limit), {"limit": limit, "window": window, "keys": len(sql.key)}
 
     def records(self, rows: Iterable[RecordBatch], start: Position, about: Mapping[str, Any]) -> Iterator[tuple[Record, Position]]:
-        """A position is how many rows there were, and the key of the last one: a dict for each would cost more than the rows."""
         del start
-        numbers = count(1)
-        for batch in rows:
-            keys = [batch.column(f"{HIDDEN}{index}").to_pylist() for index in range(about["keys"])]
-            fields = fields_of_rows(batch.select(shown(batch.schema.names)))
-            yield from zip(fields, zip(numbers, *keys, strict=False), strict=False)
+        yield from at_once(rows, [f"{HIDDEN}{index}" for index in range(about["keys"])])
 
     def apply(self, start: Position, position: Position, about: Mapping[str, Any], *, finished: bool) -> Position:
         number, *after = position or (0,)

@@ -20,11 +20,15 @@ HIDDEN = "copycat_hidden_"
 """How columns begin that are no part of a record."""
 PLACE = f"{HIDDEN}place"
 """Column by which the rows of a statement are sorted, where the statement gives them in no order."""
+PACKED = f"{HIDDEN}rows"
+"""How the name of a column begins whose texts are whole rows; behind it stand names and types of their columns, as JSON."""
 ROWS = "copycat_t"
 """What a table, or a query, is called in statements."""
 
 _PLAIN = {"bool", "int2", "int4", "int8", "smallserial", "serial", "bigserial", "float4", "float8", "text", "varchar", "bpchar", "bytea"}
 _ARRAYS = {"_bool", "_int2", "_int4", "_int8", "_float4", "_float8", "_text", "_varchar"}
+_PACKED = {"int2", "int4", "int8", "float4", "float8", "bool", "date", "timestamp", "timestamptz"}
+_SAME = {"smallserial": "int2", "serial": "int4", "bigserial": "int8"}
 _DIGITS = 38
 """Digits of Spark's decimals."""
 _MYSQL_PLAIN = re.compile(
@@ -164,6 +168,11 @@ def shown(columns: Iterable[str]) -> list[str]:
     return [name for name in columns if not name.startswith(HIDDEN)]
 
 
+def fields_of(table: TableInfo, key_field: str | None) -> list[str]:
+    """What the records of a table have: its columns, and its primary key once more, where it has one and that has a name."""
+    return [*(one.name for one in table.columns), *([key_field] if key_field is not None and table.key else [])]
+
+
 def selected(dialect: Dialect, table: TableInfo, key_field: str | None = None) -> str:
     """The columns of a table as Spark can read them without loss, and its primary key once more, as `key_field`.
 
@@ -175,6 +184,32 @@ def selected(dialect: Dialect, table: TableInfo, key_field: str | None = None) -
     if key_field in {one.name for one in table.columns}:
         raise FatalError(f"{table.text} has a column {key_field!r} of its own", "choose another source.key_field")
     return f"{columns}, {_key_of(dialect, table)} AS {dialect.name(key_field)}"
+
+
+def packed_columns(dialect: Dialect, table: TableInfo, key_field: str | None, hidden: int) -> list[tuple[str, str]] | None:
+    """Names and types of what a statement of `selected` and so many hidden columns gives, where whole rows can come as texts; else None."""
+    kinds = {one.name: _packed_kind(one) for one in table.columns}
+    if not dialect.is_postgresql or not kinds or None in kinds.values():
+        return None
+    of_key = kinds.get(table.key[0]) if len(table.key) == 1 else None
+    columns = [(name, kinds.get(name, of_key) or "text") for name in fields_of(table, key_field)]
+    return [*columns, *((f"{HIDDEN}{number}", "text") for number in range(hidden))]
+
+
+def packed(dialect: Dialect, query: str, columns: Sequence[tuple[str, str]]) -> str:
+    """The statement for rows of these columns, each as one text."""
+    values = ", ".join(dialect.name("copycat_p", name) for name, _ in columns)  # the first and the last one have the brackets
+    return f"SELECT ROW(NULL, {values}, NULL)::text AS {PACKED} FROM ({query}) copycat_p"
+
+
+def _packed_kind(column: ColumnInfo) -> str | None:
+    """The type that Spark has for the column, by PostgreSQL's name of one; None for those that do not come in texts of rows."""
+    kind = column.type_name
+    if kind.startswith("_") or kind == "bytea":
+        return None
+    if kind == "numeric" and 0 < column.size <= _DIGITS and 0 <= column.digits <= column.size:
+        return f"numeric{column.size},{column.digits}"
+    return _SAME.get(kind, kind if kind in _PACKED else "text")
 
 
 def _key_of(dialect: Dialect, table: TableInfo) -> str:

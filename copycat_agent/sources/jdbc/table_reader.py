@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from copycat_agent.extending import Found, Position, Record
 from copycat_agent.sources.jdbc.chosen_tables import Tracked
 from copycat_agent.sources.jdbc.database import ColumnInfo, TableInfo
-from copycat_agent.sources.jdbc.statements import HIDDEN, PLACE, ROWS, dialect_of, selected, subquery
+from copycat_agent.sources.jdbc.statements import HIDDEN, PLACE, ROWS, dialect_of, fields_of, selected, subquery
 
 if TYPE_CHECKING:
     from pyarrow import RecordBatch
@@ -83,16 +83,13 @@ class TableReader(ABC):
 
     def _in_order(self, tracked: Tracked, where: str, order: Sequence[str], limit: int) -> str:
         """The statement for the first rows in this order."""
-        if not self._dialect.is_mysql:
-            return self._dialect.limited(f"{self._select(tracked)}{where} ORDER BY {', '.join(order)}", limit)
-        # Spark puts another statement around it, to which MariaDB gives rows of different lengths in the order of its pages.
-        hidden = [f"{HIDDEN}{number}" for number in range(len(order))]
-        columns = ", ".join([self._columns(tracked), *(f"{one} AS {name}" for one, name in zip(order, hidden, strict=True))])
+        hidden = [f"{HIDDEN}{number}" for number in range(len(order) if self._dialect.is_mysql else 0)]
+        columns = ", ".join([self._columns(tracked), *(f"{one} AS {name}" for one, name in zip(order, hidden, strict=False))])
         first = self._dialect.limited(f"SELECT {columns} FROM {self._source(tracked)}{where} ORDER BY {', '.join(order)}", limit)
-        names = [one.name for one in tracked.table.columns]
-        if self._options.query is None and self._options.key_field is not None and tracked.table.key:
-            names.append(self._options.key_field)
-        own = ", ".join(map(self._dialect.name, names))
+        if not hidden:
+            return first
+        # Spark puts another statement around it, to which MariaDB gives rows of different lengths in the order of its pages.
+        own = ", ".join(map(self._dialect.name, fields_of(tracked.table, self._options.key_field)))
         return f"SELECT {own}, ROW_NUMBER() OVER (ORDER BY {', '.join(hidden)}) AS {PLACE} FROM ({first}) copycat_n"
 
     def _columns(self, tracked: Tracked) -> str:
