@@ -12,7 +12,18 @@ from copycat_agent.batch.progress import Progress
 from copycat_agent.encoding.bulk import StepTrouble
 from copycat_agent.encoding.encoder import Encoder, SplitEncoder, StageError
 from copycat_agent.encoding.layout import Headers
-from copycat_agent.encoding.letters import NO_BYTES, OMITTED, PART_OF, RENDERED, dead_letter, part_headers, record_of, rendered, with_raw
+from copycat_agent.encoding.letters import (
+    NO_BYTES,
+    NULL,
+    OMITTED,
+    PART_OF,
+    RENDERED,
+    dead_letter,
+    part_headers,
+    record_of,
+    rendered,
+    with_raw,
+)
 from copycat_agent.encoding.record_parts import PartOfRecord
 from copycat_agent.errors import CopycatError, DataError, FatalError, FileError
 from copycat_agent.formats import Draft, Gap, LongLine, OnTooLong, Part, SkippedRest, Text
@@ -54,7 +65,7 @@ class RecordOutcome(NamedTuple):
         """The number of a bad record's bytes that its dead letter carries, from the first on; None when it carries all there were."""
         raw = self.messages[0][1] if self.messages else None
         if raw is None:
-            return 0
+            return None if self.draft.framed is None else 0
         return len(raw) if len(raw) < len(self.draft.bytes) else None
 
 
@@ -155,7 +166,8 @@ class ErrorPolicy:
         """The end before a record for what came from outside, or for a step that is at fault: that one is told with the record's place."""
         if isinstance(error, StepFaultError):
             place = f"record {draft.start + 1}" if self._by_record else f"bytes {draft.start} to {draft.end}"
-            error = FatalError(f"{progress.split.path!r}, {place}, stage transform: {error.message}", error.hint)
+            where = _in_kafka(progress, draft)[0] or f"{progress.split.path!r}, {place}"
+            error = FatalError(f"{where}, stage transform: {error.message}", error.hint)
         return StopAt(draft, error)
 
     def step_failed(self, progress: Progress, trouble: StepTrouble) -> None:
@@ -165,19 +177,19 @@ class ErrorPolicy:
 
     def bad(self, progress: Progress, outcome: RecordOutcome, stage: str, error: DataError) -> RecordOutcome:
         """Returns the outcome of a bad record. Raises StopAt when the connector, or the step that failed, tolerates none."""
-        path, draft, definition = progress.split.path, outcome.draft, self._definition
+        draft, definition = outcome.draft, self._definition
         policy = error.policy if isinstance(error, StepError) else ""
         if policy == "stop" or (self._errors.tolerance == "none" and policy != "dlq"):
             words = f"{self._where(progress, draft)}, stage {stage}: {error.message}"
             other = "another on_error for that step" if policy else "errors.tolerance: all"
             hint = f"{error.hint or 'correct the definition'}, or set {other}; then: copycat ctl restart {definition.name}"
             raise StopAt(draft, FatalError(words, hint))
-        progress.reject(Rejection(path, draft.start, draft.end, stage, error.message, draft.number, self._by_record))
+        progress.reject(_rejection(progress, draft, stage, error.message, by_record=self._by_record))
         full = rendered(draft)
         outcome = outcome._replace(draft=full, messages=(), counts_as="rejected", stage=stage, why=error.message)
         if self._errors.dlq is None:
             return outcome
-        raw, said = self._raw(full, outcome.head_bytes, is_rendered=full is not draft)
+        raw, said = self._raw(full, outcome.head_bytes, is_rendered=full.raw is not draft.raw)
         letter = dead_letter(definition, progress.split, full, stage, error, by_record=self._by_record)
         if outcome.part:  # a key, so that the parts of a record stand one behind the other
             letter = (*letter[:2], dict(outcome.part)[PART_OF], *letter[3:-1], [*letter[-1], *outcome.part])
@@ -189,12 +201,14 @@ class ErrorPolicy:
         if not self._errors.dlq.include_raw:
             return None, b"omitted: errors.dlq.include_raw is false"
         if record.raw is None and not isinstance(record.framed, bytes):
-            return None, NO_BYTES
+            return None, NULL if record.framed is None else NO_BYTES
         if head_bytes is not None:
             return record.bytes, f"cut: the first {len(record.bytes)} bytes, {self._too_long}".encode()
         return record.bytes, RENDERED if is_rendered else None
 
     def _where(self, progress: Progress, draft: Draft) -> str:
+        if named := _in_kafka(progress, draft)[0]:
+            return named
         place = f"record {draft.number}" if self._by_record else f"bytes {draft.start} to {draft.end}"
         return f"{progress.split.path!r}, {place}"
 
@@ -233,6 +247,22 @@ class ErrorPolicy:
             progress.lose(draft.start + kept, end, "too_long", 0, outcome.why.partition(" is ")[2])
         else:
             progress.lose(draft.start + kept, end, "rejected", 1, why)
+
+
+def _in_kafka(progress: Progress, draft: Draft) -> tuple[str, int]:
+    """TOPIC/PARTITION@OFFSET of a record that comes from Kafka, and its offset; "" and where it begins for any other."""
+    stream = progress.stream
+    place = None if stream is None else stream.place()
+    if stream is None or place is None:
+        return "", draft.start
+    return f"{place.topic}/{place.partition}@{draft.first}", draft.first
+
+
+def _rejection(progress: Progress, draft: Draft, stage: str, why: str, *, by_record: bool) -> Rejection:
+    named, offset = _in_kafka(progress, draft)
+    if named:
+        return Rejection(named, offset, draft.end, stage, why, 0, by_record)
+    return Rejection(progress.split.path, draft.start, draft.end, stage, why, draft.number, by_record)
 
 
 @lru_cache(maxsize=256)

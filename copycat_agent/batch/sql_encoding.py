@@ -101,15 +101,15 @@ class Asking:
         """One record after the other in one draft, without an object for each."""
         draft, steps, watch = Draft(b""), self._steps, self._watch
         draft.schema = chunk.schema if isinstance(chunk, Parsed) else None
-        if isinstance(chunk, Parsed) and Unparsed in set(map(type, chunk.values)):
+        if isinstance(chunk, Parsed) and not {Unparsed, type(None)}.isdisjoint(map(type, chunk.values)):
             steps = (_readable, *steps)
         found: list[dict[str, Any]] = []
         records = [NOT_ASKED] * chunk.total
         records_of_chunk = places(chunk, number, owns_fields=True)
         while True:
             try:
-                for draft.value, (draft.start, draft.end), draft.number in records_of_chunk:
-                    draft.timestamp_ms = None
+                for draft.value, (draft.start, draft.end), draft.number, draft.envelope in records_of_chunk:
+                    draft.timestamp_ms = None if draft.envelope is None else draft.envelope.timestamp_ms
                     for step in steps:
                         if not step(draft):
                             if draft.trouble:
@@ -151,6 +151,8 @@ def _readable(draft: Draft) -> bool:
     value: Any = draft.value
     if type(value) is Unparsed:
         raise DataError(value.why, value.hint)
+    if value is None:
+        raise DataError("the record's value is null: it is no row of the query's table", "errors says what becomes of it")
     return True
 
 
@@ -264,7 +266,7 @@ class AnsweredBulk(BulkEncoder):
 
     def __init__(self, encoder: Encoder, inner: SplitEncoder, asked: Asked, answers: Answers) -> None:
         layout, steps = encoder.layout, inner.steps(1)
-        super().__init__(layout, lambda: inner.layout, (self._answer, *steps), changes_fields=False)
+        super().__init__(layout, lambda: inner.layout, ((self._answer, *steps), ()), changes_fields=False)
         alone = not (steps or layout.wants_record or layout.value is not None) and layout.is_steady
         self._convert: Converter | None = (layout.convert_fields or layout.convert_value) if alone else None
         self._asked = asked

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from copycat_agent.dlq.letter import Letter, parse, record_of
 from copycat_agent.dlq.survey import ReplayProgress, Survey, Tally, group_of, latest, saved_progress, survey
@@ -19,7 +19,11 @@ from copycat_agent.options import Definition
 from copycat_agent.producer import Message, Refused, TaskProducer
 from copycat_agent.producer.consuming import TopicReader
 from copycat_agent.sources.files.identity import Identity
+from copycat_agent.templates.metadata import UNKNOWN, RecordOrigin, TopicPlace
 from copycat_agent.transforms.sql import sql_at
+
+if TYPE_CHECKING:
+    from copycat_agent.templates import RecordLike
 
 __all__ = [
     "Letter",
@@ -82,6 +86,20 @@ class ReplayReport:
     def tried(self) -> int:
         """Letters that were looked at."""
         return self.sent + self.dropped + self.left
+
+
+class PartitionOrigin(RecordOrigin):
+    """That of records of a partition of Kafka, which letters name `topic/number`."""
+
+    def __init__(self, name: str) -> None:
+        topic, _, number = name.rpartition("/")
+        self._place = TopicPlace(topic, int(number)) if number.isdecimal() else None
+
+    def place(self) -> TopicPlace | None:
+        return self._place
+
+    def offset_of(self, record: RecordLike) -> int:
+        return record.end - 1
 
 
 class Replay:
@@ -235,7 +253,8 @@ class Replay:
         if self._bound is None or self._bound[0] != origin:
             partition = SourcePartition(self._definition.name, letter.file_key)
             split = Split(partition, letter.path, "", SourceOffset(0), 0, inode=_inode(letter.file_key), mtime_ms=letter.file_time_ms)
-            self._bound = origin, self._encoder.bind(split, self._producer.topics.partitions, 0, letter.host or None)
+            known = UNKNOWN if letter.envelope is None else PartitionOrigin(letter.path)
+            self._bound = origin, self._encoder.bind(split, self._producer.topics.partitions, 0, letter.host or None, origin=known)
         return self._bound[1]
 
     def _send(self, going: list[tuple[Letter, Message]]) -> None:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, cast
 
 from copycat_agent.encoding import letters
 from copycat_agent.errors import DamageError, DataError
-from copycat_agent.formats import Draft, Frames, Parsed, RecordFormat
+from copycat_agent.formats import Draft, Envelope, Frames, Parsed, RecordFormat
 from copycat_agent.producer.consuming import Received
 
 _NUMBER = re.compile(rb"\d{1,19}")
@@ -22,7 +22,7 @@ class Letter(NamedTuple):
     `partition` and `offset` are its place in the dead-letter topic; `start` and `end` the record's bytes in the file `path` on
     `host`, or record numbers from 0 where `by_record`. `number` counts records in that file. `columns` are the file's, where the
     letter names them. `part`: it is this part of the record `part_of`, which begins at byte `part_start`, and `is_last` the last one; 0
-    for a whole record. What a letter of an earlier version does not say is 0 or "".
+    for a whole record. `envelope`: what came with a record from Kafka. What a letter of an earlier version does not say is 0 or "".
     """
 
     partition: int
@@ -48,11 +48,17 @@ class Letter(NamedTuple):
     part_of: str = ""
     part_start: int = 0
     is_last: bool = False
+    envelope: Envelope | None = None
 
     @property
     def is_whole(self) -> bool:
         """Whether it carries all bytes of its record, or all its fields."""
-        return self.raw is not None and (not self.said or self.is_rendered)
+        return self.is_null or (self.raw is not None and (not self.said or self.is_rendered))
+
+    @property
+    def is_null(self) -> bool:
+        """Whether the record's value is null."""
+        return self.said == letters.NULL.decode()
 
     @property
     def is_rendered(self) -> bool:
@@ -98,7 +104,16 @@ def parse(record: Received) -> Letter | None:
         part_of=texts.get(letters.PART_OF, ""),
         part_start=_part_start(headers),
         is_last=letters.PARTS in headers,
+        envelope=_envelope(record, headers),
     )
+
+
+def _envelope(record: Received, headers: dict[str, bytes]) -> Envelope | None:
+    """What came with the record beside its value; None where nothing did, or its headers are broken."""
+    count, at_ms = _number(headers, letters.HEADERS), _number(headers, letters.TIME)
+    if letters.HEADERS not in headers or count is None or at_ms is None:
+        return None
+    return Envelope(record.key, tuple(record.headers[:count]), at_ms if letters.TIME in headers else None)
 
 
 def _columns(text: str) -> tuple[str, ...]:
@@ -150,7 +165,9 @@ def record_of(letter: Letter, frames: Frames | RecordFormat) -> Draft:
     raw = letter.raw or b""
     place = letter.start, letter.end, letter.number
     alone = getattr(frames, "alone", None)
-    if letter.is_rendered:
+    if letter.envelope is not None and not letter.is_rendered:
+        draft = Draft(None if letter.is_null else raw, *place)
+    elif letter.is_rendered:
         draft = Draft(_fields(raw), *place)
     elif not getattr(frames, "makes_fields", False):
         draft = Draft(raw, *place)
@@ -160,7 +177,7 @@ def record_of(letter: Letter, frames: Frames | RecordFormat) -> Draft:
         draft = _read(letter, cast("RecordFormat", frames))
         draft.start, draft.end, draft.number = place
     draft.partial = letter.partial
-    return draft
+    return draft.within(letter.envelope)
 
 
 def _fields(raw: bytes) -> dict[str, Any]:

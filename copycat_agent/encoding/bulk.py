@@ -9,12 +9,12 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import accumulate, count, islice, pairwise
+from itertools import accumulate, count, islice, pairwise, repeat
 from time import monotonic
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from copycat_agent.errors import CopycatError
-from copycat_agent.formats import Chunk, Draft, Parsed
+from copycat_agent.formats import Chunk, Draft, Envelope, Parsed
 from copycat_agent.model import Counts
 from copycat_agent.producer import Message
 from copycat_agent.transforms import Step
@@ -22,8 +22,8 @@ from copycat_agent.transforms import Step
 if TYPE_CHECKING:
     from copycat_agent.encoding.layout import SplitLayout
 
-Places = Iterator[tuple[Any, tuple[int, int], int]]
-"""Value, place (start and end) and number of records."""
+Places = Iterator[tuple[Any, tuple[int, int], int, Envelope | None]]
+"""Value, place (start and end), number and envelope of records."""
 
 NAMED_MAX = 10
 """Records of one split that are named one by one for what is wrong with them; all are counted."""
@@ -102,8 +102,8 @@ class ChunkEncoding:
         encoded = Encoded()
         draft, steps, make, append = self._draft, self._steps, self._make, encoded.messages.append
         try:
-            for draft.value, (draft.start, draft.end), draft.number in islice(self._records, most):
-                draft.timestamp_ms = None
+            for draft.value, (draft.start, draft.end), draft.number, envelope in islice(self._records, most):
+                draft.envelope, draft.timestamp_ms = envelope, None if envelope is None else envelope.timestamp_ms
                 for step in steps:
                     if not step(draft):
                         if draft.trouble:
@@ -135,7 +135,9 @@ class ChunkEncoding:
         index, place = draft.number - self._first, (draft.start, draft.end, draft.number)
         if isinstance(chunk, Chunk):
             return Draft(chunk.text.value(chunk.raw[index]), *place)
-        return Draft(chunk.values[index], *place, None if chunk.raw is None else chunk.raw[index], chunk.schema, chunk.as_is)
+        raw = None if chunk.raw is None else chunk.raw[index]
+        envelope = None if chunk.envelopes is None else chunk.envelopes[index]
+        return Draft(chunk.values[index], *place, raw, chunk.schema, chunk.as_is).within(envelope)
 
 
 class AllAtOnce(ChunkEncoding):
@@ -164,16 +166,19 @@ class AllAtOnce(ChunkEncoding):
 
 
 def places(chunk: Chunk | Parsed, number: int, *, owns_fields: bool) -> Places:
-    """Value, place and number of each record, as `rows` has them but without an object for each; `owns_fields`: fields are copies."""
+    """Value, place, number and envelope of each record, as `rows` has them but without an object for each.
+
+    `owns_fields`: fields are copies.
+    """
     if isinstance(chunk, Parsed):
         values: Any = chunk.values
         if owns_fields:
             values = (dict(value) if isinstance(value, dict) else value for value in values)
-        return zip(values, pairwise(chunk.places), count(number), strict=False)
+        return zip(values, pairwise(chunk.places), count(number), chunk.envelopes or repeat(None), strict=False)
     if len(chunk.values) != len(chunk.raw):  # empty lines are left out
-        return ((one.value, (one.start, one.end), one.number) for one in chunk.rows(number))
+        return ((one.value, (one.start, one.end), one.number, None) for one in chunk.rows(number))
     sizes = map(len(chunk.delimiter).__add__, map(len, chunk.raw))
-    return zip(chunk.values, pairwise(accumulate(sizes, initial=chunk.start)), count(number), strict=False)
+    return zip(chunk.values, pairwise(accumulate(sizes, initial=chunk.start)), count(number), repeat(None), strict=False)
 
 
 def _maker(layout: SplitLayout, raw: Sequence[bytes] | None, first: int) -> Callable[[Draft], Any]:

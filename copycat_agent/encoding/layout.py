@@ -47,32 +47,43 @@ class MessageLayout:
     `same_tail`: what follows the value in every message, as in `SplitLayout.tail`, where it is the same for all files; else None.
     """
 
-    def __init__(self, definition: Definition, *, has_fields: bool) -> None:
-        """`has_fields`: the value of a record may be fields, from its format or from a step."""
+    def __init__(self, definition: Definition, *, has_fields: bool, has_envelopes: bool = False) -> None:
+        """`has_fields`: the value of a record may be fields, from its format or from a step. `has_envelopes`: records come in envelopes."""
         self.definition = definition
-        record, key, value = definition.record, definition.converters.key, definition.converters.value
+        record, value = definition.record, definition.converters.value
         self.topic = compile_template(record.topic)
         self.key = None if record.key is None else compile_template(record.key)
         self.headers = {name: compile_template(text) for name, text in record.headers.items()}
         self.value = None if record.value is None else compile_template(record.value)
         self.literal_topic = self.topic.literal_prefix if self.topic.is_literal else ""
-        self.has_same_headers = not record.origin_headers and all(template.is_of_split for template in self.headers.values())
+        self.has_envelopes = has_envelopes
+        has_own_headers = record.origin_headers or has_envelopes
+        self.has_same_headers = not has_own_headers and all(template.is_of_split for template in self.headers.values())
         has_same_key = self.key is None or self.key.is_of_split
         self.is_steady = bool(self.literal_topic) and has_same_key and self.has_same_headers and record.timestamp != "event"
         self.same_tail = self._same_tail()
         self.convert_key = _key_converter(definition)
         self.convert_value = _value_converter(definition, has_fields=has_fields or self.value is not None)
-        self.key_wants_record = key is not None and CONVERTERS[key.type].wants_record
         self.wants_record = value is not None and CONVERTERS[value.type].wants_record
         self._wants_bytes = value is not None and CONVERTERS[value.type].is_identity
         self._wants_fields = value is not None and value.type not in _TAKE_TEXT
 
+    @property
+    def key_wants_record(self) -> bool:
+        """See `wants_record`."""
+        key = self.definition.converters.key
+        return key is not None and CONVERTERS[key.type].wants_record
+
     def _same_tail(self) -> Message | None:
         record = self.definition.record
         depends = self.key or self.headers or record.origin_headers or record.timestamp in {"event", "file"} or record.partition == "file"
-        if depends or not self.literal_topic:
+        if depends or self.has_envelopes or not self.literal_topic:
             return None
         return _tail(None, record.partition if isinstance(record.partition, int) else ANY_PARTITION, 0, None)
+
+    def bind(self, split: Split, meta: SplitMeta, partitions: Callable[[str], int], run: int) -> SplitLayout:
+        """The layout of the messages of one split, see `SplitLayout`. Raises DataError as that."""
+        return SplitLayout(self, split, meta, partitions, run)
 
     def takes_raw(self, *, as_is: bool) -> bool:
         """Whether the value of a record with fields is its raw bytes, as long as no step makes other fields of it; `as_is` see `Parsed`."""
@@ -148,6 +159,8 @@ class SplitLayout:
         self._key = layout.key.bind(meta) if layout.key else None
         self._headers = [(name, template.bind(meta)) for name, template in layout.headers.items()]
         self._same_headers = self._headers_of(_NOTHING, ()) if layout.has_same_headers else None
+        place = meta.origin.place()
+        self._source_partition = ANY_PARTITION if place is None else place.partition
         self._is_event = record.timestamp == "event"
         self._timestamp = split.mtime_ms if record.timestamp == "file" else 0
         self.is_steady = layout.is_steady
@@ -156,7 +169,10 @@ class SplitLayout:
     def outline(self, draft: Draft, extra: Headers = ()) -> Outline:
         """Everything but the value. Raises DataError for a record of which it cannot be made."""
         topic = self.literal_topic or self._topic_of(draft)
-        key = None if self._key is None else self._key_bytes(self._key(draft), topic, draft)
+        if self._key is not None:
+            key: bytes | None = self._key_bytes(self._key(draft), topic, draft)
+        else:
+            key = None if draft.envelope is None else draft.envelope.key
         headers = self._same_headers
         if headers is None or extra or draft.partial:
             headers = self._headers_of(draft, extra)
@@ -185,10 +201,11 @@ class SplitLayout:
         return convert(text, topic, draft.schema) if self._layout.key_wants_record else convert(text)
 
     def _headers_of(self, draft: Draft, extra: Headers) -> list[tuple[str, bytes]]:
-        headers = [(name, render(draft).encode()) for name, render in self._headers]
+        headers: list[tuple[str, Any]] = [] if draft.envelope is None else list(draft.envelope.headers)
+        headers += [(name, render(draft).encode()) for name, render in self._headers]
         headers += extra
         if self._record.origin_headers:
-            headers += origin_headers(self._split.path, draft.start, draft.end)
+            headers += origin_headers(self._split.path, draft.first, draft.end)
         return [*headers, _PARTIAL] if draft.partial else headers
 
     def _partition_of(self, topic: str, key: bytes | None) -> int:
@@ -197,12 +214,25 @@ class SplitLayout:
             return ANY_PARTITION
         if isinstance(wanted, int):
             return wanted
+        if wanted == "source":
+            return self._source_partition
         if wanted == "file":
             return zlib.crc32(self._split.partition.key.encode()) % self._partitions(topic)
         return self._run % self._partitions(topic) if key is not None else ANY_PARTITION
 
     def _value(self, meta: SplitMeta) -> Callable[[Draft, str], Any]:
-        """Builds the function `value`, with no more in it than this definition needs."""
+        """Builds the function `value`, with no more in it than this definition needs. A null stays one."""
+        make = self._value_of_data(meta)
+        if not self._layout.has_envelopes:
+            return make
+
+        def value_or_null(draft: Draft, topic: str) -> Any:  # noqa: ANN401 - as `value`
+            value: Any = draft.value
+            return None if value is None else make(draft, topic)
+
+        return value_or_null
+
+    def _value_of_data(self, meta: SplitMeta) -> Callable[[Draft, str], Any]:
         layout, template = self._layout, self._layout.value
         convert = layout.convert_value
         if template is None:

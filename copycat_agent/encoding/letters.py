@@ -10,7 +10,7 @@ import json
 from copycat_agent.converters import CONVERTERS, build_converter
 from copycat_agent.encoding.layout import Headers, host_name, origin_headers
 from copycat_agent.errors import DataError
-from copycat_agent.formats import Draft
+from copycat_agent.formats import Draft, Envelope
 from copycat_agent.model import Split
 from copycat_agent.options import Definition
 from copycat_agent.producer import Message
@@ -43,10 +43,13 @@ PART, PARTS, PART_OF = "copycat.part", "copycat.parts", "copycat.part_of"
 
 COLUMNS = "copycat.columns"
 """Names of the file's columns, a JSON array, where the record's bytes mean nothing without them."""
+HEADERS, TIME = "copycat.headers", "copycat.timestamp"
+"""Of a record that comes from Kafka: how many headers it had, which come before all others, and its time, where it had one."""
 _COLUMNS_BYTES = 2**14
 
 OMITTED = b"omitted: refused by the topic"
 RENDERED = b"rendered: the file holds no bytes of this record alone, these are its fields as JSON"
+NULL = b"null: so is the record's value"
 NO_BYTES = b"omitted: the file holds no bytes of this record alone"
 
 _json = build_converter(CONVERTERS["json"].options(type="json"))
@@ -81,26 +84,35 @@ def rendered(record: Draft) -> Draft:
 def dead_letter(definition: Definition, split: Split, record: Draft, stage: str, error: DataError, *, by_record: bool = False) -> Message:
     """The dead letter of one bad record, without its raw bytes: see `with_raw`. The definition has a dead-letter topic.
 
+    One that comes from Kafka keeps its key, and its headers before these.
     `by_record`: places in the file are record numbers.
     """
     dlq = definition.errors.dlq
     assert dlq is not None
-    headers = [
+    envelope = record.envelope
+    headers: list[tuple[str, bytes | None]] = [
+        *(() if envelope is None else envelope.headers),
         (CONNECTOR, definition.name.encode()),
         (HOST, host_name().encode("utf-8", "backslashreplace")),
-        *origin_headers(split.path, record.start, record.end),
+        *origin_headers(split.path, record.first, record.end),
         (LENGTH, b"%d" % (len(record.bytes) if by_record else record.end - record.start)),
         (RECORD, b"%d" % record.number),
         (FILE_KEY, split.partition.key.encode()),
         (FILE_TIME, b"%d" % split.mtime_ms),
         *(((PARTIAL, b"true"),) if record.partial else ()),
         *(((PLACES, b"records"),) if by_record else _columns(record)),
+        *(() if envelope is None else _of_envelope(envelope)),
         (STAGE, stage.encode()),
         *(((STEP, error.step.encode()),) if isinstance(error, StepError) else ()),
         (ERROR, (DataError if isinstance(error, StepError) else type(error)).__name__.encode()),
         (MESSAGE, error.message.encode("utf-8", "backslashreplace")),
     ]
-    return dlq.topic, None, None, -1, None, None, 0, headers
+    return dlq.topic, None, None if envelope is None else envelope.key, -1, None, None, 0, headers
+
+
+def _of_envelope(envelope: Envelope) -> Headers:
+    count = (HEADERS, b"%d" % len(envelope.headers))
+    return (count,) if envelope.timestamp_ms is None else (count, (TIME, b"%d" % envelope.timestamp_ms))
 
 
 def _columns(record: Draft) -> tuple[tuple[str, bytes], ...]:

@@ -20,6 +20,17 @@ class Unparsed(NamedTuple):
     hint: str = ""
 
 
+class Envelope(NamedTuple):
+    """What came with a record beside its value, where its source has such things: as Kafka keeps it.
+
+    `headers` are names and contents in their order, `timestamp_ms` is epoch milliseconds, None where the source has none.
+    """
+
+    key: bytes | None = None
+    headers: tuple[tuple[str, bytes | None], ...] = ()
+    timestamp_ms: int | None = None
+
+
 class Draft:
     """One record while it is worked on. A chunk makes one for each record that is looked at by itself, and one for all others.
 
@@ -32,15 +43,17 @@ class Draft:
     Steps only read the rest. The record is bytes `start` up to, not including, `end` of its file, delimiter included, or record
     numbers where the format counts those; it is the `number`-th of its file, from 1. `framed` is `value` as framing left it, `raw` the
     record's bytes as they stand in the file, None where the format has none or `framed` is those. `as_is` see `Parsed`. `partial`: no
-    delimiter ends it, and nobody will finish it. `kept` counts the errors that `on_error: keep` passed over, `trouble` is the first
-    one that it or `on_error: drop` passed over, in words; "" for none.
+    delimiter ends it, and nobody will finish it. `envelope` is what came with it, None for most. `kept` counts
+    the errors that `on_error: keep` passed over, `trouble` is the first one that it or `on_error: drop` passed over, in words; "" for none.
     """
 
-    __slots__ = ("as_is", "end", "framed", "kept", "number", "partial", "raw", "schema", "start", "timestamp_ms", "trouble", "value")
+    __slots__ = (
+        "as_is", "end", "envelope", "framed", "kept", "number", "partial", "raw", "schema", "start", "timestamp_ms", "trouble", "value",
+    )  # fmt: skip
 
     def __init__(
         self,
-        value: bytes | dict[str, Any] | Unparsed,
+        value: bytes | dict[str, Any] | Unparsed | None,
         start: int = 0,
         end: int = 0,
         number: int = 1,
@@ -57,6 +70,7 @@ class Draft:
         self.schema = schema
         self.as_is = as_is
         self.partial = False
+        self.envelope: Envelope | None = None
         self.timestamp_ms: int | None = None
         self.kept = 0
         self.trouble = ""
@@ -69,6 +83,11 @@ class Draft:
         return value
 
     @property
+    def first(self) -> int:
+        """The record's first byte or number; of one that comes from Kafka its offset, while `start` is where the one before it ends."""
+        return self.start if self.envelope is None else self.end - 1
+
+    @property
     def bytes(self) -> bytes:
         """The record's bytes, for a dead letter; b"" where the format has none."""
         if self.raw is not None:
@@ -79,7 +98,17 @@ class Draft:
         """The same record as framing left it."""
         draft = Draft(self.framed, self.start, self.end, self.number, self.raw, self.schema, self.as_is)
         draft.partial = self.partial
-        return draft
+        return draft.within(self.envelope)
+
+    def within(self, envelope: Envelope | None) -> Draft:
+        """The same draft, with what came with its record."""
+        if envelope is not None:
+            self.envelope, self.timestamp_ms = envelope, envelope.timestamp_ms
+        return self
+
+
+_APART = frozenset({Unparsed, type(None)})
+"""Kinds of values that go by themselves: no step works on them."""
 
 
 class LazyFields(Sequence[dict[str, Any]]):
@@ -89,20 +118,22 @@ class LazyFields(Sequence[dict[str, Any]]):
 class Parsed(NamedTuple):
     """A run of records that a format has found and read, the counterpart of `Chunk`.
 
-    Record i is `values[i]`, fields or an `Unparsed`, and covers `places[i]` up to, not including, `places[i + 1]`: bytes, or record
+    Record i is `values[i]`, bytes, fields or an `Unparsed`, and covers `places[i]` up to, not including, `places[i + 1]`: bytes, or record
     numbers of formats that count those. What stands between two records belongs to the first. `raw[i]` are its bytes as they stand
     in the file; `raw` is None where a format has none. `size_bytes` is what the run weighs: the bytes that were read for it.
     `tail` are the last bytes before its end, b"" where places are record numbers. `as_is`: as long as nothing makes other fields of
-    a record and no converter is asked for fields, `raw` is its value.
+    a record and no converter is asked for fields, `raw` is its value. `envelopes[i]` is what came with record i; None where nothing does.
+    A value of None is one that its source has as null: no step works on it.
     """
 
-    values: Sequence[bytes | dict[str, Any] | Unparsed]
+    values: Sequence[Any]
     places: Sequence[int]
     size_bytes: int
     raw: Sequence[bytes] | None = None
     tail: bytes = b""
     schema: Schema | None = None
     as_is: bool = False
+    envelopes: Sequence[Envelope] | None = None
 
     @property
     def start(self) -> int:
@@ -135,7 +166,9 @@ class Parsed(NamedTuple):
         """A draft of each record, of which the first one is the `first`-th of its file."""
         for index, value in enumerate(self.values):
             raw = None if self.raw is None else self.raw[index]
-            yield Draft(value, self.places[index], self.places[index + 1], first + index, raw, self.schema, self.as_is)
+            envelope = None if self.envelopes is None else self.envelopes[index]
+            draft = Draft(value, self.places[index], self.places[index + 1], first + index, raw, self.schema, self.as_is)
+            yield draft.within(envelope)
 
     def fitting(self, records: int, size_bytes: int) -> int:
         """Returns how many records are no more than so many, and weigh about so much; at least one."""
@@ -153,17 +186,18 @@ class Parsed(NamedTuple):
         return self._part(0, index), self._part(index, len(self.values))
 
     def sorted_out(self) -> list[Parsed]:
-        """The run cut where records that could be read and bad ones meet; it alone when it has but one kind."""
-        if isinstance(self.values, LazyFields) or Unparsed not in set(map(type, self.values)):
+        """The run cut where records that could be read, bad ones and nulls meet; it alone when it has but one kind."""
+        if isinstance(self.values, LazyFields) or set(map(type, self.values)).isdisjoint(_APART):
             return [self]
-        kinds = groupby(type(value) is Unparsed for value in self.values)
+        kinds = groupby(type(value) if type(value) in _APART else None for value in self.values)
         ends = list(accumulate(sum(1 for _ in alike) for _, alike in kinds))
         return [self._part(begin, end) for begin, end in pairwise([0, *ends])] if len(ends) > 1 else [self]
 
     def _part(self, begin: int, end: int) -> Parsed:
         raw = None if self.raw is None else self.raw[begin:end]
         weight, tail = self.weight(end) - self.weight(begin), self.tail_before(end)
-        return self._replace(values=self.values[begin:end], places=self.places[begin : end + 1], size_bytes=weight, raw=raw, tail=tail)
+        part = self._replace(values=self.values[begin:end], places=self.places[begin : end + 1], size_bytes=weight, raw=raw, tail=tail)
+        return part if self.envelopes is None else part._replace(envelopes=self.envelopes[begin:end])
 
     def tail_before(self, index: int) -> bytes:
         """Returns the part of `tail` that stands before the `index`-th record."""

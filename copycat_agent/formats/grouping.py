@@ -125,8 +125,10 @@ class _Fields(NamedTuple):
 
     value: dict[str, Any]
     start: int = 0
+    end: int = 0
     number: int = 1
     timestamp_ms: int | None = None
+    envelope: None = None
 
 
 _decode = json.JSONDecoder(parse_int=str, parse_float=str).raw_decode

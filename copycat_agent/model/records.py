@@ -175,6 +175,7 @@ class Record(NamedTuple):
     timestamp_ms: int | None = None
     partial: bool = False
     schema: Schema | None = None
+    envelope: Any = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,7 +248,7 @@ class Account:
 
 
 class Rejection(NamedTuple):
-    """Where a bad record lies and why it is bad; never its bytes. `record` is its number in the file, from 1.
+    """Where a bad record lies and why it is bad; never its bytes. `record` is its number in the file, from 1, 0 where `path` names it.
 
     `by_record`: `start` and `end` are record numbers from 0, not bytes.
     """

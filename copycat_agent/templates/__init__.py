@@ -19,8 +19,9 @@ from string import Formatter
 from typing import TYPE_CHECKING
 
 from copycat_agent.errors import DataError
-from copycat_agent.templates.fields import MISSING, RecordLike, compile_path, is_path
+from copycat_agent.templates.fields import MISSING, compile_path, is_path
 from copycat_agent.templates.metadata import METADATA, OF_SPLIT, TIME_NAMES, Access, SplitMeta
+from copycat_agent.templates.record_like import RecordLike
 from copycat_agent.templates.texts import is_not_utf8, readable, scalar_text
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ __all__ = [
     "RecordLike",
     "SplitMeta",
     "Template",
+    "bind",
     "compile_path",
     "compile_template",
     "scalar_text",
@@ -50,10 +52,19 @@ class Name:
     spec: str
 
 
+def _key_text(record: RecordLike) -> str:
+    key = None if record.envelope is None else record.envelope.key
+    if key is None:
+        msg = "the record has no key for '@key'"
+        raise DataError(msg)
+    return key.decode("utf-8", "replace")
+
+
 _OF_RECORD: dict[str, Callable[[SplitMeta], Callable[[RecordLike], str | int]]] = {
-    "@offset": lambda _: attrgetter("start"),
+    "@offset": lambda meta: meta.origin.offset_of,
     "@record.number": lambda _: attrgetter("number"),
     "@file.member": lambda meta: lambda record: readable(meta.origin.member(record.start)),
+    "@key": lambda _: _key_text,
 }
 
 

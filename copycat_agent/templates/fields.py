@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from copycat_agent.templates.metadata import METADATA
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from copycat_agent.templates.record_like import RecordLike
 
 MISSING: Final = object()
 """What a compiled path returns for a field that is not there (a null that is there is None)."""
@@ -17,26 +19,6 @@ _SEGMENT = re.compile(r"[^\s.\[\]{}!:\x00-\x1f\x7f](?:[^.\[\]{}!:\x00-\x1f\x7f]*
 
 _ALSO_FIELDS = frozenset({"@timestamp"})
 """Metadata whose name many programs give a field of theirs."""
-
-
-class RecordLike(Protocol):
-    """What a template reads of a record; `model.Record` is one."""
-
-    @property
-    def value(self) -> bytes | dict[str, Any]:
-        """The framed bytes, or the fields."""
-
-    @property
-    def start(self) -> int:
-        """First byte of the record."""
-
-    @property
-    def number(self) -> int:
-        """Number of the record, from 1."""
-
-    @property
-    def timestamp_ms(self) -> int | None:
-        """Event time in epoch milliseconds."""
 
 
 def is_path(path: str) -> bool:
@@ -63,7 +45,7 @@ def compile_path(path: str) -> Callable[[RecordLike], object]:
         value = record.value
         if isinstance(value, bytes):
             return value.decode("utf-8", "replace") if is_message else MISSING
-        return value.get(first, MISSING)
+        return MISSING if value is None else value.get(first, MISSING)
 
     def nested(record: RecordLike) -> object:
         value = top(record)

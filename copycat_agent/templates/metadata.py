@@ -4,7 +4,8 @@ r"""The names that begin with `@`: what is known of a record beside its fields. 
 - `@file.inode` `@host` `@connector`
 - `@file.owner` `@file.group` `@file.mode`: of a file of this host, when it was opened; missing for all others
 - `@file.member`: the name of the file in an archive that the record is from, "" for what is no archive
-- `@offset`: the record's first byte; `@record.number`: counts from 1 within the file
+- `@offset`: the record's first byte, of one that comes from Kafka its offset; `@record.number`: counts from 1 within the file
+- `@topic` `@partition` `@key`: where a record stood in Kafka, and its key as text (U+FFFD for what is not UTF-8); missing for all others
 - `@read_time`: when the template is rendered; `@timestamp`: the record's event time, or the read time when it has none
 """
 
@@ -19,6 +20,8 @@ from copycat_agent.templates.texts import readable
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from copycat_agent.templates.record_like import RecordLike
+
 
 class Access(NamedTuple):
     """Who owns a file, and what its mode allows: names, or numbers as texts, and four octal digits."""
@@ -26,6 +29,13 @@ class Access(NamedTuple):
     owner: str
     group: str
     mode: str
+
+
+class TopicPlace(NamedTuple):
+    """A partition of a topic."""
+
+    topic: str
+    partition: int
 
 
 class RecordOrigin:
@@ -39,6 +49,14 @@ class RecordOrigin:
         """Returns the name of the file in an archive that this position is in; "" for what is no archive."""
         del position
         return ""
+
+    def place(self) -> TopicPlace | None:
+        """Returns the partition of Kafka that they are from; None where they are from elsewhere."""
+        return None
+
+    def offset_of(self, record: RecordLike) -> int:
+        """Returns where the record is: its first byte, or its offset in Kafka."""
+        return record.start
 
 
 UNKNOWN = RecordOrigin()
@@ -68,6 +86,14 @@ def _of_access(name: str) -> Callable[[SplitMeta], str | None]:
     return value
 
 
+def _of_place(name: str) -> Callable[[SplitMeta], str | int | None]:
+    def value(meta: SplitMeta) -> str | int | None:
+        place = meta.origin.place()
+        return None if place is None else getattr(place, name)
+
+    return value
+
+
 OF_SPLIT: dict[str, Callable[[SplitMeta], str | int | None]] = {
     "@file.path": lambda meta: readable(meta.path),
     "@file.name": lambda meta: readable(meta.path).rpartition("/")[2],
@@ -78,13 +104,15 @@ OF_SPLIT: dict[str, Callable[[SplitMeta], str | int | None]] = {
     "@file.mode": _of_access("mode"),
     "@host": lambda meta: readable(meta.host),
     "@connector": lambda meta: meta.connector,
+    "@topic": _of_place("topic"),
+    "@partition": _of_place("partition"),
 }
 """Names that mean the same for all records of a split, and what that is; None where it is missing."""
 
-NUMBERS = frozenset({"@file.inode", "@offset", "@record.number"})
+NUMBERS = frozenset({"@file.inode", "@offset", "@partition", "@record.number"})
 """Names of numbers; all others are of texts."""
 
 TIME_NAMES = ("@timestamp", "@read_time")
 
-METADATA = frozenset({*OF_SPLIT, *NUMBERS, *TIME_NAMES, "@file.member"})
+METADATA = frozenset({*OF_SPLIT, *NUMBERS, *TIME_NAMES, "@file.member", "@key"})
 """Every name that may follow an `@`, the sign included."""

@@ -18,7 +18,10 @@ from copycat_agent.transforms.paths import FieldName, Find, Put, apart, finder, 
 Make = Callable[[Draft], object]
 """The value for one record. Raises `DataError` for a template that cannot be rendered."""
 
-_OF_RECORD: dict[str, Make] = {"@offset": lambda draft: draft.start, "@record.number": lambda draft: draft.number}
+_OF_RECORD: dict[str, Callable[[SplitMeta], Make]] = {
+    "@offset": lambda meta: meta.origin.offset_of,
+    "@record.number": lambda _: lambda draft: draft.number,
+}
 _TYPES = {str: "string", bool: "boolean", int: "bigint", float: "double"}
 _VALUES = (
     'A text is a template; one that is a single field, as in "{user.id}", copies it with its type. Numbers, booleans, null, lists and maps '
@@ -61,10 +64,12 @@ def compile_value(value: object) -> Callable[[SplitMeta], Make]:
 
 def _of_template(template: Template, meta: SplitMeta) -> Make:
     if (name := only_name(template)) is not None:
-        if name in OF_SPLIT:
-            number = OF_SPLIT[name](meta)
+        if name in OF_SPLIT and (number := OF_SPLIT[name](meta)) is not None:
             return lambda _: number
-        return _OF_RECORD[name] if name in NUMBERS else _copy(name)
+        if name in _OF_RECORD:
+            return _OF_RECORD[name](meta)
+        if name not in NUMBERS:
+            return _copy(name)
     render = template.bind(meta)
     if template.is_of_split:
         try:

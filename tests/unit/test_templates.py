@@ -13,9 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from copycat_agent.errors import DataError
+from copycat_agent.formats import Envelope
 from copycat_agent.model import Record
 from copycat_agent.templates import METADATA, MISSING, Access, SplitMeta, compile_path, compile_template, time_text
-from copycat_agent.templates.metadata import RecordOrigin
+from copycat_agent.templates.metadata import RecordOrigin, TopicPlace
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,6 +32,9 @@ class Known(RecordOrigin):
 
     def member(self, position: int) -> str:
         return f"at/{position}"
+
+    def place(self) -> TopicPlace:
+        return TopicPlace("orders", 3)
 
 
 META = SplitMeta("/var/log/nginx/access.log", 4711, "web1", "nginx-access", origin=Known([]))
@@ -112,7 +116,14 @@ def test_a_time_beyond_the_calendar_is_shown_as_the_number_it_is(epoch_ms: int, 
 
 def test_every_metadata_name_compiles_and_renders() -> None:
     for name in METADATA:
-        assert render(f"{{{name}}}")
+        assert render(f"{{{name}}}", envelope=Envelope(b"k\xff"))
+    assert render("{@topic}/{@partition:02d}/{@key}", envelope=Envelope(b"k\xff")) == "orders/03/k\ufffd"
+
+
+@pytest.mark.parametrize("name", ["@topic", "@partition", "@key"])
+def test_what_does_not_come_from_kafka_has_no_place_in_it(name: str) -> None:
+    with pytest.raises(DataError, match=name):
+        compile_template(f"{{{name}}}").render(record(), SplitMeta("/f", 1, "h", "c"))
 
 
 def test_owner_group_and_mode_are_found_out_once_for_a_split_and_only_where_they_are_named() -> None:

@@ -297,6 +297,16 @@ def _record(stream: BytesIO, reading: Reading) -> dict[str, Any] | Unparsed:
     return value if reading.fields else {"value": value}
 
 
+def read_alone(data: bytes, reading: Reading) -> dict[str, Any] | Unparsed:
+    """The record that some bytes are, and nothing else."""
+    stream = _Counted(data) if reading.has_lists and len(data) > CAREFUL_BYTES else BytesIO(data)
+    try:
+        value = _record(stream, reading)
+    except Exception as error:  # noqa: BLE001 - as above
+        return Unparsed(_why(error), "is it of the schema that its id says?")
+    return value if stream.tell() == len(data) else Unparsed("its bytes go on behind the record", "is it of the schema that its id says?")
+
+
 def _why(error: Exception) -> str:
     if isinstance(error, _TooManyError):
         return f"a record holds more than {VALUES_MAX} values"

@@ -187,7 +187,7 @@ def parse(text: bytes) -> Value:
     value = _fast(text)
     if type(value) is bytes or (type(value) is dict and not _holds_float(value)):
         return value  # whole numbers that 64 bits do not hold would be floats
-    return _one(text) if _may_lose(text) else value
+    return _one(text, value) if _may_lose(text) else value
 
 
 def _holds_float(value: dict[str, Any]) -> bool:
@@ -215,7 +215,7 @@ def parse_all(texts: Sequence[bytes]) -> list[Value]:
     except ValueError:
         values = list(map(_fast, texts))
     for index in _suspects(texts):
-        values[index] = _one(texts[index])
+        values[index] = _one(texts[index], values[index])
     return values
 
 
@@ -250,13 +250,31 @@ def _may_lose(text: bytes) -> bool:
     return any(pattern in numbers for pattern in _MAY_LOSE)
 
 
-def _one(text: bytes) -> Value:
+def _one(text: bytes, value: Value) -> Value:
     """A text that may hold such a number, looked at more closely: identifiers and hashes in its strings look so, too."""
+    if type(value) is dict and _comes_back(text, value):
+        return value
     numbers = _STRING.sub(b"", text).translate(_NUMBERS)
     loses = _HUGE in numbers or _FAR in numbers
     if not loses:
         loses = any(len(word) > _EXACT_DIGITS + 1 and (b"." in word or b"e" in word) for word in numbers.split())
-    return _exact(text) if loses else _fast(text)
+    return _exact(text) if loses else value
+
+
+def _comes_back(text: bytes, value: dict[str, Any]) -> bool:
+    """Whether the fast parser's value makes the same text again, blanks behind commas and colons aside: so no number has lost anything.
+
+    True of most texts that a program wrote, in a fifth of the time that the exact parser takes.
+    """
+    try:
+        again = orjson.dumps(value)
+    except orjson.JSONEncodeError:  # halves of characters
+        return False
+    return again == text or _without_blanks(again) == _without_blanks(text)
+
+
+def _without_blanks(text: bytes) -> bytes:
+    return text.replace(b", ", b",").replace(b": ", b":")
 
 
 def _exact(text: bytes) -> Value:
