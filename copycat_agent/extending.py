@@ -7,22 +7,41 @@ are written against this contract alone import this module, and of the rest noth
 from __future__ import annotations
 
 from copycat_agent.converters import CONVERTERS, Converter, ConverterKind, Site
+from copycat_agent.converters.reading import ValueReader, value_reader
 from copycat_agent.errors import BlockedError, CopycatError, DamageError, DataError, FatalError, FileError, RetriableError
-from copycat_agent.formats import Chunk, Frame, Gap, LongLine, Parsed, RecordFile, RecordFormat, SkippedRest, Unparsed
+from copycat_agent.formats import Chunk, Envelope, Frame, Gap, LongLine, Parsed, RecordFile, RecordFormat, SkippedRest, Unparsed
 from copycat_agent.formats.arrow_rows import ArrowRows
 from copycat_agent.formats.records import FORMATS, FormatKind, FormatOptions
 from copycat_agent.maven import fetch_jar
 from copycat_agent.model import Column, Schema, Stretch
-from copycat_agent.options import ByteSize, ConverterOptions, Duration, Field, Options, Patterns, PrivateAttr, Regex, Secret, SourceOptions
+from copycat_agent.options import (
+    ByteSize,
+    ConverterOptions,
+    ConvertersOptions,
+    Definition,
+    Duration,
+    Field,
+    KafkaOptions,
+    Options,
+    Patterns,
+    PrivateAttr,
+    Regex,
+    Secret,
+    SourceOptions,
+)
+from copycat_agent.producer.topic_reading import KnownOffsets, KnownTopics, PartitionReader, Removed, TopicRanges, cut
+from copycat_agent.sinks.files_options import FilesSinkOptions, RollOptions
 from copycat_agent.sources import SOURCES, Source, SourceKind
 from copycat_agent.sources.contract import (
     AuthorSource,
+    Enveloped,
     FileSource,
     Finding,
     Found,
     FrameSource,
     Gone,
     LostRecords,
+    OffsetSource,
     PolledOptions,
     Position,
     Probed,
@@ -34,10 +53,12 @@ from copycat_agent.sources.contract import (
 )
 from copycat_agent.sources.contract_files import FilesOptions, file_source_kind
 from copycat_agent.sources.contract_frames import SPARK, fields_of_rows, frame_source_kind, schema_of_rows
+from copycat_agent.sources.contract_offsets import offset_source_kind
 from copycat_agent.sources.contract_stream import source_kind
 from copycat_agent.sources.files.paths.matching import excluded_by
 from copycat_agent.sources.files.reading.address import Address, parse_address
 from copycat_agent.templates import MISSING, SplitMeta, compile_path, compile_template
+from copycat_agent.templates.metadata import TopicPlace
 from copycat_agent.transforms import TRANSFORMS, Columns, Draft, Steady, Step, StepOptions, Transform, TransformKind
 from copycat_agent.transforms.paths import FieldName, FieldNames, finder, putter, taker
 
@@ -61,11 +82,15 @@ __all__ = [
     "Converter",
     "ConverterKind",
     "ConverterOptions",
+    "ConvertersOptions",
     "CopycatError",
     "DamageError",
     "DataError",
+    "Definition",
     "Draft",
     "Duration",
+    "Envelope",
+    "Enveloped",
     "FatalError",
     "Field",
     "FieldName",
@@ -73,6 +98,7 @@ __all__ = [
     "FileError",
     "FileSource",
     "FilesOptions",
+    "FilesSinkOptions",
     "Finding",
     "FormatKind",
     "FormatOptions",
@@ -81,10 +107,15 @@ __all__ = [
     "FrameSource",
     "Gap",
     "Gone",
+    "KafkaOptions",
+    "KnownOffsets",
+    "KnownTopics",
     "LongLine",
     "LostRecords",
+    "OffsetSource",
     "Options",
     "Parsed",
+    "PartitionReader",
     "Patterns",
     "PolledOptions",
     "Position",
@@ -95,7 +126,9 @@ __all__ = [
     "RecordFormat",
     "Regex",
     "Remembered",
+    "Removed",
     "RetriableError",
+    "RollOptions",
     "RunsAs",
     "Schema",
     "Secret",
@@ -110,22 +143,28 @@ __all__ = [
     "StepOptions",
     "StoredFile",
     "Stretch",
+    "TopicPlace",
+    "TopicRanges",
     "Transform",
     "TransformKind",
     "Troubled",
     "Unparsed",
+    "ValueReader",
     "compile_path",
     "compile_template",
+    "cut",
     "excluded_by",
     "fetch_jar",
     "fields_of_rows",
     "file_source_kind",
     "finder",
     "frame_source_kind",
+    "offset_source_kind",
     "parse_address",
     "putter",
     "schema_of_rows",
     "source_kind",
     "spark_session",
     "taker",
+    "value_reader",
 ]

@@ -41,6 +41,7 @@ class Received(NamedTuple):
     value: bytes | None
     headers: tuple[tuple[str, bytes | None], ...]
     timestamp_ms: int | None
+    key: bytes | None = None
 
 
 class Range(NamedTuple):
@@ -181,7 +182,7 @@ class TopicReader:
 def _received(message: Message, partition: int, offset: int) -> Received:
     kind, stamp = message.timestamp()
     headers = tuple(cast("list[tuple[str, bytes | None]]", message.headers() or []))
-    return Received(partition, offset, message.value(), headers, None if kind == TIMESTAMP_NOT_AVAILABLE else stamp)
+    return Received(partition, offset, message.value(), headers, None if kind == TIMESTAMP_NOT_AVAILABLE else stamp, message.key())
 
 
 def read_topic(kafka: KafkaOptions, topic: str) -> Iterator[bytes]:

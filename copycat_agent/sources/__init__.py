@@ -40,6 +40,7 @@ _BUILT_IN: dict[str, SourceKind | str] = {
     "objects": "copycat_agent.sources.objects.objects_kind:OBJECTS",
     "journald": "copycat_agent.sources.journald.journald_source:JOURNALD",
     "jdbc": "copycat_agent.sources.jdbc.jdbc_kind:JDBC",
+    "kafka": "copycat_agent.sources.kafka.kafka_kind:KAFKA",
     "datasource": "copycat_agent.sources.datasource.source:DATASOURCE",
 }
 

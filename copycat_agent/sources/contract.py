@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, Self
 
 from copycat_agent.errors import FatalError
 from copycat_agent.formats.arrow_rows import ArrowRows
-from copycat_agent.formats.draft import Unparsed
+from copycat_agent.formats.draft import Envelope, Unparsed
 from copycat_agent.model import Stretch
 from copycat_agent.options import Duration, Field, PrivateAttr, SourceOptions
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from copycat_agent.model import Schema
+    from copycat_agent.templates.metadata import TopicPlace
 
 Position = Any
 """A JSON value: where a partition is read next."""
@@ -35,6 +36,18 @@ class LostRecords(NamedTuple):
     why: str
     records: int = 0
     damaged: bool = False
+
+
+class Enveloped(NamedTuple):
+    """A record, and what came with it: key, headers and time, as Kafka has them. A value of None is a null.
+
+    `schema` is the record's, where its bytes name one. `raw` are the bytes that a value was made of, None where they are the value.
+    """
+
+    value: dict[str, Any] | bytes | Unparsed | None
+    envelope: Envelope
+    schema: Schema | None = None
+    raw: bytes | None = None
 
 
 Record = dict[str, Any] | bytes | Unparsed | LostRecords | ArrowRows
@@ -159,6 +172,34 @@ class AuthorSource(Protocol):
 
         Called again when it raises, and after a start. Not called with where a partition begins.
         """
+
+    def close(self) -> None:
+        """The connector ends."""
+
+
+class OffsetSource(Protocol):
+    """A source whose partitions are those of Kafka: records in envelopes, each with an offset, which is shown and counted as it is.
+
+    Stretches begin and end with an offset. All else is as in `AuthorSource`.
+    """
+
+    def look(self, saved: Mapping[str, Position], *, to_the_end: bool) -> Iterable[Finding]:
+        """As `AuthorSource.look`."""
+
+    def plan(self, found: Found, position: Position) -> Stretch | None:
+        """As `AuthorSource.plan`."""
+
+    def place(self, stretch: Stretch) -> TopicPlace:
+        """The partition that a stretch is of."""
+
+    def read(self, stretch: Stretch) -> Iterator[tuple[Enveloped | LostRecords, int]]:
+        """In a task: the stretch's records in order, each with the offset behind it, from which this may be called again."""
+
+    def apply(self, stretch: Stretch, position: int | None, *, finished: bool) -> Position:
+        """As `AuthorSource.apply`."""
+
+    def committed(self, positions: Mapping[str, Position]) -> None:
+        """As `AuthorSource.committed`."""
 
     def close(self) -> None:
         """The connector ends."""

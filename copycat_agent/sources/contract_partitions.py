@@ -161,6 +161,15 @@ class RecordPartitions:
         return view._replace(read_at=known.read_at, unread=known.unread, why=why, counts_records=True, cursor=offset.cursor)
 
 
+class OffsetPartitions(RecordPartitions):
+    """Partitions of Kafka: what counts as position is the offset itself."""
+
+    def split_of(self, known: Partition) -> Split:
+        split = super().split_of(known)
+        assert split.stretch is not None
+        return replace(split, offset=replace(split.offset, position=split.stretch.start))
+
+
 class FilePartitions:
     """Whole files, each of one version that never changes. A replaced file is another partition."""
 

@@ -10,7 +10,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 
 from copycat_agent.errors import CopycatError, FatalError, SentInPartError
 from copycat_agent.formats import Frame, Parsed
@@ -43,9 +43,10 @@ class Records:
     counts_records = True
     finds_end = True
     makes_fields = True
+    makes_envelopes = False
     on_too_long: Literal["dlq"] = "dlq"
 
-    def __init__(self, source: AuthorSource, noun: str) -> None:
+    def __init__(self, source: Any, noun: str) -> None:  # noqa: ANN401 - an `AuthorSource`, or one whose `read` gives other records
         """`noun` names the source in words about its faults."""
         self.source = source
         self.noun = noun
@@ -106,7 +107,7 @@ class RecordStream(RecordOrigin):
         self.offset = split.offset
         self._stretch: Stretch = split.stretch
         self._base = split.offset.position
-        self._source = records.source
+        self._source: Any = records.source
         self._noun = records.noun
         self._threads = records.threads
         self._positions = _Positions()
@@ -187,7 +188,8 @@ class RecordStream(RecordOrigin):
 
     def _pairs(self, begun: int) -> Iterator[Pair]:
         """The records behind the first `begun` of the stretch, whose positions are known."""
-        return self._source.read(self._stretch._replace(start=self._positions[begun - 1]) if begun else self._stretch)
+        source: AuthorSource = self._source
+        return source.read(self._stretch._replace(start=self._positions[begun - 1]) if begun else self._stretch)
 
     def _schema(self) -> Schema | None:
         """Of the records, where the source knows it."""
@@ -299,16 +301,30 @@ def source_kind(
 
     `probe`, `sample` and `only_here` are those of `SourceKind`.
     """
+    kind = kind_of(options, source, SourceHalves(RecordPartitions, Records, RecordStream))
+    return replace(kind, probe=probe, sample=sample, only_here=only_here)
+
+
+class SourceHalves(NamedTuple):
+    """What the driver takes partitions for, what a task makes of a definition once, and of a split."""
+
+    partitions: type[RecordPartitions]
+    records: type[Records]
+    stream: Callable[[Split, Any], RecordStream]
+
+
+def kind_of(options: type[PolledOptions], source: Callable[[Any], Any], halves: SourceHalves) -> SourceKind:
+    """An entry of `SOURCES`, without what people are told of it."""
 
     def make(connector: str, chosen: PolledOptions, delivery: DeliveryOptions, offsets: Offsets, log: Log) -> Source:
         made = source(chosen)
-        return ContractSource(connector, chosen, delivery, offsets, log, made, RecordPartitions(made, delivery.max_batch_bytes))
+        return ContractSource(connector, chosen, delivery, offsets, log, made, halves.partitions(made, delivery.max_batch_bytes))
 
     def framing(chosen: PolledOptions, *, raw: bool) -> RecordFormat:
         del raw  # there are no bytes as they stand in a file
-        return cast("RecordFormat", Records(source(chosen), f"source {chosen.type}"))
+        return cast("RecordFormat", halves.records(source(chosen), f"source {chosen.type}"))
 
-    def opened(split: Split, records: Records) -> Stream:
-        return cast("Stream", RecordStream(split, records))
+    def opened(split: Split, framed: Records) -> Stream:
+        return cast("Stream", halves.stream(split, framed))
 
-    return SourceKind(options, make, opened, framing, probe=probe, sample=sample, only_here=only_here)
+    return SourceKind(options, make, opened, framing)

@@ -148,12 +148,14 @@ class _ReadThread(threading.Thread):
 
     def _run(self) -> ReadRun:
         run = ReadRun()
+        size_bytes, weigh, now, is_left = 0, self._weigh, time.monotonic, self._is_left.is_set
         for pair in itertools.islice(self._pairs, RUN_RECORDS):
             run.append(pair)
-            self.moved_at = time.monotonic()
-            run.size_bytes += self._weigh(pair[0])
-            if run.size_bytes >= RUN_BYTES or type(pair[0]) is ArrowRows or self._is_left.is_set():
+            self.moved_at = now()
+            size_bytes += weigh(pair[0])
+            if size_bytes >= RUN_BYTES or type(pair[0]) is ArrowRows or is_left():
                 break
+        run.size_bytes = size_bytes
         return run
 
     def take(self, seconds: float) -> ReadRun | None:

@@ -1,0 +1,1 @@
+"""Source `kafka`: records of topics, of this cluster or of another."""

@@ -1,0 +1,232 @@
+"""Source `kafka`, on the public contract.
+
+A partition of the source is one of a topic, with the key `topic/number`. Its position is `{"offset": ..., "topic_id": ...}`: the offset
+that is read next, and the id that Kafka gave the topic. A topic that was deleted and made again under its name has another id, and the
+same offsets for other records: the connector ends with words, since nobody can know what is wanted then. `record_bytes` beside it is about
+how many bytes a record has, `into` where what lies before it was written.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any, cast
+
+from copycat_agent.extending import (
+    CopycatError,
+    Envelope,
+    Enveloped,
+    FatalError,
+    Finding,
+    Found,
+    KnownOffsets,
+    KnownTopics,
+    LostRecords,
+    PartitionReader,
+    Position,
+    Removed,
+    RetriableError,
+    Stretch,
+    TopicPlace,
+    TopicRanges,
+    Troubled,
+    cut,
+)
+from copycat_agent.sources.kafka.kafka_options import KafkaSourceOptions
+from copycat_agent.sources.kafka.rolling import Rolling
+
+RECORD_BYTES = 200
+"""About as much a record is, for the lag: nobody knows before it is read."""
+SAMPLED = 64
+"""Of so many records one is weighed for `record_bytes`."""
+CUT_SECONDS = 10.0
+"""A partition may end before its position for so long."""
+COMMIT_SECONDS = 5.0
+"""Between two times that positions are told to the group."""
+CLOSE_SECONDS = 1.0
+"""The last time may take so long."""
+
+
+class KafkaSource:
+    """A `copycat_agent.extending.OffsetSource`."""
+
+    def __init__(self, options: KafkaSourceOptions) -> None:
+        self._options = options
+        committed = options.isolation == "read_committed"
+        self._ranges = TopicRanges(options.cluster, committed=committed)
+        self._reader = PartitionReader(options.cluster, committed=committed)
+        self._topics = KnownTopics({}, [], {})
+        self._first: frozenset[str] | None = None
+        """Topics that were there at the first look."""
+        self._discovered_at = -options.discover_interval
+        self._targets: dict[tuple[str, int], int] | None = None
+        """Where a run to the end ends; None in any other."""
+        self._rolling: dict[str, Rolling] = {}
+        self._record_bytes: dict[str, float] = {}
+        """Of partitions that were read here."""
+        self._read = options.value_reader()
+        self._behind_since: dict[str, float] = {}
+        """Partitions that end before the position, and since when that is so."""
+        self._told: dict[tuple[str, int], int] = {}
+        self._committed_at = 0.0
+
+    def look(self, saved: Mapping[str, Position], *, to_the_end: bool) -> Iterator[Finding]:
+        if time.monotonic() >= self._committed_at + COMMIT_SECONDS:
+            self._commit()
+        positions = {key: _checked(key, position) for key, position in saved.items()}
+        self._discover()
+        yield from (Troubled(name, f"topic {name} is not there") for name in self._topics.missing)
+        yield from (Troubled(name, error.message) for name, error in self._topics.refused.items())
+        places = [(name, number) for name, topic in self._topics.found.items() for number in topic.partitions]
+        starts = self._starts([place for place in places if _key(place) not in saved], {key.rpartition("/")[0] for key in saved})
+        ends = self._ends(places, to_the_end=to_the_end)
+        self._hear({**starts.errors, **ends.errors}, is_all=not (starts.found or ends.found), to_the_end=to_the_end)
+        for place, error in starts.errors.items():
+            yield Troubled(_key(place), error.message)
+        for place, error in ends.errors.items():
+            if _key(place) in saved:
+                yield Found(_key(place), name=_key(place), trouble=error.message)
+        for place, offset in starts.found.items():
+            yield Found(_key(place), start={"offset": offset, "topic_id": self._topics.found[place[0]].topic_id}, name=_key(place))
+        for place, end in ends.found.items():
+            key, topic = _key(place), place[0]
+            if self._options.roll is not None:  # of new ones, too: what comes behind this look is not older
+                self._rolling.setdefault(key, Rolling(self._options.roll)).saw(end)
+            if key not in saved:
+                continue
+            offset, topic_id = positions[key]["offset"], positions[key].get("topic_id", "")
+            if topic_id and self._topics.found[topic].topic_id not in ("", topic_id):
+                raise _made_anew(topic)
+            self._check_end(key, offset, end)
+            yield Found(key, end=end, unread=int(max(0, end - offset) * _record_bytes(positions[key])), name=key)
+
+    def _discover(self) -> None:
+        """What topics and partitions there are, now and then."""
+        if time.monotonic() < self._discovered_at + self._options.discover_interval:
+            return
+        topics = self._ranges.topics(self._options.topics, self._options.exclude)
+        if topics.refused and not topics.found:
+            raise next(iter(topics.refused.values()))
+        self._topics, self._discovered_at = topics, time.monotonic()
+        if self._first is None:
+            self._first = frozenset(topics.found)
+
+    def _hear(self, errors: Mapping[tuple[str, int], CopycatError], *, is_all: bool, to_the_end: bool) -> None:
+        """Errors of some partitions hold up no others. Topics are looked for anew: one may be gone."""
+        if not errors:
+            return
+        self._discovered_at = -self._options.discover_interval
+        if is_all or to_the_end:
+            raise next(iter(errors.values()))
+
+    def _starts(self, places: list[tuple[str, int]], met: set[str]) -> KnownOffsets:
+        """Where to begin. With `start_at: end` what was made later begins at its beginning: it has records by the time it is found.
+
+        That is a topic that was not there at the first look, or another partition of one of `met`.
+        """
+        start_ms = self._options.start_ms
+        if start_ms is not None:
+            return self._ranges.at_time(places, start_ms)
+        is_end = self._options.start_at == "end"
+        old = [place for place in places if is_end and place[0] not in met and place[0] in (self._first or ())]
+        new, known = self._ranges.begins(place for place in places if place not in old), self._ranges.ends(old)
+        return KnownOffsets({**new.found, **known.found}, {**new.errors, **known.errors})
+
+    def _ends(self, places: list[tuple[str, int]], *, to_the_end: bool) -> KnownOffsets:
+        ends = self._ranges.ends(places)
+        if not to_the_end:
+            return ends
+        self._targets = {**ends.found, **(self._targets or {})}
+        return ends._replace(found={place: self._targets[place] for place in ends.found})
+
+    def _check_end(self, key: str, offset: int, end: int) -> None:
+        """Raises FatalError for a partition that ends before its position for some seconds: its leader may have changed just now."""
+        if end >= offset:
+            self._behind_since.pop(key, None)
+            return
+        since = self._behind_since.setdefault(key, time.monotonic())
+        if time.monotonic() - since < CUT_SECONDS:
+            raise RetriableError(f"{key} ends at offset {end:,}, before offset {offset:,}, where reading goes on")
+        raise cut(key, offset)
+
+    def plan(self, found: Found, position: Position) -> Stretch | None:
+        if found.end is None or position["offset"] >= found.end:
+            return None
+        rolling = self._rolling.get(found.key)
+        if rolling is not None and self._targets is None and not rolling.is_due(position["offset"], found.end, _record_bytes(position)):
+            return None
+        return Stretch(found.key, found.key, position["offset"], found.end, work=position.get("topic_id", "").encode())
+
+    def place(self, stretch: Stretch) -> TopicPlace:
+        topic, _, number = stretch.key.rpartition("/")
+        return TopicPlace(topic, int(number))
+
+    def read(self, stretch: Stretch) -> Iterator[tuple[Enveloped | LostRecords, int]]:
+        topic, number = self.place(stretch)
+        records, sampled, read = 0, 0, self._read
+        for one in self._reader.read(topic, number, stretch.start, stretch.end):
+            if isinstance(one, Removed):
+                words = (
+                    f"{one.end - one.start:,} records were deleted from {stretch.name} before they could be read: the topic keeps no older"
+                )
+                yield LostRecords(words, one.end - one.start), one.end
+            else:
+                value, key, headers, timestamp_ms, offset = one
+                if (records := records + 1) % SAMPLED == 1:  # one in so many is enough
+                    sampled += len(value or b"") + len(key or b"")
+                    self._record_bytes[stretch.key] = sampled / (1 + records // SAMPLED)
+                envelope = Envelope(key, headers, timestamp_ms)
+                if read is None or value is None:
+                    yield Enveloped(value, envelope), offset + 1
+                else:
+                    understood = read(value)
+                    yield Enveloped(understood.value, envelope, understood.schema, value), offset + 1
+
+    def apply(self, stretch: Stretch, position: int | None, *, finished: bool) -> Position:
+        offset = stretch.end if finished else stretch.start if position is None else position
+        found = {"offset": offset, "topic_id": stretch.work.decode(), **({"into": self._options.into} if self._options.into else {})}
+        known = self._record_bytes.get(stretch.key)
+        return found if known is None else {**found, "record_bytes": round(known)}
+
+    def committed(self, positions: Mapping[str, Position]) -> None:
+        for key, position in positions.items():
+            topic, _, number = key.rpartition("/")
+            self._told[topic, int(number)] = position["offset"]
+
+    def _commit(self, **within: float) -> None:
+        """Tell the group, for people: the connector goes on by what it has saved itself."""
+        if not self._told or not self._options.group_name:
+            return
+        self._committed_at = time.monotonic()
+        told, self._told = self._told, {}
+        try:
+            self._ranges.commit(self._options.group_name, told, **within)
+        except CopycatError:
+            self._told = {**told, **self._told}
+
+    def close(self) -> None:
+        self._commit(seconds=CLOSE_SECONDS)
+        self._ranges.close()
+
+
+def _record_bytes(position: Position) -> float:
+    return float(position.get("record_bytes", RECORD_BYTES))
+
+
+def _checked(key: str, position: Position) -> dict[str, Any]:
+    """Raises FatalError for what is no position: a person may have set it."""
+    kinds = {"offset": int, "topic_id": str, "record_bytes": int, "into": str}
+    is_map = isinstance(position, dict) and "offset" in position
+    if is_map and all(type(value) is kinds.get(name) for name, value in position.items()) and position["offset"] >= 0:
+        return cast("dict[str, Any]", position)
+    raise FatalError(f"the saved position of {key} is none", 'it looks like {"offset": 1200}: copycat offsets set NAME')
+
+
+def _key(place: tuple[str, int]) -> str:
+    topic, number = place
+    return f"{topic}/{number}"
+
+
+def _made_anew(topic: str) -> FatalError:
+    words = f"topic {topic} is not the one that was read: it was deleted and made again, and its offsets are of other records"
+    return FatalError(words, "copycat offsets reset NAME reads all of it; copycat offsets set NAME goes on elsewhere")

@@ -1,0 +1,1 @@
+"""Source `kafka`: topics of a real broker, read and copied by the real agent."""

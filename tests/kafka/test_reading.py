@@ -1,0 +1,293 @@
+"""The source on real topics, without an agent: what is read, in which order, and what is told of what can be read no more."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewPartitions
+
+from copycat_agent.errors import FatalError, RetriableError
+from copycat_agent.producer import topic_reading
+from copycat_agent.sources.kafka import kafka_source
+from tests.kafka.conftest import Reading, Sent, Writer, delete_records, numbered, options, send
+from tests.rig.kafka import create_topic, delete_topic, unique_topic
+from tests.rig.threads import held
+from tests.rig.waiting import wait_until
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from copycat_agent.dev_broker import DevBroker
+
+
+def values(first: int, count: int) -> list[bytes]:
+    return [b"value %d" % one for one in range(first, first + count)]
+
+
+def test_records_are_what_was_sent(broker: DevBroker, topic: str) -> None:
+    sent = [
+        Sent(b"plain", b"key", (), 1),
+        Sent(b"", b"", (), 1_700_000_000_000),
+        Sent(None, b"deleted", (("why", b"gone"),), 1_700_000_000_001),
+        Sent(None, None, (), 1_700_000_000_002),
+        Sent(b"value", None, (("a", None), ("a", b""), ("b", b"\xff\x00"), ("a", b"again"), ("", b"no name")), 1_700_000_000_003),
+        Sent(b"\x00" * 1_000_000, b"large", (), 1_700_000_000_004),
+        Sent("ü\r\n{}".encode(), b"\xff", (("ü", b"x"),), 1_700_000_000_005),
+    ]
+    send(broker.bootstrap, topic, sent)
+    reading = Reading(options(broker.bootstrap, topic))
+    assert reading.records() == sent
+    assert reading.offset() == len(sent)
+    assert reading.read() == []
+
+
+def test_reading_goes_on_where_it_ended_in_the_middle_of_a_batch(broker: DevBroker, topic: str) -> None:
+    send(broker.bootstrap, topic, numbered(0, 1000))
+    reading = Reading(options(broker.bootstrap, topic))
+    found = reading.values(300)
+    assert found == values(0, 300)
+    assert reading.offset() == 300
+    assert reading.values(1) == values(300, 1)
+    assert reading.values() == values(301, 699)
+
+
+def test_only_what_is_committed_is_read_and_offsets_pass_what_is_not(broker: DevBroker, topic: str) -> None:
+    writer = Writer(broker.bootstrap, topic)
+    writer.commit(numbered(0, 3))  # 0-2, control record 3
+    writer.abort(numbered(3, 3))  # 4-6, 7
+    writer.commit(numbered(6, 2))  # 8-9, 10
+    writer.abort(numbered(8, 5))  # 11-15, 16
+    reading = Reading(options(broker.bootstrap, topic))
+    assert [position for _, position in reading.read()] == [1, 2, 3, 9, 10]
+    assert reading.offset() == 17, "behind the last control record"
+    assert reading.look() == []
+    uncommitted = Reading(options(broker.bootstrap, topic, isolation="read_uncommitted"))
+    assert uncommitted.values() == values(0, 13)
+    assert uncommitted.offset() == 17
+
+
+def test_an_open_transaction_holds_back_what_lies_behind_it_until_it_ends(broker: DevBroker, topic: str) -> None:
+    writer = Writer(broker.bootstrap, topic)
+    send(broker.bootstrap, topic, numbered(0, 2))
+    writer.begin(numbered(2, 2))
+    send(broker.bootstrap, topic, numbered(4, 2))
+    reading = Reading(options(broker.bootstrap, topic))
+    assert reading.values() == values(0, 2)
+    assert (reading.offset(), reading.look()) == (2, [])
+    writer.commit()
+    wait_until(lambda: reading.look() != [], 30)
+    assert reading.values() == values(2, 4)
+    writer.abort(numbered(6, 2))
+    wait_until(lambda: reading.look() != [], 30)
+    assert (reading.values(), reading.offset()) == ([], 10)
+
+
+def test_a_stretch_that_ends_within_a_transaction_that_was_aborted_later_ends(broker: DevBroker, topic: str) -> None:
+    """The position is behind the stretch's last record, whatever comes next in the partition."""
+    writer = Writer(broker.bootstrap, topic)
+    send(broker.bootstrap, topic, numbered(0, 2))
+    reading = Reading(options(broker.bootstrap, topic))
+    (stretch,) = reading.look()
+    writer.abort(numbered(2, 2000))
+    assert [one.value for one, _ in reading.source.read(stretch)] == values(0, 2)  # type: ignore[union-attr]
+
+
+def test_compaction_leaves_gaps_and_offsets_stay_as_they_are(broker: DevBroker, make_topic: Callable[..., str]) -> None:
+    quick = {"min.cleanable.dirty.ratio": "0.001", "segment.ms": "100", "min.compaction.lag.ms": "0", "max.compaction.lag.ms": "100"}
+    topic = make_topic(1, {"cleanup.policy": "compact", "delete.retention.ms": "100", **quick})
+    reading = Reading(options(broker.bootstrap, topic))
+
+    def offsets() -> list[int]:
+        reading.positions.clear()
+        return [position - 1 for _, position in reading.read()]
+
+    deadline = time.monotonic() + 60
+    while len(offsets()) == len(set(offsets())) == reading.offset() and time.monotonic() < deadline:
+        send(broker.bootstrap, topic, [Sent(b"%d" % one, b"same") for one in range(50)])
+        time.sleep(0.5)
+    found = offsets()
+    assert found == sorted(set(found))
+    assert len(found) < reading.offset(), "there are gaps"
+    assert reading.lost == [], "and nothing of that is lost"
+
+
+def test_what_retention_deleted_is_told_with_its_count_and_reading_goes_on(broker: DevBroker, topic: str) -> None:
+    send(broker.bootstrap, topic, numbered(0, 20))
+    reading = Reading(options(broker.bootstrap, topic))
+    assert reading.values(5) == values(0, 5)
+    delete_records(broker.bootstrap, topic, 12)
+    assert reading.values() == values(12, 8)
+    (lost,) = reading.lost
+    assert (lost.records, lost.damaged) == (7, False)
+    assert f"7 records were deleted from {topic}/0" in lost.why
+    send(broker.bootstrap, topic, numbered(20, 5))
+    delete_records(broker.bootstrap, topic, 25)
+    assert (reading.values(), reading.offset(), reading.lost[1].records) == ([], 25, 5)
+    assert reading.read() == []
+    fresh = Reading(options(broker.bootstrap, topic))
+    assert (fresh.values(), fresh.lost, fresh.offset()) == ([], [], 25), "who comes later has lost nothing"
+
+
+def test_retention_that_overtakes_a_read_under_way_is_told(broker: DevBroker, topic: str) -> None:
+    send(broker.bootstrap, topic, numbered(0, 20))
+    reading = Reading(options(broker.bootstrap, topic))
+    (stretch,) = reading.look()
+    delete_records(broker.bootstrap, topic, 15)
+    send(broker.bootstrap, topic, numbered(20, 10))
+    found = list(reading.source.read(stretch))
+    assert (found[0][1], [position for _, position in found[1:]]) == (15, list(range(16, 21)))
+
+
+def test_a_topic_that_was_made_anew_ends_with_words(broker: DevBroker, topic: str) -> None:
+    send(broker.bootstrap, topic, numbered(0, 5))
+    reading = Reading(options(broker.bootstrap, topic))
+    assert len(reading.read()) == 5
+    delete_topic(broker.bootstrap, topic)
+    wait_until(lambda: _is_gone(broker, topic), 30)
+    assert reading.look() == []
+    assert reading.troubles == {topic: f"topic {topic} is not there"}
+    create_topic(broker.bootstrap, topic)
+    with pytest.raises(FatalError, match="deleted and made again") as raised:
+        reading.look()
+    assert "copycat offsets reset NAME" in raised.value.hint
+
+
+def _is_gone(broker: DevBroker, topic: str) -> bool:
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    return topic not in admin.list_topics(timeout=10).topics
+
+
+def test_a_position_behind_the_end_ends_with_words(broker: DevBroker, topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As after an unclean election, or where a person has set it."""
+    send(broker.bootstrap, topic, numbered(0, 5))
+    reading = Reading(options(broker.bootstrap, topic))
+    (stretch,) = reading.look()
+    with pytest.raises(FatalError, match="ends before offset 100") as raised:
+        list(reading.source.read(stretch._replace(start=100, end=110)))
+    assert "offsets reset" in raised.value.hint
+    reading.positions[stretch.key] = {"offset": 100, "topic_id": ""}
+    with pytest.raises(RetriableError, match="ends at offset 5, before offset 100"):
+        reading.look()
+    monkeypatch.setattr(kafka_source, "CUT_SECONDS", 0.0)
+    with pytest.raises(FatalError, match="ends before offset 100"):
+        reading.look()
+    reading.positions[stretch.key] = {"offset": 3, "topic_id": ""}
+    assert reading.values() == values(3, 2)
+
+
+@pytest.mark.parametrize("position", [5, None, {}, {"offset": "5"}, {"offset": True}, {"offset": 5, "other": 1}, {"offset": -1}])
+def test_a_position_that_is_none_is_told(broker: DevBroker, topic: str, position: Any) -> None:
+    reading = Reading(options(broker.bootstrap, topic))
+    reading.look()
+    reading.positions = dict.fromkeys(reading.positions, position)
+    with pytest.raises(FatalError, match="saved position of"):
+        reading.look()
+
+
+def test_new_partitions_and_new_topics_are_found(broker: DevBroker) -> None:
+    begin = unique_topic("p")
+    first = create_topic(broker.bootstrap, f"{begin}.one")
+    create_topic(broker.bootstrap, f"{begin}.not")
+    create_topic(broker.bootstrap, f"other.{begin}.one")
+    reading = Reading(options(broker.bootstrap, f"{begin}[.].*", exclude=(f"{begin}[.]n.*",)))
+    reading.look()
+    assert list(reading.positions) == [f"{first}/0"]
+    second = create_topic(broker.bootstrap, f"{begin}.two", 2)
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    admin.create_partitions([NewPartitions(first, 2)])[first].result(30)
+    send(broker.bootstrap, second, numbered(0, 3, partition=1))
+
+    def found() -> set[str]:
+        reading.look()
+        return set(reading.positions)
+
+    wait_until(lambda: found() == {f"{first}/0", f"{first}/1", f"{second}/0", f"{second}/1"}, 30)
+    assert reading.values() == values(0, 3)
+
+
+@pytest.mark.parametrize("start_at", ["end", "2026-11-21T05:00:00Z"])
+def test_partitions_and_topics_that_are_made_later_are_read_from_their_beginning(broker: DevBroker, start_at: str) -> None:
+    """What is written before they are found would be missed."""
+    begin = unique_topic("p")
+    first = create_topic(broker.bootstrap, f"{begin}.one")
+    send(broker.bootstrap, first, numbered(0, 3))
+    reading = Reading(options(broker.bootstrap, f"{begin}.*", start_at=start_at))
+    assert reading.look() == []
+    second = create_topic(broker.bootstrap, f"{begin}.two")
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    admin.create_partitions([NewPartitions(first, 2)])[first].result(30)
+    for one, number in ((second, 0), (first, 1)):
+        wait_until(lambda: _has(broker, one, number), 30)  # noqa: B023 - called at once
+        send(broker.bootstrap, one, numbered(3, 2, partition=number))
+    assert sorted(reading.values()) == sorted(values(3, 2) * (2 if start_at == "end" else 0))
+
+
+def _has(broker: DevBroker, topic: str, number: int) -> bool:
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    return number in admin.list_topics(timeout=10).topics[topic].partitions
+
+
+def test_it_begins_at_the_end_or_at_a_time(broker: DevBroker, make_topic: Callable[..., str]) -> None:
+    topic = make_topic(2)
+    send(broker.bootstrap, topic, [Sent(b"%d" % one, None, (), 1_700_000_000_000 + 1000 * one) for one in range(10)])
+    at_end = Reading(options(broker.bootstrap, topic, start_at="end"))
+    assert at_end.values() == []
+    at_time = Reading(options(broker.bootstrap, topic, start_at="2023-11-14T22:13:27Z"))
+    assert at_time.values() == [b"7", b"8", b"9"]
+    later = Reading(options(broker.bootstrap, topic, start_at="2023-11-14T23:13:27+01:00"))
+    assert later.values() == [b"7", b"8", b"9"]
+    never = Reading(options(broker.bootstrap, topic, start_at="2026-01-01T00:00:00Z"))
+    assert never.values() == []
+    send(broker.bootstrap, topic, [Sent(b"new", None, (), 1_700_000_000_000)])
+    assert [one.values() for one in (at_end, at_time, later, never)] == [[b"new"]] * 4
+
+
+def test_a_run_to_the_end_ends_where_that_was_when_it_began(broker: DevBroker, topic: str) -> None:
+    send(broker.bootstrap, topic, numbered(0, 5))
+    reading = Reading(options(broker.bootstrap, topic))
+    assert len(reading.look(to_the_end=True)) == 1
+    send(broker.bootstrap, topic, numbered(5, 5))
+    assert len(reading.read(to_the_end=True)) == 5
+    assert reading.look(to_the_end=True) == []
+
+
+def test_topics_of_kafkas_own_are_read_by_their_names_only(broker: DevBroker) -> None:
+    name = create_topic(broker.bootstrap, f"__{unique_topic('own')}")
+    reading = Reading(options(broker.bootstrap, f".*{name[5:]}"))
+    reading.look()
+    assert reading.positions == {}
+    named = Reading(options(broker.bootstrap, name))
+    named.look()
+    assert list(named.positions) == [f"{name}/0"]
+
+
+def test_a_client_of_a_read_that_nobody_ends_is_closed(broker: DevBroker, topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(topic_reading, "IDLE_SECONDS", 0.2)
+    send(broker.bootstrap, topic, numbered(0, 5))
+    reading = Reading(options(broker.bootstrap, topic))
+    assert reading.values(1) == values(0, 1)
+    most, _ = held()
+    wait_until(lambda: held()[0] < most, 30)
+    assert reading.values() == values(1, 4)
+
+
+def test_nobody_answers() -> None:
+    reading = Reading(options("127.0.0.1:1", "any"))
+    with pytest.raises(RetriableError, match=r"asking 127[.]0[.]0[.]1:1: .*Connection refused"):
+        reading.look()
+
+
+def test_a_broker_that_goes_away_and_comes_back_is_read_on(own_broker: DevBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(topic_reading, "STALL_SECONDS", 2.0)
+    topic = create_topic(own_broker.bootstrap, unique_topic())
+    send(own_broker.bootstrap, topic, numbered(0, 5))
+    reading = Reading(options(own_broker.bootstrap, topic))
+    (stretch,) = reading.look()
+    own_broker.stop()
+    with pytest.raises(RetriableError, match=f"{topic}/0: nothing came for 2 s"):
+        list(reading.source.read(stretch))
+    own_broker.start()
+    assert [one.value for one, _ in reading.source.read(stretch)] == values(0, 5)  # type: ignore[union-attr]
