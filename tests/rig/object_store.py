@@ -47,9 +47,14 @@ class ObjectStore:
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
+    def endpoint(self) -> str:
+        """Where it answers."""
+        return f"http://127.0.0.1:{self._port}"
+
+    @property
     def query(self) -> str:
         """Options behind an address, from the question mark on."""
-        return f"?endpoint_override=http://127.0.0.1:{self._port}&scheme=http&region=us-east-1&allow_bucket_creation=true"
+        return f"?endpoint_override={self.endpoint}&scheme=http&region=us-east-1&allow_bucket_creation=true"
 
     def uri(self, name: str) -> str:
         """Address of an object, or of a pattern."""
@@ -64,7 +69,7 @@ class ObjectStore:
     def client(self) -> Any:
         """boto3's, for names that pyarrow does not write, and for what becomes of objects."""
         secrets = {"aws_access_key_id": CREDENTIALS["AWS_ACCESS_KEY_ID"], "aws_secret_access_key": CREDENTIALS["AWS_SECRET_ACCESS_KEY"]}
-        return boto3.client("s3", endpoint_url=f"http://127.0.0.1:{self._port}", region_name="us-east-1", **secrets)
+        return boto3.client("s3", endpoint_url=self.endpoint, region_name="us-east-1", **secrets)
 
     @property
     def requests(self) -> list[str]:

@@ -1,0 +1,199 @@
+"""A directory of this host, or of a file system that several hosts have mounted.
+
+link(2) makes a name or says that there is one, so it stands for the conditional put, and for a rename that overwrites nothing. What one
+process has seen must not go in a loss of power while another one builds on it: so every answer comes after the fsync of what it says.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import shutil
+import stat
+import tempfile
+import uuid
+from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from copycat_agent.errors import BlockedError, CopycatError, FatalError, RetriableError
+from copycat_agent.sinks.file_names import CONTROL
+from copycat_agent.sinks.scratch import scratch_below
+
+SCRATCH = f"{CONTROL}/scratch"
+"""Where files are written that are renamed or linked to their keys. Below the root, since neither goes from one file system to another."""
+
+SYNCED_AT_ONCE = 16
+
+_NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_REFUSED = (errno.EACCES, errno.EPERM, errno.EROFS)
+_MISNAMED = (errno.ENAMETOOLONG, errno.ENOTDIR, errno.EISDIR, errno.EEXIST)
+_NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
+
+
+class DirectoryStore:
+    """Files below `root`, which is made when something is written."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+
+    def shown(self, key: str = "") -> str:
+        return f"file://{self._at(key)}"
+
+    def scratch(self) -> Path:
+        with self._told("make a directory", SCRATCH):
+            return scratch_below(self._root / SCRATCH)
+
+    def has_conditional_put(self) -> bool:
+        with self._told("link files", SCRATCH), tempfile.TemporaryDirectory(dir=self.scratch()) as directory:
+            one, other = Path(directory, "one"), Path(directory, "other")
+            one.touch()
+            try:
+                os.link(one, other)
+                os.link(one, other)
+            except FileExistsError:
+                return other.samefile(one)
+            except OSError as error:
+                if error.errno in _NO_LINKS:
+                    return False
+                raise
+            return False
+
+    def put_if_absent(self, key: str, data: bytes) -> bool:
+        with self._told("write", key):
+            path = self._at(key)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            beside = self.scratch() / uuid.uuid4().hex
+            try:
+                with beside.open("xb") as file:
+                    file.write(data)
+                    file.flush()
+                    os.fsync(file.fileno())
+                os.link(beside, path)
+                is_new = True
+            except FileExistsError:
+                is_new = False
+            finally:
+                beside.unlink(missing_ok=True)
+            self._sync_all(path.parent)
+            return is_new
+
+    def get(self, key: str) -> bytes | None:
+        with self._told("read", key):
+            path = self._at(key)
+            try:
+                data = path.read_bytes()
+                self._sync_all(path.parent)
+            except FileNotFoundError:
+                return None
+            return data
+
+    def upload(self, files: Mapping[str, Path]) -> None:
+        with self._told("write", CONTROL):
+            for key, path in files.items():
+                self._at(key).parent.mkdir(parents=True, exist_ok=True)
+                shutil.move(path, self._at(key))
+            _sync(*map(self._at, files))
+            self._sync_all(*(self._at(key).parent for key in files))
+
+    def publish(self, moves: Mapping[str, str]) -> None:
+        with self._told("publish", ""):
+            there = {temporary: self._at(final) for temporary, final in moves.items() if self._at(temporary).exists()}
+            for final in there.values():
+                final.parent.mkdir(parents=True, exist_ok=True)
+            published = [temporary for temporary, final in there.items() if self._link(self._at(temporary), final)]
+            self._sync_all(*(there[one].parent for one in published))
+        self.delete(published)
+
+    def _link(self, temporary: Path, final: Path) -> bool:
+        """Whether the temporary file was there, and has its final name, too."""
+        try:
+            os.link(temporary, final)
+        except FileNotFoundError:
+            if temporary.exists():  # it is the final directory that was taken away
+                raise
+            return False
+        except FileExistsError:
+            with contextlib.suppress(FileNotFoundError):  # the temporary name, which whoever made this link has removed since
+                if not temporary.samefile(final):
+                    hint = "let no two connectors write a topic to one directory"
+                    raise FatalError(f"{final} is not this connector's file", hint) from None
+        return True
+
+    def list(self, directory: str, after: str = "") -> Iterator[str]:
+        with self._told("list", directory):
+            found = sorted(_files_below(self._at(directory) if directory else self._root), key=os.fsencode)
+        skipped = len(f"{self._root}/")
+        for one in found:
+            if os.fsencode(one[skipped:]) > os.fsencode(after):
+                yield one[skipped:]
+
+    def delete(self, keys: Iterable[str]) -> None:
+        """The directory that a key leaves empty goes too, where it lies below `CONTROL`."""
+        for key in keys:
+            with self._told("delete", key):
+                path = self._at(key)
+                path.unlink(missing_ok=True)
+                if key.startswith(f"{CONTROL}/"):
+                    with contextlib.suppress(OSError):
+                        path.parent.rmdir()
+
+    def _sync_all(self, *directories: Path) -> None:
+        """With those above them: whoever has made one may not have come to its sync yet."""
+        above = set(self._root.parent.parents)
+        _sync(*{one for directory in directories for one in (directory, *directory.parents)} - above)
+
+    def _at(self, key: str) -> Path:
+        parts = key.split("/") if key else []
+        if any(part in ("", ".", "..") or "\0" in part for part in parts):
+            raise FatalError("a key has a part that is empty, . or ..", "look at sink.path")
+        return self._root.joinpath(*parts)
+
+    @contextlib.contextmanager
+    def _told(self, what: str, key: str) -> Iterator[None]:
+        """Says of an OSError what the caller can do about it."""
+        try:
+            yield
+        except CopycatError:
+            raise
+        except OSError as error:
+            raise _as_ours(error, f"cannot {what} {self._root / key}: {os.strerror(error.errno or errno.EIO)}") from None
+
+
+def _as_ours(error: OSError, msg: str) -> CopycatError:
+    if error.errno in _NO_SPACE:
+        return BlockedError(msg, "make room there")
+    if error.errno in _REFUSED:
+        return BlockedError(msg, "give this user the right to write there")
+    if error.errno in _MISNAMED:
+        return FatalError(msg, "look at sink.uri and sink.path")
+    return RetriableError(msg, "look at the file system")
+
+
+def _sync(*paths: Path) -> None:
+    """Of a file its content, of a directory the names in it. Several at once: a file system writes its journal once for them."""
+    if len(paths) > 1:
+        with ThreadPoolExecutor(min(len(paths), SYNCED_AT_ONCE)) as pool:
+            list(pool.map(_sync, paths))
+        return
+    for path in paths:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+
+def _files_below(directory: Path) -> Iterator[str]:
+    """Links are not followed. A directory that goes away meanwhile has no files."""
+    found: list[os.DirEntry[str]] = []
+    with contextlib.suppress(FileNotFoundError), os.scandir(directory) as entries:
+        found = list(entries)
+    for one in found:
+        with contextlib.suppress(FileNotFoundError):
+            mode = one.stat(follow_symlinks=False).st_mode
+            if stat.S_ISDIR(mode):
+                yield from _files_below(Path(one.path))
+            elif stat.S_ISREG(mode):
+                yield one.path

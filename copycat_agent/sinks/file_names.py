@@ -1,0 +1,65 @@
+"""What files are named: `<directory>/<topic>+<partition>+<first>+<last>[.<n>].<extension>`, offsets with 20 digits."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from typing import NamedTuple
+
+CONTROL = "_copycat"
+"""Directory below the root for all that is no file of the lake. Spark, Hive, Trino and pyarrow pass over it, for its first letter."""
+DIGITS = 20
+"""Of an offset in a name: so many, so that names sort as offsets do."""
+
+_NAME = re.compile(r"(?:(.*)/)?([A-Za-z0-9._-]{1,249})\+(\d{1,9})\+(\d{20})\+(\d{20})(?:\.(\d+))?\.([a-z][a-z0-9.]*)", re.DOTALL)
+_MOST_BYTES = 255
+"""Of a part of a key: what file systems allow."""
+
+
+class FileName(NamedTuple):
+    """What the name of a file says of it: it holds records of `[first, last]` of a partition."""
+
+    topic: str
+    partition: int
+    first: int
+    last: int
+
+
+def padded(offset: int) -> str:
+    """An offset as it stands in names and keys."""
+    return f"{offset:0{DIGITS}}"
+
+
+def final_keys(name: FileName, directories: Sequence[str], extension: str) -> tuple[str, ...]:
+    """Keys of the files of one range, one for each directory that is given ("" is the root); several in one directory are numbered."""
+    many, seen = Counter(directories), Counter[str]()
+    stem = f"{name.topic}+{name.partition}+{padded(name.first)}+{padded(name.last)}"
+    keys = []
+    for directory in directories:
+        number = f".{seen[directory]}" if many[directory] > 1 else ""
+        seen[directory] += 1
+        keys.append(f"{directory}/{stem}{number}.{extension}".removeprefix("/"))
+    return tuple(keys)
+
+
+def parse_name(key: str) -> FileName | None:
+    """What the name of a file says, None for one that is not ours."""
+    found = _NAME.fullmatch(key)
+    return FileName(found[2], int(found[3]), int(found[4]), int(found[5])) if found else None
+
+
+def directory_problem(directory: str) -> str:
+    """Returns why files cannot be written to such a directory, "" when they can. "" is the root itself."""
+    if not directory:
+        return ""
+    for part in directory.split("/"):
+        if part in ("", ".", ".."):
+            return "a part of it is empty, . or .."
+        if any(ord(one) < 0x20 or 0x7F <= ord(one) < 0xA0 or 0xD800 <= ord(one) < 0xE000 for one in part):  # noqa: PLR2004 - controls, surrogates
+            return "it holds a control character, or bytes that are no text"
+        if len(part.encode()) > _MOST_BYTES:
+            return f"a part of it is longer than {_MOST_BYTES} bytes"
+        if part[0] in "_.":
+            return "a part of it begins with _ or ., which hides it from Spark, Hive and Trino"
+    return ""

@@ -1,0 +1,314 @@
+"""The door to obstore: S3 and what speaks its protocol, Google's and Azure's stores.
+
+A put shows all of an object or nothing, and `If-None-Match: *` (or a generation of 0) makes it conditional. None of them renames, so
+publishing is a copy within the store and a deletion: a copy that comes late finds nothing to copy, or writes the same bytes again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from urllib.parse import parse_qsl, unquote
+from uuid import uuid4
+
+import obstore
+from obstore.exceptions import (
+    AlreadyExistsError,
+    BaseError,
+    InvalidPathError,
+    NotSupportedError,
+    PermissionDeniedError,
+    PreconditionError,
+    UnauthenticatedError,
+)
+from obstore.store import AzureStore, GCSStore, S3Store
+
+from copycat_agent.errors import BlockedError, CopycatError, FatalError, RetriableError
+from copycat_agent.sinks.file_names import CONTROL
+from copycat_agent.sinks.scratch import scratch_below
+from copycat_agent.sources.files.reading.address import Address
+
+if TYPE_CHECKING:
+    from obstore.store import ClientConfig, RetryConfig
+
+REQUEST_SECONDS, TRANSFER_SECONDS = 15.0, 40.0
+"""Of one request; and of one that sends a part of a file, or copies one. A process whose batch is 60 s late is killed."""
+PART_BYTES, PARTS, SENT_AT_ONCE = 8 * 2**20, 2, 4
+"""Of a file that is sent so much goes into a request, so many requests at once for so many files: 64 MiB of memory."""
+ASKED_AT_ONCE = 16
+"""Copies and deletions, which need no memory."""
+MOST_BYTES = 5 * 2**30
+"""S3 copies no more in one request."""
+RENEW_SECONDS = 10.0
+"""A client that was refused is kept for so long at least."""
+
+_CODE = re.compile(r"<Code>([A-Za-z0-9.]{1,60})</Code>|\"reason\": ?\"([A-Za-z]{1,60})\"|\(code: ([A-Za-z]{1,60})\)")
+_STATUS = re.compile(r"status code: (\d{3})|: (\d{3}) [A-Z][a-z]+")
+_NO_KEY = re.compile(r"DeleteObjects request failed for key .* \(code: NoSuchKey\)")
+_NO_BUCKET = re.compile(r"NoSuchBucket|bucket does not exist|ContainerNotFound|ContainerBeingDeleted")
+_NO_CREDENTIALS = re.compile(r"token request|169\.254\.|credential provider|CredentialProvider|instance metadata", re.IGNORECASE)
+_UNKNOWN = re.compile(r"NotImplemented|code: 501")
+_RIGHTS = "give these credentials the right to list, read, write and delete, or the environment other credentials"
+_FOR_PEOPLE: tuple[tuple[re.Pattern[str], str], ...] = (
+    (
+        re.compile(r"AccessDenied|AllAccessDisabled|ExpiredToken|InvalidAccessKeyId|InvalidToken|SignatureDoesNotMatch|code: 40[13]"),
+        _RIGHTS,
+    ),
+    (re.compile(r"QuotaExceeded|InsufficientStorage|XMinioStorageFull|code: 507"), "make room in the store"),
+    (
+        re.compile(r"PermanentRedirect|AuthorizationHeaderMalformed|IllegalLocationConstraint|InvalidBucketName|redirect without LOCATION"),
+        "look at bucket, region and endpoint_override in sink.uri",
+    ),
+)
+"""What an answer says that a person has to repair -> how."""
+
+_KINDS = {"kind: Timeout": "it does not answer in time", "redirect": "it redirects to another place", "HTTP error": "it does not answer"}
+
+T = TypeVar("T")
+K = TypeVar("K")
+
+
+class _Clients(NamedTuple):
+    asking: Any
+    sending: Any
+
+
+class ObjectStore:
+    """A prefix of a bucket. Below `scratch` files are written before they are sent."""
+
+    def __init__(self, address: Address, scratch: Path) -> None:
+        self._address = address
+        self._base = scratch
+        self._kept: _Clients | None = None
+        self._made_at = 0.0
+
+    def shown(self, key: str = "") -> str:
+        return f"{self._address.shown.rstrip('/')}/{key}"
+
+    def scratch(self) -> Path:
+        try:
+            directory = scratch_below(self._base)
+            is_ours = self._base.lstat().st_uid == os.getuid()
+        except OSError as error:
+            raise BlockedError(f"cannot make a directory in {self._base}: {os.strerror(error.errno or 0)}", "make room there") from None
+        if not is_ours:
+            raise BlockedError(f"{self._base} belongs to another user", "remove it")
+        return directory
+
+    def has_conditional_put(self) -> bool:
+        key = f"{CONTROL}/probes/{uuid4().hex}"
+        try:
+            answers = [self.put_if_absent(key, b"first"), self.put_if_absent(key, b"second")]
+            return answers == [True, False] and self.get(key) == b"first"
+        except FatalError:  # it does not know the header, and says so
+            return False
+        finally:
+            with contextlib.suppress(CopycatError):
+                self.delete([key])
+
+    def put_if_absent(self, key: str, data: bytes) -> bool:
+        def ask(clients: _Clients) -> bool:
+            try:
+                obstore.put(clients.asking, key, data, mode="create", use_multipart=False)
+            except (AlreadyExistsError, PreconditionError):
+                return False
+            return True
+
+        return self._ask("write", ask)
+
+    def get(self, key: str) -> bytes | None:
+        def ask(clients: _Clients) -> bytes | None:
+            try:
+                return obstore.get(clients.asking, key).bytes().to_bytes()
+            except FileNotFoundError as error:
+                _pass_missing(error)
+                return None
+
+        return self._ask("read", ask)
+
+    def upload(self, files: Mapping[str, Path]) -> None:
+        for path in files.values():
+            if (size := path.stat().st_size) > MOST_BYTES:
+                raise FatalError(f"a file of {size:,} bytes is more than stores copy in one request", "set sink.roll.bytes to less")
+        self._each(SENT_AT_ONCE, files.items(), self._send)
+
+    def _send(self, file: tuple[str, Path]) -> None:
+        key, path = file
+        self._ask("write", lambda clients: obstore.put(clients.sending, key, path, chunk_size=PART_BYTES, max_concurrency=PARTS))
+
+    def publish(self, moves: Mapping[str, str]) -> None:
+        directories = {one.rpartition("/")[0] for one in moves}
+        there = {key for directory in directories for key in self.list(directory)}
+        self._each(ASKED_AT_ONCE, [(one, final) for one, final in moves.items() if one in there], self._copy)
+        self.delete(there & moves.keys())
+
+    def _copy(self, move: tuple[str, str]) -> None:
+        temporary, final = move
+
+        def ask(clients: _Clients) -> None:
+            try:
+                obstore.copy(clients.sending, temporary, final)
+            except FileNotFoundError as error:
+                _pass_missing(error)
+                if temporary in self.list(temporary.rpartition("/")[0]):  # the answer came from somebody else than the store
+                    raise RetriableError("the store denies an object that it lists", "look at what stands before the store") from None
+
+        self._ask("copy", ask)
+
+    def list(self, directory: str, after: str = "") -> Iterator[str]:
+        def ask(clients: _Clients) -> list[str]:
+            found = obstore.list(clients.asking, directory or None, offset=after or None).collect()
+            return sorted(one["path"] for one in found if one["path"] > after)
+
+        yield from self._ask("list", ask)
+
+    def delete(self, keys: Iterable[str]) -> None:
+        every = list(keys)
+        if not every:
+            return
+        if self._address.scheme != "s3" or not self._ask("delete", lambda clients: _deletes_at_once(clients.asking, every)):
+            self._each(ASKED_AT_ONCE, every, self._delete)
+
+    def _delete(self, key: str) -> None:
+        """One alone: of several, others than S3 stop at the first that is not there."""
+
+        def ask(clients: _Clients) -> None:
+            try:
+                obstore.delete(clients.asking, key)
+            except FileNotFoundError as error:
+                _pass_missing(error)
+
+        self._ask("delete", ask)
+
+    @staticmethod
+    def _each(at_once: int, what: Iterable[K], do: Callable[[K], None]) -> None:
+        """All of them are tried, and have ended when this returns or raises."""
+        with ThreadPoolExecutor(at_once) as pool:
+            done = [pool.submit(do, one) for one in what]
+        for one in done:
+            one.result()
+
+    def _ask(self, what: str, ask: Callable[[_Clients], T]) -> T:
+        """After a refusal the next one to ask reads the credentials anew: they may have been changed."""
+        try:
+            clients = self._kept
+            if clients is None:
+                clients, self._made_at = _clients(self._address), time.monotonic()
+                self._kept = clients
+            return ask(clients)
+        except CopycatError:
+            raise
+        except (BaseError, OSError, ValueError) as error:
+            if time.monotonic() - self._made_at > RENEW_SECONDS:
+                self._kept = None
+            raise _as_ours(what, self.shown(), error) from None
+
+
+def _deletes_at_once(client: Any, keys: list[str]) -> bool:  # noqa: ANN401 - one of three classes of obstore's
+    """False where some were not there, which is an error to servers other than Amazon's: what became of the rest is not known."""
+    try:
+        obstore.delete(client, keys)
+    except BaseError as error:
+        if _NO_KEY.search(str(error)):
+            return False
+        raise
+    return True
+
+
+def _pass_missing(error: FileNotFoundError) -> None:
+    """Raises the error where it is the bucket that is not there, and no mere object."""
+    if _NO_BUCKET.search(str(error)):
+        raise error
+
+
+def _as_ours(what: str, where: str, error: Exception) -> CopycatError:
+    """Only codes are taken out of what it says: the rest shows what was sent."""
+    text = str(error)
+    code = _CODE.search(text) or _STATUS.search(text)
+    msg = f"cannot {what} at {where} ({code[code.lastindex or 0] if code else _kind(text, error)})"
+    if _NO_BUCKET.search(text) or (what == "write" and isinstance(error, FileNotFoundError)):
+        return BlockedError(f"there is no bucket for {where}", "make it, or look at its name and at the region in sink.uri")
+    if isinstance(error, NotSupportedError | InvalidPathError | ValueError) or _UNKNOWN.search(text):
+        return FatalError(msg, "look at sink.uri and sink.path: stores that cannot do all that is needed are no use")
+    if _NO_CREDENTIALS.search(text):
+        return BlockedError(f"no credentials for {where} were found", "give them where the store's SDK looks for them")
+    if isinstance(error, PermissionDeniedError | UnauthenticatedError):
+        return BlockedError(msg, _RIGHTS)
+    hint = next((hint for pattern, hint in _FOR_PEOPLE if pattern.search(text)), None)
+    return BlockedError(msg, hint) if hint else RetriableError(msg, "look at the network and the store")
+
+
+def _kind(text: str, error: Exception) -> str:
+    """What happened where no answer says it."""
+    found = next((words for sign, words in _KINDS.items() if sign in text), None)
+    return found or type(error).__name__
+
+
+def _clients(address: Address) -> _Clients:
+    make = _STORES[address.scheme]
+    options = dict(parse_qsl(address.query, keep_blank_values=True))
+    endpoint = options.get("endpoint_override")
+    if endpoint and "://" not in endpoint:
+        options["endpoint_override"] = f"{options.get('scheme', 'https')}://{endpoint}"
+    return _Clients(*(make(address, options, _http(seconds)) for seconds in (REQUEST_SECONDS, TRANSFER_SECONDS)))
+
+
+def _http(seconds: float) -> dict[str, Any]:
+    """Few and short repeats of requests: the agent itself tries again."""
+    client: ClientConfig = {"allow_http": True, "connect_timeout": timedelta(seconds=4), "timeout": timedelta(seconds=seconds)}
+    retry: RetryConfig = {
+        "max_retries": 2,
+        "retry_timeout": timedelta(seconds=10),
+        "backoff": {"init_backoff": timedelta(milliseconds=100), "max_backoff": timedelta(seconds=2), "base": 3},
+    }
+    return {"client_options": client, "retry_config": retry}
+
+
+def _prefix(address: Address) -> str | None:
+    return address.path.strip("/") or None
+
+
+def _s3(address: Address, options: Mapping[str, str], http: dict[str, Any]) -> Any:  # noqa: ANN401 - one of three classes of obstore's
+    config: dict[str, Any] = {"region": options["region"]} if options.get("region") else {}
+    if endpoint := options.get("endpoint_override"):
+        config |= {"endpoint": endpoint, "virtual_hosted_style_request": False}
+    if options.get("profile") or not os.environ.get("AWS_ACCESS_KEY_ID"):
+        config["credential_provider"] = _of_boto3(options.get("profile"))
+    return S3Store(address.authority, prefix=_prefix(address), **http, **config)
+
+
+def _of_boto3(profile: str | None) -> Any:  # noqa: ANN401 - boto3 has no types
+    """Credentials from where source `objects` has them, too: files, profiles, roles. obstore itself knows fewer places."""
+    from boto3.session import Session  # noqa: PLC0415 - 0.3 s, which those with credentials in their environment do without
+    from botocore.exceptions import BotoCoreError  # noqa: PLC0415 - as above
+    from obstore.auth.boto3 import Boto3CredentialProvider  # noqa: PLC0415 - as above
+
+    try:
+        return Boto3CredentialProvider(Session(profile_name=profile))
+    except (BotoCoreError, ValueError):
+        raise BlockedError("no credentials for S3 were found", "give them where AWS's SDK looks for them") from None
+
+
+def _gcs(address: Address, options: Mapping[str, str], http: dict[str, Any]) -> Any:  # noqa: ANN401 - as above
+    config: dict[str, Any] = {}
+    if endpoint := options.get("endpoint_override"):
+        config["base_url"] = endpoint
+    if options.get("anonymous") == "true":
+        config["bearer_token"] = "anonymous"  # noqa: S105 - says that there is none; skip_signature is for reading alone
+    return GCSStore(address.authority, prefix=_prefix(address), **http, **config)
+
+
+def _azure(address: Address, options: Mapping[str, str], http: dict[str, Any]) -> Any:  # noqa: ANN401 - as above
+    container, _, host = unquote(address.authority).partition("@")
+    config: dict[str, Any] = {"endpoint": options["endpoint_override"]} if options.get("endpoint_override") else {}
+    return AzureStore(container, account_name=host.partition(".")[0], prefix=_prefix(address), **http, **config)
+
+
+_STORES = {"s3": _s3, "gs": _gcs, "abfss": _azure}

@@ -1,0 +1,53 @@
+"""Where a process writes files that are not at their place yet, and how those of dead processes go away."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import shutil
+import threading
+import uuid
+from pathlib import Path
+
+_lock = threading.Lock()
+_mine: dict[tuple[Path, int], Path] = {}
+
+
+def scratch_below(base: Path) -> Path:
+    """A directory of this process alone. Raises OSError.
+
+    A lock on it, which the kernel frees at death, says that it is in use. Whoever makes one removes those that nobody holds.
+    """
+    with _lock:
+        key = (base, os.getpid())
+        if key not in _mine or not _mine[key].is_dir():
+            base.mkdir(mode=0o700, parents=True, exist_ok=True)
+            _sweep(base)
+            _mine[key] = _make(base)
+        return _mine[key]
+
+
+def _make(base: Path) -> Path:
+    """Under another name first: what has its name is locked."""
+    unlocked = base / f"new-{uuid.uuid4().hex}"
+    unlocked.mkdir(mode=0o700)
+    fcntl.flock(_opened(unlocked), fcntl.LOCK_EX)  # open until this process ends
+    return unlocked.rename(base / uuid.uuid4().hex)
+
+
+def _sweep(base: Path) -> None:
+    for one in base.iterdir():
+        if one.name.startswith("new-"):
+            continue
+        with contextlib.suppress(OSError):
+            fd = _opened(one)
+            try:
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(one, ignore_errors=True)
+            finally:
+                os.close(fd)
+
+
+def _opened(directory: Path) -> int:
+    return os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NOFOLLOW)

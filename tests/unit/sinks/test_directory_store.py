@@ -1,0 +1,123 @@
+"""What stands in the way of a store that is a directory, and what goes on in it."""
+
+from __future__ import annotations
+
+import errno
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from copycat_agent.errors import BlockedError, CopycatError, FatalError, RetriableError
+from copycat_agent.sinks.directory_store import DirectoryStore
+from copycat_agent.sinks.scratch import scratch_below
+
+
+def upload(store: DirectoryStore, key: str, data: bytes) -> None:
+    path = store.scratch() / "file"
+    path.write_bytes(data)
+    store.upload({key: path})
+
+
+@pytest.mark.parametrize(
+    ("number", "kind"),
+    [
+        (errno.ENOSPC, BlockedError),
+        (errno.EDQUOT, BlockedError),
+        (errno.EACCES, BlockedError),
+        (errno.EROFS, BlockedError),
+        (errno.ENAMETOOLONG, FatalError),
+        (errno.EIO, RetriableError),
+        (errno.ESTALE, RetriableError),
+    ],
+)
+def test_trouble_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, kind: type[CopycatError]) -> None:
+    store = DirectoryStore(tmp_path / "lake")
+    upload(store, "_copycat/x/0", b"x")
+    (tmp_path / "beside").write_bytes(b"x")
+
+    def fail(*_: object, **__: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    asked: list[Callable[[], object]] = [
+        lambda: store.put_if_absent("a/b", b"x"),
+        lambda: store.upload({"a/c": tmp_path / "beside"}),
+        lambda: store.publish({"_copycat/x/0": "a/d"}),
+    ]
+    for name in ("link", "fsync", "mkdir"):
+        monkeypatch.setattr(os, name, fail)
+    for ask in asked:
+        with pytest.raises(kind, match=os.strerror(number)) as raised:
+            ask()
+        assert type(raised.value) is kind
+
+
+def test_a_root_that_is_a_file_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "lake").write_bytes(b"")
+    with pytest.raises(FatalError, match=r"look at sink\.uri"):
+        DirectoryStore(tmp_path / "lake").put_if_absent("a", b"")
+
+
+def test_a_file_system_without_links_is_no_store_for_several_writers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def link(*_: object, **__: object) -> None:
+        raise PermissionError(errno.EPERM, "no links here")
+
+    monkeypatch.setattr(os, "link", link)
+    assert not DirectoryStore(tmp_path / "lake").has_conditional_put()
+
+
+def test_a_file_of_another_is_not_taken_for_ones_own(tmp_path: Path) -> None:
+    store = DirectoryStore(tmp_path / "lake")
+    upload(store, "_copycat/x/0", b"mine")
+    (tmp_path / "lake/a").mkdir()
+    (tmp_path / "lake/a/b").write_bytes(b"another's")
+    with pytest.raises(FatalError, match="is not this connector's file"):
+        store.publish({"_copycat/x/0": "a/b"})
+    assert (tmp_path / "lake/a/b").read_bytes() == b"another's"
+
+
+@pytest.mark.parametrize("key", ["../a", "a/../b", "a//b", "/a", "a/.", "a\0b"])
+def test_a_key_that_leads_elsewhere_is_refused(tmp_path: Path, key: str) -> None:
+    with pytest.raises(FatalError, match=r"look at sink\.path"):
+        DirectoryStore(tmp_path / "lake").put_if_absent(key, b"")
+
+
+def test_links_in_the_tree_are_not_listed(tmp_path: Path) -> None:
+    store = DirectoryStore(tmp_path / "lake")
+    store.put_if_absent("a/b", b"")
+    (tmp_path / "lake/a/c").symlink_to(tmp_path)
+    assert list(store.list("")) == ["a/b"]
+
+
+def test_a_file_from_another_file_system_is_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").write_bytes(b"x")
+
+    def rename(*_: object, **__: object) -> None:
+        raise OSError(errno.EXDEV, "elsewhere")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "rename", rename)
+        store = DirectoryStore(tmp_path / "lake")
+        store.upload({"a/b": tmp_path / "file"})
+    assert store.get("a/b") == b"x"
+
+
+def test_what_dead_processes_left_in_scratch_goes(tmp_path: Path) -> None:
+    words = (
+        f"from pathlib import Path; from copycat_agent.sinks import scratch as s; print(s.scratch_below(Path('{tmp_path}')), flush=True)"
+    )
+    with subprocess.Popen([sys.executable, "-c", f"{words}; input()"], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
+        assert other.stdout
+        its = Path(other.stdout.readline().decode().strip())
+        (its / "file").write_bytes(b"x")
+        mine = scratch_below(tmp_path)
+        assert mine != its
+        assert (its / "file").exists(), "it lives"
+        other.kill()
+    subprocess.run([sys.executable, "-c", words], check=True, stdout=subprocess.DEVNULL)
+    assert not its.exists()
+    assert mine.exists()
+    assert scratch_below(tmp_path) == mine

@@ -1,0 +1,72 @@
+"""Processes that are killed and stopped at any moment, on real stores."""
+
+from __future__ import annotations
+
+import json
+import random
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from copycat_agent.sinks.sink_stores import SinkStore
+
+END = {"file": 1000, "s3": 200}
+"""Offsets that are written."""
+SECONDS, LONG = 5.0, 40.0
+"""For so long they are killed and stopped; then they come to the end."""
+
+
+def visible(store: SinkStore) -> list[int]:
+    return sorted(one for key in store.list("") if not key.startswith("_copycat/") for one in json.loads(store.get(key) or b""))
+
+
+def test_each_offset_is_visible_once_whoever_is_killed_and_stopped(store: SinkStore, uri: str) -> None:
+    kill_and_stop(store, uri, 1, SECONDS, END[uri.partition(":")[0]])
+
+
+@pytest.mark.long
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("seed", range(2, 7))
+def test_each_offset_is_visible_once_whoever_is_killed_and_stopped_for_long(store: SinkStore, uri: str, seed: int) -> None:
+    kill_and_stop(store, uri, seed, LONG, 10 * END[uri.partition(":")[0]])
+
+
+def kill_and_stop(store: SinkStore, uri: str, seed: int, seconds: float, end: int) -> None:
+    """Three processes write; each is killed, stopped and woken by the dice, and begun anew."""
+    rng, started = random.Random(seed), 0
+
+    def start() -> subprocess.Popen[bytes]:
+        nonlocal started
+        started += 1
+        return subprocess.Popen([sys.executable, "-m", "tests.unit.sinks.writing_process", uri, str(end), str(seed * 1000 + started)])
+
+    writers, stopped, killed = [start() for _ in range(3)], set[int](), 0
+    until = time.monotonic() + seconds
+    try:
+        while time.monotonic() < until and not any(one.poll() == 0 for one in writers):
+            time.sleep(rng.uniform(0.02, 0.3))
+            at = rng.randrange(len(writers))
+            if rng.random() < 0.3:
+                writers[at].kill()
+                writers[at].wait()
+                stopped.discard(at)
+                killed += 1
+                writers[at] = start()
+            elif at in stopped:
+                writers[at].send_signal(signal.SIGCONT)
+                stopped.discard(at)
+            else:
+                writers[at].send_signal(signal.SIGSTOP)
+                stopped.add(at)
+        for one in writers:
+            one.send_signal(signal.SIGCONT)
+        assert [one.wait(300) for one in writers] == [0] * len(writers)
+    finally:
+        for one in writers:
+            one.kill()
+            one.wait()
+    print(f"{killed} kills")
+    assert visible(store) == list(range(end))
