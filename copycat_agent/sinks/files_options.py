@@ -1,0 +1,62 @@
+"""Options of sink `files`."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from copycat_agent.errors import FatalError
+from copycat_agent.options import ByteSize, Duration, Field, Options, SinkOptions
+from copycat_agent.sinks.sink_stores import check_address
+
+FileFormat = Literal["jsonl", "lines", "csv", "binary", "parquet", "avro"]
+Compression = Literal["none", "gzip", "zstd", "snappy", "lz4"]
+
+COMPRESSIONS: dict[FileFormat, tuple[Compression, ...]] = {
+    "jsonl": ("none", "gzip", "zstd"),
+    "lines": ("none", "gzip", "zstd"),
+    "csv": ("none", "gzip", "zstd"),
+    "binary": ("none",),
+    "parquet": ("none", "gzip", "zstd", "snappy", "lz4"),
+    "avro": ("none", "gzip", "zstd", "snappy"),
+}
+"""What each format may be compressed with."""
+
+
+class RollOptions(Options):
+    """When a file is written. What comes first does it; until then Kafka keeps the records."""
+
+    records: int = Field(1_000_000, ge=1, le=100_000_000, description="So many records of a partition.")
+    bytes: ByteSize = Field(256 * 2**20, ge=64 * 2**10, description="So many bytes of a partition's records, as they are in Kafka.")
+    age: Duration = Field(600.0, ge=0.1, le=7 * 86400, description="The oldest record has waited for so long.")
+    idle: Duration | None = Field(None, ge=0.1, le=7 * 86400, description="Nothing new has come for so long; never when absent.")
+
+
+class FilesSinkOptions(SinkOptions):
+    """Files of a store or a file system, written once and complete, under names that say which offsets they hold."""
+
+    type: Literal["files"] = Field("files", description="Files of a store.")
+    uri: str = Field(
+        min_length=1,
+        description="Directory below which files are written: file:///srv/lake/orders/, s3://lake/orders/?region=eu-central-1; gs and "
+        "abfss. Credentials are where the store's SDK looks for them.",
+    )
+    path: str = Field(
+        "{@topic}", min_length=1, description="Template of a file's directory below `uri`, such as {@topic}/dt={@timestamp:%Y-%m-%d}."
+    )
+    format: FileFormat = Field("jsonl", description="Format of the files.")
+    compression: Compression = Field("none", description="How they are compressed. zstd or snappy is usual for parquet.")
+    roll: RollOptions = Field(RollOptions(), description="When a file is written.")
+
+    @property
+    def address(self) -> str:
+        """The directory, without options of the store."""
+        return f"{check_address(self.uri).shown.rstrip('/')}/"
+
+    def model_post_init(self, _: object) -> None:
+        """Refuse an address that is none, and a compression that the format does not have."""
+        try:
+            check_address(self.uri)
+        except FatalError as error:
+            raise ValueError(f"{error.message}; {error.hint}") from None
+        if self.compression not in COMPRESSIONS[self.format]:
+            raise ValueError(f"format {self.format} takes compression {', '.join(COMPRESSIONS[self.format])}")

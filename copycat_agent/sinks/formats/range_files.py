@@ -1,0 +1,193 @@
+"""The files of one range of offsets: which records go to which, how much memory they take together, and what is left if it fails."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from copycat_agent.errors import DataError, RetriableError
+from copycat_agent.model import Schema
+from copycat_agent.sinks.files_options import FilesSinkOptions
+from copycat_agent.sinks.formats import text_files
+from copycat_agent.sinks.formats.csv_fields import CsvColumns
+from copycat_agent.sinks.formats.local_files import DirectoryFiles, NewPath, WrittenFile
+from copycat_agent.sinks.formats.table_files import TableFiles
+
+
+class RangeLimits(NamedTuple):
+    """What a range may take.
+
+    `held_bytes` is what all its files may hold in memory, as far as it is known: what Python's objects take is estimated. When they hold
+    more, as much is written as leaves `left_bytes`. `open_files` may hold a descriptor; those of Parquet do once something of them is
+    written. A range with more `directories` is full.
+    """
+
+    held_bytes: int = 64 * 2**20
+    left_bytes: int = 48 * 2**20
+    open_files: int = 200
+    directories: int = 2000
+
+
+_SMALL_BYTES = 2**20
+"""A row group of less is small."""
+_SLICE = 4096
+"""Records that are looked at at a time."""
+_CAREFUL_SLICE = 16
+"""As many after one that did not fit, for all of them may be looked at twice to find the next such one."""
+
+_LIMITS = RangeLimits()
+Make = Callable[[str, Schema | None, NewPath], DirectoryFiles]
+"""Of the files of one directory and one schema."""
+
+
+class RangeFiles:
+    """Takes the records of one range of offsets of a Kafka partition, in their order, and gives complete files in `scratch`.
+
+    Called from one thread. Usually there is one file for each directory, and for each schema of its records; a format with columns begins
+    another one where the columns change. Anything that is raised but DataError removes all files, as `abandon` does: RetriableError when
+    the disk cannot be written to.
+    """
+
+    def __init__(self, options: FilesSinkOptions, scratch: Path, limits: RangeLimits = _LIMITS) -> None:
+        """`scratch` is a directory for these files alone; it is made where it is missing."""
+        self._make = _maker(options)
+        self._scratch = scratch
+        self._limits = limits
+        self._parts: dict[tuple[str, Schema | None], DirectoryFiles] = {}
+        self._slices: dict[DirectoryFiles, int] = {}
+        self._open: dict[DirectoryFiles, None] = {}
+        self._paths: list[Path] = []
+        self._held_bytes = 0
+        self._is_spent = False
+        with self._removing():
+            scratch.mkdir(parents=True, exist_ok=True)
+
+    def add(self, directory: str, value: Any, schema: Schema | None = None) -> None:  # noqa: ANN401 - bytes, text or fields
+        """One record. Raises DataError for one that does not fit; then nothing of it is in any file."""
+        with self._removing():
+            part = self._part(directory, schema)
+            if not self._take(part, (value,)):
+                raise part.why(value)
+
+    def add_all(self, directory: str, values: Sequence[Any], schema: Schema | None = None) -> int:
+        """Many records of one directory. Returns how many were taken: all, or those before the first that does not fit.
+
+        Copies of up to 4096 of them are made at a time beside what is held: the caller bounds what it gives at once.
+        """
+        with self._removing():
+            part = self._part(directory, schema)
+            size, done = self._slices.get(part, _SLICE), 0
+            while done < len(values):
+                some = values[done : done + size]
+                taken = self._take(part, some)
+                done += taken
+                if taken < len(some):
+                    self._slices[part] = _CAREFUL_SLICE
+                    return done
+                if size < _SLICE:
+                    self._slices[part] = size = size * 2
+            return done
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the range should end here: more would make many small files, or more files than may be open."""
+        return self._is_spent or len(self._parts) > self._limits.directories
+
+    def close(self) -> list[WrittenFile]:
+        """Complete all files. They are the caller's, who moves or removes them; nothing is added afterwards."""
+        with self._removing():
+            files = [file for part in self._parts.values() for file in part.finish()]
+        self._forget()
+        return files
+
+    def abandon(self) -> None:
+        """Remove all files, those that were completed too, wherever they are still there. Calling it again does nothing."""
+        for part in self._parts.values():
+            part.abandon()
+        self._forget()
+        for path in self._paths:
+            path.unlink(missing_ok=True)
+        self._paths = []
+
+    def _forget(self) -> None:
+        self._parts, self._slices, self._open, self._held_bytes = {}, {}, {}, 0
+
+    def _part(self, directory: str, schema: Schema | None) -> DirectoryFiles:
+        part = self._parts.get((directory, schema))
+        if part is None:
+            part = self._parts[directory, schema] = self._make(directory, schema, self._new_path)
+        return part
+
+    def _take(self, part: DirectoryFiles, values: Sequence[Any]) -> int:
+        before = part.held_bytes
+        taken = part.take(values)
+        self._held_bytes += part.held_bytes - before
+        if self._held_bytes > self._limits.held_bytes:
+            self._spill()
+        self._limit_open(part)
+        return taken
+
+    def _spill(self) -> None:
+        """Make the largest hold less, until there is room for a while. If even those have little, the range ends before all have little."""
+        for part in sorted(self._parts.values(), key=lambda part: part.held_bytes, reverse=True):
+            before = part.held_bytes
+            assert before, "what is held is held by the first of them"
+            part.spill()
+            self._held_bytes -= before - part.held_bytes
+            self._is_spent |= part.is_open and before < _SMALL_BYTES
+            self._limit_open(part)
+            if self._held_bytes <= self._limits.left_bytes:
+                break
+
+    def _limit_open(self, part: DirectoryFiles) -> None:
+        """Complete what was opened longest ago, if there is too much."""
+        if part.is_open:
+            self._open[part] = None
+        else:
+            self._open.pop(part, None)
+        self._is_spent |= len(self._open) >= self._limits.open_files
+        while len(self._open) > self._limits.open_files:
+            oldest = next(iter(self._open))
+            del self._open[oldest]
+            self._held_bytes -= oldest.held_bytes
+            oldest.roll()
+            self._held_bytes += oldest.held_bytes
+
+    def _new_path(self) -> Path:
+        path = self._scratch / f"{len(self._paths) + 1:06d}.part"
+        self._paths.append(path)
+        return path
+
+    @contextlib.contextmanager
+    def _removing(self) -> Iterator[None]:
+        try:
+            yield
+        except DataError:
+            raise
+        except OSError as error:
+            self.abandon()
+            why = error.strerror or type(error).__name__
+            raise RetriableError(f"{self._scratch} cannot be written to: {why}", "make room there, or correct its permissions") from None
+        except BaseException:
+            self.abandon()
+            raise
+
+
+def _maker(options: FilesSinkOptions) -> Make:
+    """What makes the files of a directory. Libraries of formats with columns are imported when a definition has such a format."""
+    if options.format == "avro":
+        from copycat_agent.sinks.formats.avro_files import AvroFiles  # noqa: PLC0415 - imports fastavro
+
+        return lambda *of: AvroFiles(options.compression, *of)
+    if options.format == "parquet":
+        from copycat_agent.sinks.formats.parquet_files import ParquetTable  # noqa: PLC0415 - imports pyarrow
+
+        parquet = ParquetTable(options.compression)
+        return lambda *of: TableFiles(parquet, *of)
+    if options.format == "csv":
+        csv = CsvColumns(options.compression)
+        return lambda *of: TableFiles(csv, *of)
+    text = text_files.FORMATS[options.format]
+    return lambda directory, _, new_path: text_files.TextFiles(text, options.compression, directory, new_path)
