@@ -29,14 +29,18 @@ from tests.kill.both import ROWS, Load, definitions, row_definitions, source_of
 from tests.kill.jdbc_load import CONNECTORS as TABLES
 from tests.kill.jdbc_load import JdbcLoad, jdbc_definitions
 from tests.kill.journal_load import CONNECTOR, JournalLoad, journal_definition
+from tests.kill.lake_load import CONNECTOR as LAKE
+from tests.kill.lake_load import PARTITIONS as LAKE_PARTITIONS
+from tests.kill.lake_load import FilesVerifier, LakeLoad, lake_definition
 from tests.kill.object_load import CONNECTORS, ObjectLoad, object_definitions
 from tests.rig.agent import AgentProcess
 from tests.rig.kafka import create_topic
 from tests.rig.object_store import CREDENTIALS
 from tests.rig.verifier import Verifier
 
-_SOURCES = {"files": ("logs", "drops", *ROWS), "journald": (CONNECTOR,), "objects": CONNECTORS, "jdbc": TABLES}
+_SOURCES = {"files": ("logs", "drops", *ROWS), "journald": (CONNECTOR,), "objects": CONNECTORS, "jdbc": TABLES, "lake": (LAKE,)}
 """What is read -> the connectors."""
+AnyLoad = Load | JournalLoad | LakeLoad | ObjectLoad | JdbcLoad
 _PARTITIONS = 2
 _FIRST_OBJECTS = 2200
 """More than those of which all are listed at each poll."""
@@ -66,7 +70,7 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="benchmarks/run kill_loop", description=__doc__)
     parser.add_argument("--kills", type=int, default=100, help="how many more")
     parser.add_argument("--minutes", type=float, default=90, help="end after so many, whatever was done by then")
-    parser.add_argument("--source", choices=_SOURCES, default="files", help="logs, dropped files and rows; a journal; a bucket; tables")
+    parser.add_argument("--source", choices=_SOURCES, default="files", help="files: logs, drops and rows; lake: a topic into files")
     parser.add_argument("--guarantee", choices=("exactly_once", "at_least_once"), default="exactly_once", help="of both connectors")
     parser.add_argument("--seed", type=int, default=None, help="of who is killed, and when")
     parser.add_argument("--rate", type=int, default=300, help="lines a second")
@@ -85,14 +89,16 @@ def _run(work: Path, options: argparse.Namespace) -> dict[str, Any]:
     load = _load(work / "files", saved, options.rate)
     totals = kill_loop_totals.Totals(options.totals.resolve(), code)
     with DevBroker(work / "broker") as broker, AgentProcess(work / "agent", broker.bootstrap) as agent:
-        for name, definition in _connectors(load, topics, saved["guarantee"]).items():
-            agent.define(name, definition)
         if not saved["topics"]:
             for topic in topics.values():
-                create_topic(broker.bootstrap, topic, _PARTITIONS)
+                create_topic(broker.bootstrap, topic, LAKE_PARTITIONS if isinstance(load, LakeLoad) else _PARTITIONS)
             saved["topics"] = True
+        if isinstance(load, LakeLoad):
+            load.begin(broker.bootstrap, topics[LAKE])
+        for name, definition in _connectors(load, topics, saved["guarantee"]).items():
+            agent.define(name, definition)
 
-        with Verifier(broker.bootstrap, list(topics.values()), saved["run"], ordered=saved["source"] != "jdbc") as verifier:
+        with _verifier(load, broker.bootstrap, list(topics.values()), saved) as verifier:
 
             def note(lost: Mapping[str, int] | None = None) -> dict[str, Any]:
                 """Save what is known, and add it to the totals; what is `lost` is known at the end."""
@@ -109,7 +115,7 @@ def _run(work: Path, options: argparse.Namespace) -> dict[str, Any]:
                 print(f"{time.strftime('%H:%M:%S')} all runs: {kill_loop_totals.line(runs)}", file=sys.stderr, flush=True)
                 return runs
 
-            if isinstance(load, ObjectLoad | JdbcLoad):
+            if isinstance(load, ObjectLoad | JdbcLoad) and isinstance(verifier, Verifier):
                 load.watch(verifier)
             with load:
                 loop = Loop(agent, broker, load, verifier, findings, Asked(saved["seed"], saved["guarantee"], note))
@@ -134,9 +140,17 @@ def _run(work: Path, options: argparse.Namespace) -> dict[str, Any]:
     return kill_loop_report.result(verdict, findings, asked, verifier.committed.repeated_ms)
 
 
-def _load(files: Path, saved: dict[str, Any], rate: int) -> Load | JournalLoad | ObjectLoad | JdbcLoad:
+def _verifier(load: AnyLoad, bootstrap: str, topics: list[str], saved: dict[str, Any]) -> Verifier | FilesVerifier:
+    if isinstance(load, LakeLoad):
+        return FilesVerifier(load.out, saved["run"])
+    return Verifier(bootstrap, topics, saved["run"], ordered=saved["source"] != "jdbc")
+
+
+def _load(files: Path, saved: dict[str, Any], rate: int) -> AnyLoad:
     if saved["source"] == "journald":
         return JournalLoad(files, saved["run"], rate)
+    if saved["source"] == "lake":
+        return LakeLoad(files, saved["run"], rate)
     if saved["source"] == "objects":
         os.environ.update(CREDENTIALS)
         return ObjectLoad(files, saved["run"], rate, first=_FIRST_OBJECTS)
@@ -145,7 +159,9 @@ def _load(files: Path, saved: dict[str, Any], rate: int) -> Load | JournalLoad |
     return Load(files, saved["run"], rate, rows=True)
 
 
-def _connectors(load: Load | JournalLoad | ObjectLoad | JdbcLoad, topics: dict[str, str], guarantee: str) -> dict[str, dict[str, object]]:
+def _connectors(load: AnyLoad, topics: dict[str, str], guarantee: str) -> dict[str, dict[str, object]]:
+    if isinstance(load, LakeLoad):
+        return {LAKE: lake_definition(load)}
     if isinstance(load, JournalLoad):
         return {CONNECTOR: journal_definition(load, topics[CONNECTOR], guarantee)}
     if isinstance(load, ObjectLoad):

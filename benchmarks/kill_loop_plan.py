@@ -15,9 +15,11 @@ Moment = Literal["start", "random", "failpoint"]
 
 ROUND: tuple[Victim, ...] = ("driver",) * 7 + ("jvm",) * 4 + ("worker",) * 4 + ("planner",) + ("daemon",) * 2 + ("all",) * 2
 """So many of each in every 20 kills, in another order each time."""
-WORKER_PLACES = frozenset({"begun", "sending", "positions-sent", "committing", "committed"})
+FILE_PLACES = frozenset({"files-uploaded", "files-claimed", "files-checked", "files-published"})
+"""Failpoints that there are where files are written."""
+WORKER_PLACES = frozenset({"begun", "sending", "positions-sent", "committing", "committed"}) | FILE_PLACES
 """Failpoints that a task's process comes to; the driver comes to the others."""
-LANE_PLACES = WORKER_PLACES | {"fenced", "claimed", "recovering"}
+LANE_PLACES = (WORKER_PLACES - FILE_PLACES) | {"fenced", "claimed", "recovering"}
 """Failpoints that there are with exactly_once only."""
 SPOOL_PLACES = frozenset({"moved", "cleaned"})
 """Failpoints of spool directories."""
@@ -65,10 +67,12 @@ def planned(seed: int, number: int) -> Kill:
     return Kill(number, victim, moment, delay, dice.choice((1, 2, 3, 5, 8, 13)), stop)
 
 
-def places(victim: Victim, guarantee: str, *, has_spool: bool = True) -> list[str]:
+def places(victim: Victim, guarantee: str, *, has_spool: bool = True, into_files: bool = False) -> list[str]:
     """Failpoints that such a process comes to. `has_spool`: whether some source is a spool directory."""
     names = [name for name in NAMES if (name in WORKER_PLACES) == (victim == "worker") and (has_spool or name not in SPOOL_PLACES)]
-    return [name for name in names if guarantee == "exactly_once" or name not in LANE_PLACES]
+    if into_files:
+        return [name for name in names if name not in LANE_PLACES]
+    return [name for name in names if name not in FILE_PLACES and (guarantee == "exactly_once" or name not in LANE_PLACES)]
 
 
 def spelled(place: str, nth: int) -> str:

@@ -19,6 +19,7 @@ from benchmarks.kill_loop_findings import Findings, Struck
 from benchmarks.kill_loop_plan import Kill, Victim, places, planned, spelled
 from copycat_agent.dev_broker import DevBroker
 from copycat_agent.failpoints import ONCE, VARIABLE
+from tests.kill.lake_load import LakeLoad
 from tests.rig.agent import AgentProcess, is_alive
 from tests.rig.verifier import Later, Verifier
 
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from tests.kill.both import Load
     from tests.kill.jdbc_load import JdbcLoad
     from tests.kill.journal_load import JournalLoad
+    from tests.kill.lake_load import FilesVerifier
     from tests.kill.object_load import ObjectLoad
 
 _LOOK_SECONDS = 0.02
@@ -64,8 +66,8 @@ class Loop:
         self,
         agent: AgentProcess,
         broker: DevBroker,
-        load: Load | JournalLoad | ObjectLoad | JdbcLoad,
-        verifier: Verifier,
+        load: Load | JournalLoad | LakeLoad | ObjectLoad | JdbcLoad,
+        verifier: Verifier | FilesVerifier,
         findings: Findings,
         asked: Asked,
     ) -> None:
@@ -117,7 +119,7 @@ class Loop:
 
     def _places(self, victim: Victim) -> list[str]:
         """Failpoints that such a process comes to; none that it has only missed so far."""
-        names = places(victim, self._guarantee, has_spool=self._load.has_spool)
+        names = places(victim, self._guarantee, has_spool=self._load.has_spool, into_files=isinstance(self._load, LakeLoad))
         fired = {one.place for one in self.findings.struck if one.fired}
         return [name for name in names if name in fired or self.findings.misses[name] < _MOST_MISSES]
 

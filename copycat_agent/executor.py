@@ -15,6 +15,7 @@ from copycat_agent.batch.run import BatchRun
 from copycat_agent.delivery.at_least_once import AtLeastOnceTask
 from copycat_agent.delivery.batch_outcomes import without_answer
 from copycat_agent.delivery.exactly_once.task import ExactlyOnceTask
+from copycat_agent.delivery.into_files import FilesTask
 from copycat_agent.encoding.encoder import Encoder, compiled
 from copycat_agent.errors import CopycatError, DataError, FatalError, bug_words
 from copycat_agent.producer import Producers
@@ -121,8 +122,8 @@ class InlineExecutor:
         self._producers.close()
 
 
-TASK_HALVES: Mapping[str, TaskHalf] = {"at_least_once": AtLeastOnceTask(), "exactly_once": ExactlyOnceTask()}
-"""By the guarantee that a batch's plan names."""
+TASK_HALVES: Mapping[str, TaskHalf] = {"at_least_once": AtLeastOnceTask(), "exactly_once": ExactlyOnceTask(), "files": FilesTask()}
+"""By what a batch's plan names: the guarantee, or files."""
 
 
 def run_batch(

@@ -1,6 +1,6 @@
 """Places where a test makes this process die, hang or fail, to prove that nothing is lost or repeated there.
 
-`COPYCAT_FAILPOINT=name[:nth][:kill|hang|error]` acts when the process comes to `name` for the nth time (the first, unless said), and
+`COPYCAT_FAILPOINT=name[:nth][:kill|hang|stop|error]` acts when the process comes to `name` for the nth time (the first, unless said), and
 `kill` unless said otherwise. Every process of the agent counts for itself, those that replace a killed one too; with
 `COPYCAT_FAILPOINT_ONCE=FILE` only the one that makes FILE acts. Unset, a place costs one call that does nothing (25 ns), so that the
 code that is killed in tests is the code that runs in production.
@@ -35,12 +35,17 @@ NAMES: dict[str, str] = {
     "moved": "W8: a spooled file is moved; its directories are not on disk",
     "cleaned": "W8: spooled files are moved; the store does not say so",
     "recovering": "W11: an outcome is unknown; the lane is not fenced yet",
+    "files-uploaded": "W20: files of a range are in the store, under names that nobody reads; the range is not claimed",
+    "files-claimed": "W21: the range is claimed; whether the claim came too late is not known",
+    "files-checked": "W22: the claim counts; nothing is published",
+    "files-published": "W23: the files are published; the driver does not know",
 }
-"""All places, with the window of `docs/exactly-once.md` that each stands for."""
+"""All places, with the window of `docs/exactly-once.md` that each stands for; those of files are from W20 on."""
 
 ACTIONS: dict[str, str] = {
     "kill": "SIGKILL to this process",
     "hang": "this thread stands still for an hour",
+    "stop": "SIGSTOP to this process, which goes on once it gets SIGCONT",
     "error": "RetriableError, as from a network that fails",
 }
 """What a process can do at a place."""
@@ -62,7 +67,7 @@ def _parse(text: str) -> _Armed | None:
     nth = rest.pop(0) if rest and _NUMBER.fullmatch(rest[0]) else "1"
     action = rest.pop(0) if rest else "kill"
     if name not in NAMES or action not in ACTIONS or rest:
-        raise ValueError(f"{VARIABLE} is not name[:nth][:kill|hang|error] with a name that copycat --failpoints lists")
+        raise ValueError(f"{VARIABLE} is not name[:nth][:kill|hang|stop|error] with a name that copycat --failpoints lists")
     return _Armed(name, int(nth), action)
 
 
@@ -117,6 +122,8 @@ def _act(armed: _Armed) -> None:
             return
     if armed.action == "kill":
         os.kill(os.getpid(), signal.SIGKILL)
+    elif armed.action == "stop":
+        os.kill(os.getpid(), signal.SIGSTOP)
     elif armed.action == "hang":
         threading.Event().wait(_HANG_SECONDS)
     else:

@@ -24,7 +24,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("model", "logs", "templates", "patterns", "registry", "small_files", "failpoints", "display", "probe", "sql_types"),
     ("options", "transactions", "turns", "wake", "maven"),
     ("oauth",),
-    ("sources", "formats", "transforms", "converters", "producer", "offsets", "watch", "systemd"),
+    ("sources", "sinks", "formats", "transforms", "converters", "producer", "offsets", "watch", "systemd"),
     ("encoding",),
     ("definitions", "batch", "extending", "backoff"),
     ("delivery",),
@@ -42,8 +42,11 @@ LAYERS: tuple[tuple[str, ...], ...] = (
 """From the bottom up. A name is a module or a package. The package itself (`__init__`) holds only the version."""
 
 SIBLINGS: dict[tuple[str, str], str] = {
+    ("converters", "formats"): "values in Kafka are read as the records of files are: one meaning of each type",
     ("transforms", "formats"): "a step that parses reads JSON, rows and types of fields as files are read: one meaning of each",
+    ("sinks", "converters"): "fields are written as the json converter writes them, and fit types and Avro schemas as in its avro",
     ("sources", "transforms"): "a schema that a data source gives as text is read as the columns of queries are: one meaning of each type",
+    ("sinks", "sources"): "an address of files to write says what one of files to read says, and holds no secrets either",
     ("sources", "formats"): "a source opens a file through the reader of its format, which also says how much of the tail to hash",
 }
 """Imports between siblings that are meant: (importer, imported) -> reason."""
@@ -57,33 +60,34 @@ DOORS: dict[str, tuple[str, ...]] = {
     "watchdog": ("wake",),
     "yaml": ("definitions",),
     "pydantic": ("options",),
-    "orjson": ("converters", "formats", "encoding"),
-    "pyarrow": ("formats", "sources", "encoding", "batch", "spark"),
+    "orjson": ("converters", "formats", "encoding", "sinks"),
+    "pyarrow": ("formats", "sources", "sinks", "encoding", "batch", "spark"),
     "numpy": ("encoding",),
     "fastavro": ("formats", "converters"),
     "httpx2": ("converters",),
     "aws_msk_iam_sasl_signer": ("oauth",),
-    "boto3": ("sources",),
-    "botocore": ("oauth", "sources"),
+    "boto3": ("sinks", "sources"),
+    "botocore": ("oauth", "sinks", "sources"),
+    "obstore": ("sinks",),
     "joserfc": ("oauth",),
     "jsonschema": ("converters",),
     "jsonschema_rs": ("converters",),
     "referencing": ("converters",),
     "grpc_tools": ("converters",),
     "google": ("converters",),
-    "cramjam": ("formats", "sources"),
+    "cramjam": ("formats", "sources", "sinks"),
     "lz4": ("sources",),
     "regex": ("patterns",),
     "typer": ("cli",),
     "werkzeug": ("api",),
     "h11": ("api",),
     "prometheus_client": ("metrics",),
-    "backports": ("formats", "sources"),
-    "compression": ("formats", "sources"),
+    "backports": ("formats", "sources", "sinks"),
+    "compression": ("formats", "sources", "sinks"),
 }
 """Outside library -> the only modules or packages that import it."""
 
-ON_CONTRACT = ("sources.jdbc", "sources.journald", "sources.objects")
+ON_CONTRACT = ("sources.jdbc", "sources.journald", "sources.kafka", "sources.objects")
 """Packages that stand where another project's would: of ours they import `extending` and themselves, and nobody imports them.
 
 They are imported when a definition asks for what they bring, by its name in a table of the registry.
@@ -93,11 +97,14 @@ LATE: dict[tuple[str, str], str] = {
     ("formats", "copycat_agent.formats.records.avro_reading"): "imports fastavro, 0.12 s that an agent of log files does without",
     ("formats", "copycat_agent.formats.records.parquet_values"): "imports pyarrow, for rows of columns that are looked at one by one",
     ("formats", "copycat_agent.formats.records.parquet_reading"): "imports pyarrow, 0.25 s and 40 MiB that log files do without",
+    ("sinks", "copycat_agent.sinks.formats.parquet_files"): "imports pyarrow, as parquet_reading",
+    ("sinks", "copycat_agent.sinks.formats.avro_files"): "imports fastavro, as avro_form",
     ("converters", "copycat_agent.converters.avro_form"): "imports fastavro, 0.1 s that other converters do without",
     ("converters", "copycat_agent.converters.json_form"): "imports jsonschema, 0.1 s that other converters do without",
     ("converters", "copycat_agent.converters.proto_form"): "imports protobuf and its compiler, 0.1 s that others do without",
     ("converters", "copycat_agent.converters.converting"): "imports the client of schema registries, 0.24 s",
     ("converters", "copycat_agent.converters.registry_access"): "imports the client of schema registries, 0.24 s",
+    ("converters", "copycat_agent.converters.registered_reading"): "as registry_access, and fastavro",
     ("__main__", "copycat_agent.probe"): "one command of all needs it",
     ("__main__", "copycat_agent.cli.main"): "half a second of imports, in which signals must find their handlers",
     ("oauth", "http.client"): "40 ms that only those who log in with a token need",
@@ -120,6 +127,10 @@ LATE: dict[tuple[str, str], str] = {
     ("sources", "copycat_agent.sources.files.reading.remote_objects"): "imports pyarrow, 0.15 s that local files need not wait for",
     ("sources", "copycat_agent.sources.objects.arrow_store"): "imports pyarrow, 0.15 s that S3 does without",
     ("sources", "copycat_agent.sources.objects.s3_store"): "imports boto3, an extra, 0.3 s",
+    ("sinks", "copycat_agent.sinks.object_store"): "imports obstore, an extra",
+    ("sinks", "boto3.session"): "0.3 s, which those with credentials in their environment do without",
+    ("sinks", "botocore.exceptions"): "as above",
+    ("sinks", "obstore.auth.boto3"): "as above",
     ("agent", "copycat_agent.metrics"): "imports prometheus_client, which the first record should not wait for",
     ("cli", "copycat_agent.definitions"): "0.6 s that commands which only ask the agent do without",
     ("cli", "copycat_agent.options"): "0.15 s, as definitions",

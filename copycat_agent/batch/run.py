@@ -95,7 +95,12 @@ class Budget:
 
 
 class BatchRun:
-    """The state of one batch while it runs. Used once, from one thread."""
+    """The state of one batch while it runs. Used once, from one thread.
+
+    `most_run_bytes`: bytes between two flushes, `RUN_BYTES` where nothing else is said.
+    """
+
+    most_run_bytes = 0
 
     def __init__(
         self,
@@ -302,7 +307,7 @@ class BatchRun:
 
     def _run_is_full(self) -> bool:
         """Whether to settle before more is sent: earlier than usual on a line that does not carry so much in time."""
-        run_bytes = min(RUN_BYTES, self._producer.run_bytes)
+        run_bytes = min(self.most_run_bytes or RUN_BYTES, self._producer.run_bytes)
         return len(self._open) >= RUN_FILES or sum(progress.sent.size_bytes for progress in self._open) >= run_bytes
 
     def _send(self, progress: Progress, encoder: SplitEncoder, frame: Frame) -> int:

@@ -27,6 +27,7 @@ from copycat_agent.offsets.looking import saved_offsets
 from copycat_agent.options import Definition
 from copycat_agent.sources.files.reading.address import is_remote
 from copycat_agent.workbench.explaining import OptionKey, all_keys, asked, find_keys, near_keys
+from copycat_agent.workbench.explaining.written import Answered, OffsetPlace, place_in, written
 
 _PACKAGED = Path("/etc/copycat/connectors.d")
 _HERE = Path("connectors.d")
@@ -74,7 +75,12 @@ def _complete(context: typer.Context, incomplete: str) -> list[str]:
 
 def explain(
     what: Annotated[
-        str, typer.Argument(metavar="PATH|KEY", help="A file, or an option such as source.start_at.", autocompletion=_complete)
+        str,
+        typer.Argument(
+            metavar="PATH|PLACE|KEY",
+            help="A file, a record in Kafka such as orders/3@1200, or an option such as source.start_at.",
+            autocompletion=_complete,
+        ),
     ],
     directory: Annotated[
         Path | None,
@@ -90,14 +96,16 @@ def explain(
 ) -> None:
     """Say which connectors read a file and why, or why not: identity, position, and the next records as they would be sent.
 
-    What holds a slash, or is a file here, is a PATH, which need not exist; anything else is a KEY: an option of a definition
-    or of agent.yaml.
+    What holds a slash, or is a file here, is a PATH, which need not exist; TOPIC/PARTITION@OFFSET is a record in Kafka, of which the
+    file is named that a connector has written it to; anything else is a KEY: an option of a definition or of agent.yaml.
 
     Needs no Kafka and no Spark, moves nothing, and works beside a running agent. With --socket that agent is asked for its offsets and
     where it is in the file, without for how its connectors are. Exits 1 when no connector reads the file.
     """
     if "/" not in what and not os.path.lexists(what):
         raise typer.Exit(explain_key(what, output))
+    if (place := place_in(what)) is not None and not os.path.lexists(what):
+        raise typer.Exit(_explain_offset(place, directory or _find_directory(state_dir, config), config, output))
     path = what if is_remote(what) else os.path.abspath(os.fsdecode(os.fsencode(what)))  # noqa: PTH100 - as discovery names it; pathlib would follow nothing either
     agent = LiveAgent(AgentClient(socket.absolute())) if socket else None
     where = directory or (Path(agent.directory or _HERE) if agent else _find_directory(state_dir, config))
@@ -120,6 +128,35 @@ def explain(
         typer.echo(text_of(path, answers))
     _say_bad(loaded, where)
     raise typer.Exit(exits.GOOD if any(one.answer.takes for one in answers) else exits.FAILED)
+
+
+def _explain_offset(place: OffsetPlace, where: Path, config: Path | None, output: Format) -> int:
+    """Print which file has a record. Returns the exit code."""
+    logs.setup("error")
+    loaded = load_directory(where, resolve_settings(where, config, None, None, None).agent)
+    try:
+        found = [one for definition in loaded.definitions.values() if (one := written(definition, place)) is not None]
+    except CopycatError as error:
+        leave(str(error), exits.FAILED)
+    if output is Format.JSON:
+        typer.echo(json.dumps([one._asdict() for one in found], indent=2))
+    else:
+        typer.echo("\n".join(_written_lines(place, one) for one in found) or f"no connector in {visible(str(where))} writes files")
+    _say_bad(loaded, where)
+    return exits.GOOD if any(one.files for one in found) else exits.FAILED
+
+
+def _written_lines(place: OffsetPlace, one: Answered) -> str:
+    partition = f"{place.topic}/{place.partition}"
+    record = f"{partition}@{place.offset}"
+    if one.files:
+        head = f"{one.connector}: {record} is in" + (" one of" if one.files[1:] else "")
+        return "\n".join([head, *(f"  {visible(file)}" for file in one.files)])
+    if one.end is None:
+        return f"{one.connector}: nothing of {partition} is written"
+    if place.offset >= one.end:
+        return f"{one.connector}: {record} is not written yet: offsets below {one.end:,} are"
+    return f"{one.connector}: no file has {record}: it was dropped or is no record, or its file was deleted"
 
 
 def _explained(

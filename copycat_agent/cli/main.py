@@ -103,7 +103,7 @@ def listing(output: Format) -> str:
     lines = [f"{name:<{_NAME_WIDTH}}{window:<5}{where}" for name, window, where in _rows()]
     actions = [f"  {name:<{_NAME_WIDTH - 2}}{what}" for name, what in failpoints.ACTIONS.items()]
     how = (
-        f"\n{failpoints.VARIABLE}=name[:nth][:kill|hang|error] acts when a process of the agent comes there for the nth time (1);\n"
+        f"\n{failpoints.VARIABLE}=name[:nth][:kill|hang|stop|error] acts when a process of the agent comes there for the nth time (1);\n"
         f"with {failpoints.ONCE}=FILE only the first process that does. For tests: docs/exactly-once.md has the windows."
     )
     return "\n".join([*lines, how, *actions])

@@ -109,7 +109,7 @@ def _lines(one: Planned, most: int) -> Iterator[str]:
     if isinstance(one.definition.source, PolledOptions):
         head = f"{one.definition.name}{state}: {behind:,} of {len(one.files):,} partitions have something to read"
     exactly = ", exactly once" if one.definition.delivery.guarantee == EXACTLY_ONCE else ""
-    yield f"{head} -> {visible(record.topic)}{key}{exactly}"
+    yield f"{head} -> {visible(one.definition.target)}{key}{exactly}"
     shown = sorted(one.files, key=lambda file: (_rank(file), file.path))
     topic, usual = _PerFile(one.definition), _usual(one.files)
     if usual:
@@ -201,9 +201,9 @@ def shared_files(planned: Iterable[Planned]) -> Iterator[str]:
     paths: dict[tuple[str, str], list[str]] = {}
     for one in planned:
         for file in one.files if one.definition.enabled else ():
-            known = readers.setdefault(file.key.rpartition(":")[0], [])
+            known = readers.setdefault(file.key.rpartition(":")[0] or file.key, [])
             for other in known if file.key else ():
-                if _same_topic(one.definition, other.definition):
+                if other is not one and _same_topic(one.definition, other.definition):
                     paths.setdefault((other.definition.name, one.definition.name), []).append(file.path)
             known.append(one)
     for (first, second), files in paths.items():
@@ -215,7 +215,7 @@ def shared_files(planned: Iterable[Planned]) -> Iterator[str]:
 
 
 def _same_topic(one: Definition, other: Definition) -> bool:
-    return (one.record.topic, one.kafka.bootstrap_servers) == (other.record.topic, other.kafka.bootstrap_servers)
+    return (one.target, one.kafka.bootstrap_servers) == (other.target, other.kafka.bootstrap_servers)
 
 
 def entry(one: Planned) -> dict[str, Any]:
@@ -224,7 +224,7 @@ def entry(one: Planned) -> dict[str, Any]:
     return {
         "connector": one.definition.name,
         "enabled": one.definition.enabled,
-        "topic": one.definition.record.topic,
+        "topic": one.definition.target,
         "key": one.definition.mask.value(one.definition.record.key),
         "guarantee": one.definition.delivery.guarantee,
         "to_read_bytes": sum(file.unread for file in one.files),

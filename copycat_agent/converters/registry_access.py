@@ -65,6 +65,10 @@ class SchemaRegistry:
         self._lock = threading.Lock()
         self.where = f"the schema registry at {without_login(options.url)}"
 
+    def by_id(self, number: int) -> Written:
+        """The schema that has this id."""
+        return self._ask(lambda client: _written(client.get_schema(number)), f"schema {number}")
+
     def latest(self, subject: str) -> Registered:
         """The newest version of a subject."""
         return self._ask(lambda client: _registered(client.get_latest_version(subject)), f"subject {subject!r}")
@@ -215,10 +219,12 @@ def _schema(schema: Written) -> Schema:
 
 
 def _registered(answer: Any) -> Registered:  # noqa: ANN401 - the client's RegisteredSchema
-    schema = answer.schema
+    return Registered(_id(answer.schema_id), _written(answer.schema), int(answer.version or 0))
+
+
+def _written(schema: Any) -> Written:  # noqa: ANN401 - the client's Schema
     references = tuple(Reference(one.name, one.subject, one.version) for one in schema.references or ())
-    written = Written(str(schema.schema_type or "AVRO"), _text(schema.schema_str), references)
-    return Registered(_id(answer.schema_id), written, int(answer.version or 0))
+    return Written(str(schema.schema_type or "AVRO"), _text(schema.schema_str), references)
 
 
 def _id(answered: object) -> int:

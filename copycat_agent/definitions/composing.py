@@ -10,6 +10,7 @@ from typing import Any, TypeVar, cast
 
 from copycat_agent.converters import CONVERTERS
 from copycat_agent.definitions.kafka_rules import check_api, check_exactly_once, check_kafka, check_spark, is_address, under
+from copycat_agent.definitions.loop_rules import check_loop
 from copycat_agent.definitions.models import Loc, fields_by_key
 from copycat_agent.definitions.options_reader import FAILED, ONLINE, Failed, Reader
 from copycat_agent.definitions.problems import action_here, missing, nearest
@@ -17,6 +18,7 @@ from copycat_agent.definitions.record_rules import (
     check_converters,
     check_dead_letters,
     check_errors,
+    check_files,
     check_queries,
     check_record,
     check_timestamp,
@@ -34,11 +36,13 @@ from copycat_agent.options import (
     Definition,
     KafkaOptions,
     Options,
+    RecordOptions,
     SecretStr,
     TypeAdapter,
     ValidationError,
 )
 from copycat_agent.registry import FAULT, Registry, Unusable, told
+from copycat_agent.sinks import SINKS
 from copycat_agent.sources import SOURCES
 from copycat_agent.transforms import TRANSFORMS, StepOptions
 from copycat_agent.transforms.base import action_keys
@@ -49,13 +53,18 @@ _O = TypeVar("_O", bound=Options)
 def compose(reader: Reader, agent: AgentOptions) -> Definition | None:
     """The definition in the document, with the agent's Kafka options under its own."""
     reader.unknown_keys(Definition, ())
-    own = {"source": _source, "transforms": _transforms, "converters": _converters}
+    own = {"source": _source, "transforms": _transforms, "converters": _converters, "sink": _sink, "record": _record}
     simple = [name for name in Definition.model_fields if name not in own and name != "kafka"]
     parts: dict[str, Any] = {name: read(reader) for name, read in own.items()} | {name: reader.field(Definition, name) for name in simple}
     parts["kafka"] = _kafka(reader, agent.kafka)
     _check(reader, parts)
-    if parts["delivery"] is not FAILED and parts["kafka"] is not FAILED:
+    if parts["delivery"] is not FAILED and parts["kafka"] is not FAILED and not _writes_files(parts):
         check_exactly_once(reader, parts["delivery"], parts["kafka"], under(agent.kafka, parts["kafka"]))
+    if parts["source"] is not FAILED and parts["kafka"] is not FAILED:
+        written = None if parts["record"] is FAILED or _writes_files(parts) else parts["record"]
+        check_loop(
+            reader, parts["source"], written, None if parts["errors"] is FAILED else parts["errors"], under(agent.kafka, parts["kafka"])
+        )
     if reader.offline:
         parts |= {name: Definition.model_fields[name].get_default(call_default_factory=True) for name in ONLINE if parts[name] is FAILED}
     if reader.findings or any(part is FAILED for part in parts.values()):
@@ -64,7 +73,8 @@ def compose(reader: Reader, agent: AgentOptions) -> Definition | None:
     hide_secrets(reader, definition)
     definition.keep_secret(reader.in_records)
     # only now: what is hidden in this file's options stays so in the merged ones
-    return with_implied(definition).model_copy(update={"kafka": under(agent.kafka, definition.kafka)})
+    whole = with_implied(definition).model_copy(update={"kafka": under(agent.kafka, definition.kafka)})
+    return whole.model_copy(update={"source": whole.source.completed(whole)})
 
 
 def _check(reader: Reader, parts: Mapping[str, Any]) -> None:
@@ -80,14 +90,21 @@ def _check(reader: Reader, parts: Mapping[str, Any]) -> None:
     if parts["converters"] is not FAILED:
         known = [None if parts[name] is FAILED else parts[name] for name in ("source", "transforms", "record")]
         check_converters(reader, parts["converters"], *known)
-    if parts["record"] is not FAILED:
-        check_record(reader, parts["record"])
-        if parts["kafka"] is not FAILED:
-            check_timestamp(reader, parts["record"], parts["kafka"])
+    _check_output(reader, parts)
     if parts["errors"] is not FAILED:
         check_errors(reader, parts["errors"], () if parts["transforms"] is FAILED else parts["transforms"])
         if parts["record"] is not FAILED:
             check_dead_letters(reader, parts["errors"], parts["record"])
+
+
+def _check_output(reader: Reader, parts: Mapping[str, Any]) -> None:
+    """Where records go, and what they look like there."""
+    if _writes_files(parts):
+        check_files(reader, parts["sink"], parts["source"], parts["converters"])
+    elif parts["record"] is not FAILED:
+        check_record(reader, parts["record"])
+        if parts["kafka"] is not FAILED:
+            check_timestamp(reader, parts["record"], parts["kafka"])
 
 
 def compose_agent(reader: Reader) -> AgentOptions:
@@ -156,6 +173,21 @@ def _with_format(reader: Reader, model: type[Options]) -> object:
     if reader.node((*loc, "format")) is not None:
         parts["format"] = _typed(reader, (*loc, "format"), FORMATS, short=True)
     return FAILED if FAILED in parts.values() else reader.made(model, parts, loc)
+
+
+def _sink(reader: Reader) -> object:
+    return reader.field(Definition, "sink") if reader.node(("sink",)) is None else _typed(reader, ("sink",), SINKS)
+
+
+def _record(reader: Reader) -> object:
+    """Files need none: what they have in its place stands for the topic."""
+    if reader.node(("record",)) is None and reader.text(("sink", "type")) == "files":
+        return RecordOptions(topic=reader.text(("sink", "path")) or "{@topic}")
+    return reader.field(Definition, "record")
+
+
+def _writes_files(parts: Mapping[str, Any]) -> bool:
+    return parts["sink"] is not FAILED and parts["sink"].type == "files"
 
 
 def _transforms(reader: Reader) -> object:

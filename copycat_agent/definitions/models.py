@@ -16,11 +16,13 @@ from copycat_agent.options import (
     Definition,
     FieldInfo,
     Options,
+    SinkOptions,
     SourceOptions,
     TransformOptions,
     TypeAdapter,
 )
 from copycat_agent.registry import Registry
+from copycat_agent.sinks import SINKS
 from copycat_agent.sources import SOURCES
 from copycat_agent.transforms import TRANSFORMS
 
@@ -118,17 +120,18 @@ def definition_schema() -> dict[str, Any]:
         defs[model.__name__] = schema
     for model in all_models(models):
         _in_units(model, defs[model.__name__])
-    for base in (SourceOptions, TransformOptions, ConverterOptions, FormatOptions):
+    for base in (SourceOptions, TransformOptions, SinkOptions, ConverterOptions, FormatOptions):
         defs.pop(base.__name__, None)
     root = defs.pop(Definition.__name__)
+    root["required"].remove("record")  # files need none
     _compose(root, defs, _foreign(defs))
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", "$id": SCHEMA_ID, **_with_references(root),
             "title": "copycat-agent connector definition", "$defs": _with_references(defs)}  # fmt: skip
 
 
 def parts_of_definitions() -> tuple[type[Options], ...]:
-    """The options of every source, transform, converter and format of the agent's own, in this order."""
-    registries: tuple[Registry[Any], ...] = (SOURCES, TRANSFORMS, CONVERTERS, FORMATS)
+    """The options of every source, transform, sink, converter and format of the agent's own, in this order."""
+    registries: tuple[Registry[Any], ...] = (SOURCES, TRANSFORMS, SINKS, CONVERTERS, FORMATS)
     return tuple(entry.options for registry in registries for entry in registry.built_in.values())
 
 
@@ -184,6 +187,7 @@ def _compose(root: dict[str, Any], defs: dict[str, Any], foreign: dict[str, list
     """Put the choices of sources, transforms and converters where the models only know their base."""
     properties = root["properties"]
     properties["source"] = _choice(SOURCES, foreign) | _described(properties["source"])
+    properties["sink"] = _choice(SINKS, foreign) | _described(properties["sink"])
     items = _choice(TRANSFORMS, foreign)
     properties["transforms"] = {"type": "array", "items": items, "default": []} | _described(properties["transforms"])
     converter = _choice(CONVERTERS, foreign)

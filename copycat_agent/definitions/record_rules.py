@@ -7,10 +7,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Literal, get_args
 
 from copycat_agent.converters import CONVERTERS, ConverterProblem, Site, registry_problems
+from copycat_agent.converters.reading import READABLE
 from copycat_agent.definitions.kafka_rules import lacking
 from copycat_agent.definitions.models import Loc, key_of, markers
-from copycat_agent.definitions.options_reader import Reader
+from copycat_agent.definitions.options_reader import Failed, Reader
 from copycat_agent.definitions.problems import Finding
+from copycat_agent.encoding.files_layout import directory
+from copycat_agent.errors import DataError
 from copycat_agent.formats import MultilineOptions
 from copycat_agent.formats.multiline_options import GroupOptions
 from copycat_agent.formats.records.byte_records import LinesOptions
@@ -23,10 +26,12 @@ from copycat_agent.options import (
     Options,
     RecordOptions,
     Regex,
+    SinkOptions,
     SourceOptions,
     TransformOptions,
 )
 from copycat_agent.patterns import compile_pattern
+from copycat_agent.sinks.files_options import FilesSinkOptions
 from copycat_agent.sources import declared_columns
 from copycat_agent.sources.log_file.log_options import LogFileOptions
 from copycat_agent.templates import Template, compile_template
@@ -59,6 +64,26 @@ def check_record(reader: Reader, record: RecordOptions) -> None:
         _template(reader, ("record", "headers", name), text)
     if isinstance(record.partition, int) and not 0 <= record.partition < 2**31:
         reader.report(("record", "partition"), "bad-value", "a partition is a number from 0", "or one of key, sticky, file")
+
+
+def check_files(reader: Reader, sink: SinkOptions, source: SourceOptions | Failed, converters: ConvertersOptions | Failed) -> None:
+    """The path of files compiles, its fixed part is not hidden from those who read them, records come from Kafka, and can be read."""
+    path = _template(reader, ("sink", "path"), getattr(sink, "path", ""))
+    if path is not None:
+        try:
+            directory(path.text if path.is_literal else f"{path.literal_prefix}x")
+        except DataError as error:
+            reader.report(("sink", "path"), "bad-value", error.message, error.hint)
+        names = "".join(one if isinstance(one, str) else "x" for one in path.parts).split("/")
+        if any(name[:1] in {"_", "."} for name in names):
+            hint = "readers pass over files and directories with such names"
+            reader.report(("sink", "path"), "bad-value", "no directory of it may begin with _ or a dot", hint)
+    value = None if isinstance(converters, Failed) else converters.value
+    if value is not None and value.type not in READABLE:
+        reader.report(("converters", "value"), "converter", f"values of {value.type} cannot be read", f"known are {', '.join(READABLE)}")
+    if isinstance(source, SourceOptions) and source.type != "kafka":
+        hint = "files are written from source: {type: kafka}; the source's records can go to a topic first"
+        reader.report(("sink", "type"), "sink", f"records of source {source.type} cannot go into files", hint)
 
 
 def check_timestamp(reader: Reader, record: RecordOptions, kafka: KafkaOptions) -> None:
@@ -160,6 +185,8 @@ def _report(reader: Reader, problems: Iterable[ConverterProblem]) -> None:
         reader.report(("converters", *place), code, why, hint)
 
 
+FILE_SECONDS = 60.0
+"""A file that takes longer to write ends there, unless `delivery.max_batch_time` says otherwise."""
 _WRAPPED = frozenset({"cri", "docker"})
 _MOST_PARTS = 100_000
 
@@ -168,14 +195,28 @@ def with_implied(definition: Definition) -> Definition:
     """The definition with what follows from it.
 
     A step that unwraps lines of containers wants the parts of a line together. What is written of over-long lines goes for records of
-    several lines, too, where nothing is written of those.
+    several lines, too, where nothing is written of those. Records that come from Kafka keep their times.
     """
     source, form = definition.source, getattr(definition.source, "format", None)
+    if source.type == "kafka":
+        return _of_kafka(definition)
     if isinstance(source, LogFileOptions):
         return definition.model_copy(update={"source": _grouped(definition, source)})
     if isinstance(form, LinesOptions):
         return definition.model_copy(update={"source": source.model_copy(update={"format": _grouped(definition, form)})})
     return definition
+
+
+def _of_kafka(definition: Definition) -> Definition:
+    record, delivery, sink = definition.record, definition.delivery, definition.sink
+    if "timestamp" not in record.model_fields_set:
+        record = record.model_copy(update={"timestamp": "event"})
+    if isinstance(sink, FilesSinkOptions):
+        wanted = {"max_batch_bytes": sink.roll.bytes, "max_batch_time": FILE_SECONDS}
+        changed = {name: value for name, value in wanted.items() if name not in delivery.model_fields_set}
+        delivery = delivery.model_copy(update={**changed, "guarantee": "at_least_once"})  # files need no lanes, whatever is promised
+        record = record.model_copy(update={"topic": sink.path})
+    return definition.model_copy(update={"record": record, "delivery": delivery})
 
 
 def _grouped(definition: Definition, options: LogFileOptions | LinesOptions) -> Options:

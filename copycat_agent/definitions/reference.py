@@ -16,14 +16,16 @@ from copycat_agent.options import (
     Definition,
     FieldInfo,
     Options,
+    SinkOptions,
     SourceOptions,
     TransformOptions,
 )
 from copycat_agent.registry import Registry
+from copycat_agent.sinks import SINKS
 from copycat_agent.sources import SOURCES
 from copycat_agent.transforms import TRANSFORMS
 
-_BASES = (SourceOptions, TransformOptions, ConverterOptions, FormatOptions)
+_BASES = (SourceOptions, TransformOptions, SinkOptions, ConverterOptions, FormatOptions)
 _PREFACE = """# Definitions
 
 Generated from the models by `python -m copycat_agent.definitions.reference`: change the descriptions there.
@@ -45,7 +47,7 @@ One connector per file, `connectors.d/*.yaml` or `*.yml`; hidden files and `*.di
 def reference() -> str:
     """The whole page, Markdown."""
     parts = [_PREFACE, "## A definition\n", *_rows(Definition, "")]
-    registries: tuple[Registry[Any], ...] = (SOURCES, FORMATS, TRANSFORMS, CONVERTERS)
+    registries: tuple[Registry[Any], ...] = (SOURCES, FORMATS, TRANSFORMS, SINKS, CONVERTERS)
     for registry in registries:
         title = registry.noun.capitalize()
         for name, entry in registry.items():

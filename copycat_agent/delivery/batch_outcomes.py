@@ -33,7 +33,7 @@ class BatchOutcomes(Protocol):
 
 
 class _Acknowledged:
-    """At least once: each result stands for itself."""
+    """At least once, and into files, where the store is always asked: each result stands for itself."""
 
     is_always_asked = False
 
@@ -61,8 +61,8 @@ class _Transaction:
         return replace(first, outcome=said), *rest
 
 
-OUTCOMES: Mapping[str, BatchOutcomes] = {"at_least_once": _Acknowledged(), "exactly_once": _Transaction()}
-"""By the guarantee that a batch's plan names."""
+OUTCOMES: Mapping[str, BatchOutcomes] = {"at_least_once": _Acknowledged(), "exactly_once": _Transaction(), "files": _Acknowledged()}
+"""By what a batch's plan names: the guarantee, or files."""
 
 
 def without_answer(batch: Batch, error: CopycatError | None, *, begun: bool) -> Results:

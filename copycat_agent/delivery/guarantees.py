@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 from copycat_agent.delivery.at_least_once import AtLeastOnceGuarantee
 from copycat_agent.delivery.exactly_once.attempts import OPENINGS_AT_ONCE, MakeWorld, kafka_world
 from copycat_agent.delivery.exactly_once.opening import ExactlyOnceGuarantee
+from copycat_agent.delivery.into_files import FilesGuarantee
 from copycat_agent.turns import Turns
 
 if TYPE_CHECKING:
@@ -46,11 +47,12 @@ class Deliveries:
         self._guarantees: Mapping[str, Guarantee] = {
             "at_least_once": AtLeastOnceGuarantee(store),
             "exactly_once": ExactlyOnceGuarantee(store, turns or Turns(OPENINGS_AT_ONCE), make_world, keeps_accounts=keeps_accounts),
+            "files": FilesGuarantee(store),
         }
 
     def open(self, definition: Definition, callbacks: Callbacks, earlier: Sequence[str] = ()) -> Opening:
         """Begin to open the delivery that the definition asks for. Raises as `Guarantee.open` does."""
-        asked = definition.delivery.guarantee
+        asked = _guarantee(definition)
         opening = self._guarantees[asked].open(definition, callbacks, earlier)
         for name, guarantee in self._guarantees.items():
             if name != asked:
@@ -59,4 +61,8 @@ class Deliveries:
 
     def ended(self, definition: Definition, error: CopycatError) -> None:
         """The connector ended with this error. Raises what the store raises."""
-        self._guarantees[definition.delivery.guarantee].remember(definition.name, error)
+        self._guarantees[_guarantee(definition)].remember(definition.name, error)
+
+
+def _guarantee(definition: Definition) -> str:
+    return "files" if definition.sink.type == "files" else definition.delivery.guarantee

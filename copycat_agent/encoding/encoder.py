@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from copycat_agent.converters import CONVERTERS
 from copycat_agent.encoding.bulk import AllAtOnce, ChunkEncoding, Encoded, places
+from copycat_agent.encoding.files_layout import FilesLayout, changes_fields
 from copycat_agent.encoding.layout import Headers, MessageLayout, SplitLayout, host_name
 from copycat_agent.encoding.record_parts import Begun, PartOfRecord, PartSteps
 from copycat_agent.encoding.window import window_of
@@ -34,6 +35,9 @@ if TYPE_CHECKING:
     from copycat_agent.encoding.window import BoundWindow
     from copycat_agent.model import Split
     from copycat_agent.options import Definition, KafkaOptions, TransformOptions
+
+
+Steps = tuple[Step, ...]
 
 
 class StageError(Exception):
@@ -71,10 +75,17 @@ class Encoder:
         self.transforms = tuple(self.step(step, number) for number, step in enumerate(definition.transforms))
         queries = [number for number, step in enumerate(definition.transforms) if kind_of(step).is_query]
         self._stages = [slice(before + 1, cut) for before, cut in pairwise([-1, *queries, len(definition.transforms)])]
-        self.changes_fields = not all(kind_of(step).is_filter for step in definition.transforms)
+        self.changes_fields = changes_fields(definition)
         self.window = window_of(definition, raw=_is_raw(definition))
         self.kafka = _kafka(definition)
-        self.layout = MessageLayout(definition, has_fields=bool(definition.transforms) or getattr(self.frames, "makes_fields", False))
+        has_fields = bool(definition.transforms) or getattr(self.frames, "makes_fields", False)
+        make = FilesLayout if self.writes_files else MessageLayout
+        self.layout = make(definition, has_fields=has_fields, has_envelopes=getattr(self.frames, "makes_envelopes", False))
+
+    @property
+    def writes_files(self) -> bool:
+        """Whether messages are records of files; a null is none of them."""
+        return self.definition.sink.type == "files"
 
     def step(self, options: TransformOptions, number: int) -> Transform:
         """Compile the `number`-th step, from 0."""
@@ -134,12 +145,13 @@ class SplitEncoder:
         self._begun: Begun | None = None
         meta = SplitMeta(split.path, split.inode, host, encoder.definition.name, split.mtime_ms, encoder.clock, origin)
         self._stages = tuple([tuple([transform.bind(meta) for transform in stage]) for stage in encoder.stages])
-        self._make_layout = cache(partial(SplitLayout, encoder.layout, split, meta, partitions, run))
+        self._make_layout = cache(partial(encoder.layout.bind, split, meta, partitions, run))
         if encoder.layout.same_tail is None:
             self._make_layout()  # else only records that are looked at by themselves need it
         self.bulk: BulkEncoder | None = None
         if window is None and len(self._stages) == 1:
-            self.bulk = BulkEncoder(encoder.layout, self._make_layout, self._stages[0], changes_fields=encoder.changes_fields)
+            nulls: Steps = (lambda _: False,) if encoder.writes_files else ()
+            self.bulk = BulkEncoder(encoder.layout, self._make_layout, (self._stages[0], nulls), changes_fields=encoder.changes_fields)
 
     @cached_property
     def layout(self) -> SplitLayout:
@@ -228,7 +240,12 @@ class SplitEncoder:
         return draft
 
     def apply(self, draft: Draft, stage: int = 0) -> bool:
-        """Let the steps of one stage (see `Encoder.stages`) work. False when one of them dropped it. Raises StageError."""
+        """Let the steps of one stage (see `Encoder.stages`) work. False when one of them dropped it. Raises StageError.
+
+        A null goes on as it is, where it can.
+        """
+        if draft.framed is None:
+            return not self._encoder.writes_files
         try:
             for step in self._stages[stage]:
                 if not step(draft):
@@ -265,17 +282,24 @@ class SplitEncoder:
 class BulkEncoder:
     """Makes messages of whole chunks of one split: `values` where no record has to be looked at, `begin` for all others."""
 
-    def __init__(self, layout: MessageLayout, make: Callable[[], SplitLayout], steps: tuple[Step, ...], *, changes_fields: bool) -> None:
-        """`make` gives the split's layout; `changes_fields` as in `Encoder`. Raises DataError when no message of this split can be made."""
-        self.literal_topic = layout.literal_topic
+    def __init__(self, layout: MessageLayout, make: Callable[[], SplitLayout], steps: tuple[Steps, Steps], *, changes_fields: bool) -> None:
+        """`make` gives the split's layout; `steps` are those of values, and those of nulls; `changes_fields` as in `Encoder`.
+
+        Raises DataError when no message of this split can be made.
+        """
         self._make_layout = make
         self._of_definition = layout
-        self._steps = steps
+        self._steps, self._null_steps = steps
         self._changes_fields = changes_fields
         self.tail: Message | None = None
         """What follows the value in every message; None where messages differ in more than their values, or a step works on records."""
-        if layout.is_steady and not steps and not layout.wants_record and layout.value is None:
+        if layout.is_steady and not self._steps and not layout.wants_record and layout.value is None:
             self.tail = make().tail if layout.same_tail is None else layout.same_tail
+
+    @property
+    def literal_topic(self) -> str:
+        """The topic of all records, where they have one."""
+        return self._make_layout().literal_topic
 
     def values(self, chunk: Chunk | Parsed) -> list[bytes] | None:
         """The chunk's records as Kafka gets them, each with `tail`. None where there is no `tail`, or a record has to be looked at."""
@@ -288,7 +312,7 @@ class BulkEncoder:
         if isinstance(values, ArrowRows) and (made := layout.rows(values.batch)) is not None:
             return made
         kinds: set[type[Any]] = set(map(type, values))
-        if Unparsed in kinds:
+        if not kinds.isdisjoint((Unparsed, type(None))):
             return None
         fields = layout.convert_fields
         if isinstance(chunk, Parsed) and chunk.raw is not None and self._takes_raw(chunk):
@@ -296,7 +320,7 @@ class BulkEncoder:
         elif fields is not None and kinds == {dict}:
             convert = fields
         try:
-            return list(values) if convert is None else [convert(value) for value in values]  # type: ignore[arg-type]
+            return list(values) if convert is None else [convert(value) for value in values]
         except DataError:
             return None
 
@@ -318,7 +342,8 @@ class BulkEncoder:
             return None
         # where a step changes fields, they are its own, and no record goes as its raw bytes any more
         owns = self._changes_fields
-        return ChunkEncoding(self._make_layout(), self._steps, chunk, number, None if owns else raw, owns_fields=owns)
+        steps = self._null_steps if kinds == {type(None)} else self._steps
+        return ChunkEncoding(self._make_layout(), steps, chunk, number, None if owns else raw, owns_fields=owns)
 
     def _by_columns(self, chunk: Parsed, rows: ArrowRows, number: int) -> Encoded | None:
         """The messages of rows whose values are made at once: of a record only what stands beside its value is looked at."""
@@ -328,7 +353,7 @@ class BulkEncoder:
         few = chunk._replace(values=ArrowRows(rows.batch.select(layout.asks_for(rows.batch.schema.names))))
         outline, append, draft = self._make_layout().outline, encoded.messages.append, Draft(b"", schema=chunk.schema)
         try:
-            for value, (draft.value, (draft.start, draft.end), draft.number) in zip(
+            for value, (draft.value, (draft.start, draft.end), draft.number, _) in zip(
                 values, places(few, number, owns_fields=False), strict=True
             ):
                 topic, key, partition, timestamp, headers = outline(draft)

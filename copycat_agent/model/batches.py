@@ -264,6 +264,17 @@ AT_LEAST_ONCE = AtLeastOncePlan()
 
 
 @dataclass(frozen=True, slots=True)
+class FilesPlan:
+    """There is nothing to tell: how far a partition is written is asked of the store."""
+
+    guarantee: ClassVar[str] = "files"
+
+
+INTO_FILES = FilesPlan()
+"""The only one, as above."""
+
+
+@dataclass(frozen=True, slots=True)
 class Batch(Compact):
     """One task's work for one round trip.
 

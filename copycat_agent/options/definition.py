@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import datetime
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, PrivateAttr, SerializeAsAny, StringConstraints
 
@@ -17,6 +17,28 @@ class SourceOptions(Options):
     """Base of a source's options. `type` is the name in `sources.SOURCES`; each source narrows it to its own literal."""
 
     type: str = Field(description="Kind of source.")
+
+    def completed(self, definition: Definition) -> Self:
+        """Returns them with what other sections of their definition say that the source needs, which none of most does."""
+        del definition
+        return self
+
+
+class SinkOptions(Options):
+    """Base of a sink's options. `type` is the name in `sinks.SINKS`."""
+
+    type: str = Field(description="Kind of sink.")
+
+    @property
+    def address(self) -> str:
+        """Where it is, for people; "" for topics, which have names of their own."""
+        return ""
+
+
+class KafkaSinkOptions(SinkOptions):
+    """Topics of the cluster that the section `kafka` names; `record` says which."""
+
+    type: Literal["kafka"] = Field("kafka", description="Topics.")
 
 
 class TransformOptions(Options):
@@ -39,23 +61,28 @@ class RecordOptions(Options):
 
     topic: str = Field(description="Topic name. With a template it needs a literal prefix or allowed_topics.", min_length=1)
     allowed_topics: tuple[str, ...] = Field((), description="The only topics a template may yield.")
-    key: str | None = Field(None, description="Template of the record key; no key when absent.")
+    key: str | None = Field(
+        None, description="Template of the record key; when absent no key, and of records that come from Kafka the key they had."
+    )
     value: str | None = Field(
         None,
         min_length=1,
         description="Template of the value. One that is exactly one field, such as {payload}, takes that field as it is, an object or a "
         "number too; null is a bad record. Default: all fields, or the raw bytes while no transform has made fields.",
     )
-    headers: dict[str, ScalarText] = Field({}, description="Header names and their templates.")
-    partition: Literal["key", "sticky", "file"] | int = Field(
+    headers: dict[str, ScalarText] = Field(
+        {}, description="Header names and their templates. Records that come from Kafka keep theirs, in front of these."
+    )
+    partition: Literal["key", "sticky", "file", "source"] | int = Field(
         "key",
         description="key: by the key's murmur2 hash as Java clients do, without a key in sticky runs. sticky: ignores the key. "
-        "file: one file, one partition. A number: that partition.",
+        "file: one file, one partition. source: the number that it had in Kafka, for source kafka. A number: that partition.",
     )
     timestamp: Literal["read", "event", "file", "broker"] = Field(
         "read",
-        description="read: when the record is sent. event: what a transform has set, such as timestamp, cri or syslog; as read where none "
-        "has. file: the file's modification time. broker: when the broker takes it; the topic needs message.timestamp.type=LogAppendTime.",
+        description="read: when the record is sent. event: what a transform has set, such as timestamp, cri or syslog, or the time that it "
+        "had in Kafka, which is the default with source kafka; as read where there is none. "
+        "file: the file's modification time. broker: when the broker takes it; the topic needs message.timestamp.type=LogAppendTime.",
     )
     origin_headers: bool = Field(
         False, description="Adds copycat.file, copycat.offset and copycat.end, with which a consumer can drop repeats."
@@ -197,7 +224,7 @@ def epoch_ms(text: str) -> int:
     raise ValueError("a time is written as in 2026-11-21T05:00:00Z, with its zone")
 
 
-_MET_BY_RECORDS = ("source", "transforms", "record", "converters")
+_MET_BY_RECORDS = ("source", "transforms", "sink", "record", "converters")
 
 
 class Definition(Options):
@@ -211,7 +238,8 @@ class Definition(Options):
     enabled: bool = Field(True, description="false keeps the definition but does not run it.")
     source: SerializeAsAny[SourceOptions] = Field(description="Where records come from.")
     transforms: tuple[SerializeAsAny[TransformOptions], ...] = Field((), description="Steps, in order.")
-    record: RecordOptions = Field(description="How a record looks in Kafka.")
+    sink: SerializeAsAny[SinkOptions] = Field(KafkaSinkOptions(), description="Where records go: topics when absent.")
+    record: RecordOptions = Field(description="How a record looks in Kafka. Needed unless `sink` is another.")
     converters: ConvertersOptions = Field(ConvertersOptions(), description="How keys and values become bytes.")
     delivery: DeliveryOptions = Field(DeliveryOptions(), description="What is promised and how work is cut.")
     errors: ErrorsOptions = Field(ErrorsOptions(), description="What becomes of a record that cannot be made or sent.")
@@ -241,6 +269,11 @@ class Definition(Options):
         """Returns the state to pickle, without the tests."""
         state = super().__getstate__()
         return {**state, "__dict__": {**state["__dict__"], "tests": ()}}
+
+    @property
+    def target(self) -> str:
+        """Where records go, for people: the topic, or the address of files, as the templates are written."""
+        return f"{self.sink.address}{self.record.topic}"
 
     def masked(self) -> dict[str, Any]:
         """Returns all options but the tests as plain JSON values, with every secret hidden."""

@@ -92,7 +92,8 @@ class RetryPolicy:
         self._failed_at = 0.0
         self._clock = clock or time.monotonic
         self._held = HeldFiles(definition.errors, context.log, clock)
-        self._files_block_alone = "{" in definition.record.topic
+        # a store of files that blocks does so for all
+        self._files_block_alone = definition.sink.type != "files" and "{" in definition.record.topic
         self._connector_state = context.connector_state
         self._metrics = context.metrics
         self._log = context.log
@@ -109,8 +110,9 @@ class RetryPolicy:
         That one went well which was under way already when another failed says nothing of a new attempt.
         """
         for one in (one for result in results for one in result.rejections):
-            where: dict[str, Any] = {} if one.by_record else {"start": one.start, "end": one.end}
-            self._log.warning("bad record", path=one.path, record=one.record, **where, stage=one.stage, why=one.reason)
+            where: dict[str, Any] = {"record": one.record} if one.record else {}
+            where |= {} if one.by_record else {"start": one.start, "end": one.end}
+            self._log.warning("bad record", path=one.path, **where, stage=one.stage, why=one.reason)
         for failed in (one for result in results for one in result.step_failures):
             where = {} if failed.by_record else {"start": failed.start, "end": failed.end}
             became = "kept as it was" if failed.kept else "dropped"

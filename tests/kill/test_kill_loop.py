@@ -42,7 +42,8 @@ def test_a_thousand_kills_have_the_promised_shares() -> None:
 
 def test_every_failpoint_is_one_of_the_drivers_or_of_a_tasks() -> None:
     both = [*places("driver", "exactly_once"), *places("worker", "exactly_once")]
-    assert sorted(both) == sorted(NAMES)
+    files = places("worker", "exactly_once", into_files=True)
+    assert sorted([*both, *files]) == sorted(NAMES)
     assert set(places("driver", "at_least_once")) < set(both)
     assert [spelled("start", 8), spelled("saved", 8), window("saved")] == ["start:1", "saved:8", "W7"]
 
@@ -106,7 +107,8 @@ def test_a_few_kills_keep_the_promise(tmp_path: Path, guarantee: str) -> None:
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("guarantee", ["exactly_once", "at_least_once"])
 @pytest.mark.parametrize(
-    "source", [pytest.param("journald", marks=pytest.mark.skipif(bool(MISSING), reason=MISSING or "there are journals")), "objects", "jdbc"]
+    "source",
+    [pytest.param("journald", marks=pytest.mark.skipif(bool(MISSING), reason=MISSING or "there are journals")), "objects", "jdbc", "lake"],
 )
 def test_a_few_kills_keep_the_promise_of_other_sources(tmp_path: Path, source: str, guarantee: str) -> None:
     command = [sys.executable, "-m", "benchmarks.kill_loop_main", "--source", source, "--guarantee", guarantee, "--seed", "1"]

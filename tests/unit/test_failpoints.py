@@ -96,7 +96,7 @@ def test_what_is_no_failpoint_is_told(setting: str, monkeypatch: pytest.MonkeyPa
 
 def test_it_is_an_error_of_usage_and_no_traceback(tmp_path: Path) -> None:
     done = run(f"import sys; sys.argv[1:] = ['run', {str(tmp_path)!r}]; from copycat_agent.cli.main import main; main()", "nowhere")
-    words = "error: COPYCAT_FAILPOINT is not name[:nth][:kill|hang|error] with a name that copycat --failpoints lists\n"
+    words = "error: COPYCAT_FAILPOINT is not name[:nth][:kill|hang|stop|error] with a name that copycat --failpoints lists\n"
     assert (done.returncode, done.stdout, done.stderr) == (2, "", words)
 
 

@@ -17,7 +17,8 @@ from copycat_agent.definitions.formatting.tree import Alias, Node, YamlBlock, Ya
 from copycat_agent.definitions.models import fields_by_key, models_in
 from copycat_agent.definitions.yaml_tree import plain_value
 from copycat_agent.formats.records import FORMATS, FormatOptions
-from copycat_agent.options import ConverterOptions, Options, SourceOptions, TransformOptions
+from copycat_agent.options import ConverterOptions, Options, SinkOptions, SourceOptions, TransformOptions
+from copycat_agent.sinks import SINKS
 from copycat_agent.sources import SOURCES
 from copycat_agent.transforms import TRANSFORMS
 
@@ -75,6 +76,7 @@ def _actual(model: type[Options], block: YamlBlock) -> type[Options] | None:
 
 _BY_TYPE: Mapping[type[Options], Callable[[], Mapping[str, type[Options]]]] = {
     SourceOptions: lambda: {name: entry.options for name, entry in SOURCES.items()},
+    SinkOptions: lambda: {name: entry.options for name, entry in SINKS.items()},
     ConverterOptions: lambda: {name: entry.options for name, entry in CONVERTERS.items()},
     FormatOptions: lambda: {name: entry.options for name, entry in FORMATS.items()},
 }

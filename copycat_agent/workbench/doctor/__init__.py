@@ -14,6 +14,7 @@ from pathlib import Path
 from copycat_agent.definitions import Loaded, LoadedFile
 from copycat_agent.errors import CopycatError
 from copycat_agent.options import AgentOptions, Definition
+from copycat_agent.sinks.files_options import FilesSinkOptions
 from copycat_agent.sources import SOURCES
 from copycat_agent.sources.contract import Probed
 from copycat_agent.sources.spool_dir.spool_options import SpoolDirOptions
@@ -24,6 +25,7 @@ from copycat_agent.workbench.doctor.registry_checks import examine_registries, r
 from copycat_agent.workbench.doctor.spool_checks import examine_spool
 from copycat_agent.workbench.doctor.state_checks import agent_uuid, examine_state, holder
 from copycat_agent.workbench.doctor.steps import CheckStep, CheckVerdict, Notes
+from copycat_agent.workbench.doctor.store_checks import examine_store
 from copycat_agent.workbench.doctor.users import Mount, User, find_user, mounts
 
 __all__ = ["CheckStep", "CheckVerdict", "Examined", "User", "examine", "find_user", "only_unreachable", "worst"]
@@ -86,6 +88,8 @@ def _examine_connectors(subject: Examined) -> tuple[list[CheckStep], list[Patter
         _examine_definition(one, file)
         if file.definition is not None and file.definition.enabled:
             seen[label] = file.definition, _examine_source(one, file.definition, subject.user, mounted)
+            if isinstance(file.definition.sink, FilesSinkOptions):
+                examine_store(one, file.definition.name, file.definition.sink)
             examine_secrets(one, file.path, file.definition, subject.user, subject.environ.get("CREDENTIALS_DIRECTORY"))
     examine_shared(seen, notes)
     return [step for one in notes.values() for step in one.steps], [one for _, one in seen.values()]

@@ -57,18 +57,27 @@ def clusters(definitions: Iterable[Definition], agent: str = "") -> list[Cluster
 
 def _add_topics(cluster: Cluster, definition: Definition) -> None:
     create, most, record = definition.kafka.create_topics, _most_bytes(definition.source), definition.record
+    if definition.sink.type == "files":
+        _add_dead_letters(cluster, definition)
+        return
     topic = compile_template(record.topic)
     topics = [topic.literal_prefix] if topic.is_literal else [*record.allowed_topics]
     if not topic.is_literal:
         cluster.templates.append(f"{definition.name}: {record.topic}")
     for name in topics:
         _want(cluster, name, create, most, keyed=record.key is not None, timestamp=record.timestamp)
-    if definition.errors.dlq is not None:
-        topics.append(definition.errors.dlq.topic)
-        _want(cluster, definition.errors.dlq.topic, create, (0, ""), keyed=True)
+    topics += _add_dead_letters(cluster, definition)
     if definition.delivery.guarantee == "exactly_once":
         cluster.lanes.connectors.append(definition.name)
         cluster.lanes.topics.update(topics)
+
+
+def _add_dead_letters(cluster: Cluster, definition: Definition) -> list[str]:
+    """Returns the dead-letter topic, if there is one."""
+    if definition.errors.dlq is None:
+        return []
+    _want(cluster, definition.errors.dlq.topic, definition.kafka.create_topics, (0, ""), keyed=True)
+    return [definition.errors.dlq.topic]
 
 
 def _most_bytes(source: SourceOptions) -> tuple[int, str]:

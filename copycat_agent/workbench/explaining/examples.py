@@ -200,6 +200,15 @@ EXAMPLES = {
     "record.headers": '{host: "{@host}"}',
     "record.partition": "file",
     "delivery.ordering": "file",
+    "sink": "{type: files, uri: s3://lake/orders/}",
+    "sink.uri": "s3://lake/orders/",
+    "sink.path": '"{@topic}/dt={@timestamp:%Y-%m-%d}"',
+    "sink.format": "parquet",
+    "sink.compression": "zstd",
+    "sink.roll": "{records: 100000, age: 5m}",
+    "sink.roll.bytes": "64MiB",
+    "sink.roll.age": "5m",
+    "sink.roll.idle": "1m",
     "errors.dlq": "{topic: logs.dlq}",
     "errors.dlq.topic": "logs.dlq",
     "kafka.bootstrap_servers": "[k1.example.test:9093, k2.example.test:9093]",
@@ -265,6 +274,13 @@ EXAMPLES_OF = {
     ("journald", "source.directory"): "/var/log/journal/remote",
     ("journald", "source.namespace"): "shop",
     ("journald", "source.max_bytes"): "64MiB",
+    ("kafka", "source.type"): "kafka",
+    ("kafka", "source.topics"): '[orders, "orders-.*"]',
+    ("kafka", "source.exclude"): '["orders-test.*"]',
+    ("kafka", "source.kafka"): "{bootstrap_servers: [kafka1:9092]}",
+    ("kafka", "source.start_at"): "end",
+    ("kafka", "source.isolation"): "read_uncommitted",
+    ("kafka", "source.group"): "orders-mirror",
     ("jdbc", "source.type"): "jdbc",
     ("jdbc", "source.url"): "jdbc:postgresql://db1/shop",
     ("jdbc", "source.user"): "copycat",
@@ -367,10 +383,13 @@ def _whole_test(option: str) -> str:
     return ", ".join([*parts, option, *expects])
 
 
+LEAST_OF_FILES = {"sink.type": "type: files", "sink.uri": "uri: s3://lake/orders/"}
+"""What a sink of files cannot do without, by key."""
 LEAST_OF_SOURCES: dict[str, dict[str, str]] = {
     "spool_dir": {"source.type": "type: spool_dir", "source.dir": "dir: /var/spool/in"},
     "objects": {"source.type": "type: objects", "source.uri": "uri: s3://logs/app/"},
     "journald": {"source.type": "type: journald"},
+    "kafka": {"source.type": "type: kafka", "source.topics": "topics: [orders]"},
     "jdbc": {
         "source.type": "type: jdbc",
         "source.url": "url: jdbc:postgresql://db1/shop",

@@ -20,18 +20,29 @@ from copycat_agent.options import (
     Definition,
     FieldInfo,
     Options,
+    SinkOptions,
     SourceOptions,
     TransformOptions,
     TypeAdapter,
 )
 from copycat_agent.registry import Registry
+from copycat_agent.sinks import SINKS
 from copycat_agent.sources import SOURCES
 from copycat_agent.transforms import TRANSFORMS
-from copycat_agent.workbench.explaining.examples import ALONE, BESIDE, EXAMPLES, EXAMPLES_OF, LEAST_OF_SOURCES, written_example
+from copycat_agent.workbench.explaining.examples import (
+    ALONE,
+    BESIDE,
+    EXAMPLES,
+    EXAMPLES_OF,
+    LEAST_OF_FILES,
+    LEAST_OF_SOURCES,
+    written_example,
+)
 
 _REGISTRIES: dict[type[Options], tuple[str, Registry[Any]]] = {
     SourceOptions: ("source", SOURCES),
     TransformOptions: ("transform", TRANSFORMS),
+    SinkOptions: ("sink", SINKS),
     ConverterOptions: ("converter", CONVERTERS),
     FormatOptions: ("format", FORMATS),
 }
@@ -248,10 +259,12 @@ def _written(text: str) -> str:
 
 
 def _of_source(sections: list[str], key: str, where: str, kind: str) -> str:
-    """What else stands in a section of a source, so that it is one. `kind` is that of its format, if any."""
+    """What else stands in a section of a source or a sink, so that it is one. `kind` is that of its format, if any."""
     if sections == ["source"]:
         wanted = next((texts for source, texts in LEAST_OF_SOURCES.items() if f"source {source}" in where), {})
         return "".join(f"{text}, " for name, text in wanted.items() if name != key)
+    if sections == ["sink"] and "sink files" in where:
+        return "".join(f"{text}, " for name, text in LEAST_OF_FILES.items() if name != key)
     return f"type: {kind}, " if kind and sections == ["source", "format"] and key != "source.format.type" else ""
 
 

@@ -73,7 +73,8 @@ class _Told(RecordOrigin):
 
     def __init__(self, inner: RecordOrigin, access: Access) -> None:
         self._access = access
-        self.member = inner.member  # type: ignore[method-assign]
+        self.member, self.place = inner.member, inner.place  # type: ignore[method-assign]
+        self.offset_of = inner.offset_of  # type: ignore[method-assign]
 
     def access(self) -> Access:
         return self._access

@@ -1,0 +1,340 @@
+"""Into files: a range of a partition is settled once its files are claimed and published (`sinks.claims`), exactly once with any guarantee.
+
+The store says how far each partition is written. What is saved here is a memory of that, for the lag and for what is read next: a task asks
+the store before it reads, and where the store knows another end the batch gives that, and nothing else. A split is a file, or one for each
+directory: it is read up to `sink.roll`, and its end is the end of the file.
+"""
+
+from __future__ import annotations
+
+import shutil
+import time
+import uuid
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from functools import lru_cache
+from itertools import groupby
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, cast
+
+from copycat_agent.batch.run import BatchRun
+from copycat_agent.delivery.at_least_once import AtLeastOnce, OpenDelivery
+from copycat_agent.encoding.files_layout import Shaped
+from copycat_agent.errors import DataError, FatalError, RetriableError
+from copycat_agent.model import INTO_FILES, FilesPlan, Schema, SplitResult
+from copycat_agent.producer import Message, Producers, Refused, TaskProducer
+from copycat_agent.sinks.claims import Claims, LocalFile, Range
+from copycat_agent.sinks.files_options import FilesSinkOptions
+from copycat_agent.sinks.formats import RangeFiles
+from copycat_agent.sinks.sink_stores import SinkStore, store_at
+from copycat_agent.sources.contract import OffsetSource, as_text, from_text
+
+if TYPE_CHECKING:
+    from copycat_agent.batch.progress import Progress
+    from copycat_agent.delivery.base import AsValue, Callbacks, MakeRun, Results
+    from copycat_agent.encoding.encoder import Encoder
+    from copycat_agent.errors import CopycatError
+    from copycat_agent.model import Batch, ClientView, Split
+    from copycat_agent.offsets import OffsetStore
+    from copycat_agent.options import Definition
+    from copycat_agent.templates.metadata import TopicPlace
+
+
+_ANY = 2**62
+
+
+class FilesGuarantee:
+    """Opens deliveries into files: at once, since tasks ask the store."""
+
+    def __init__(self, store: OffsetStore) -> None:
+        self._store = store
+
+    def open(self, definition: Definition, callbacks: Callbacks, _earlier: Sequence[str]) -> OpenDelivery:
+        """The delivery, open."""
+        return OpenDelivery(IntoFiles(definition.name, self._store, callbacks.log))
+
+    def leave(self, _connector: str) -> None:
+        """Nothing to do: what is saved is saved as with at_least_once."""
+
+    def remember(self, _connector: str, _error: CopycatError) -> None:
+        """Nothing to do: there is nothing that a person has to decide."""
+
+
+class IntoFiles(AtLeastOnce):
+    """The driver's half: what a batch brings back is saved, as with at_least_once."""
+
+    may_stay = False
+
+    def plan(self, _task: int, _splits: Sequence[Split]) -> FilesPlan:  # type: ignore[override]
+        """A batch has to be told nothing."""
+        return INTO_FILES
+
+
+class FilesTask:
+    """The task's half: one range of each partition, written and published."""
+
+    def run(
+        self, batch: Batch, encoder: Encoder, producers: Producers, stopping: Callable[[], bool], make_run: MakeRun, as_value: AsValue
+    ) -> Results:
+        """Run a batch, one split after the other. What it raises came before anything was written."""
+        options = encoder.definition.sink
+        assert isinstance(options, FilesSinkOptions)
+        definition = encoder.definition
+        store = _store(options.uri)
+        claims, *earlier = (Claims(store, name) for name in (definition.name, *definition.renamed_from))
+        letters = _Letters(batch, encoder, producers, stopping)
+        deadline = time.monotonic() + batch.max_seconds
+        results: list[SplitResult] = []
+        try:
+            for split in batch.splits:
+                left = deadline - time.monotonic()
+                if results and (left <= 0 or stopping()):
+                    results.append(SplitResult(split, split.offset))
+                    continue
+                alone = replace(batch, splits=(split,), max_seconds=max(left, 0.0), max_records=_records(batch, options))
+                writing = _Writing(alone, encoder, _Range(options, store, (claims, *earlier), letters))
+                results.append(writing.run(stopping, make_run, as_value))
+        finally:
+            client = letters.close()
+        if client is not None and results:
+            results[0] = replace(results[0], client=client)
+        return tuple(results)
+
+
+def _records(batch: Batch, options: FilesSinkOptions) -> int:
+    return min(batch.max_records or options.roll.records, options.roll.records)
+
+
+@lru_cache(maxsize=64)
+def _store(uri: str) -> SinkStore:
+    """Kept by this process: a client of a store takes 0.1 s to make. FatalError for one that does not do."""
+    store = store_at(uri)
+    if not store.has_conditional_put():
+        words = f"{store.shown()} does not know conditional puts, without which two agents could write the same records"
+        raise FatalError(words, "write to another store, or to its gateway's newer version; see docs/lake.md")
+    return store
+
+
+class _Writing:
+    """One split of a batch."""
+
+    def __init__(self, batch: Batch, encoder: Encoder, producer: _Range) -> None:
+        self._batch, self._encoder, self._producer = batch, encoder, producer
+        (self._split,) = batch.splits
+        source: OffsetSource = encoder.frames.source  # type: ignore[union-attr]
+        self._source = source
+
+    def run(self, stopping: Callable[[], bool], make_run: MakeRun, as_value: AsValue) -> SplitResult:
+        """What became of it. Errors come as values."""
+        split, producer = self._split, self._producer
+        assert split.stretch is not None
+        start: int = split.stretch.start
+        try:
+            end = producer.begin(self._source.place(split.stretch), start, is_known=self._is_known(start))
+        except Exception as error:  # noqa: BLE001 - a batch never raises
+            return SplitResult(split, split.offset, error=as_value(error))
+        if end != start:
+            return self._at(SplitResult(split, split.offset), end)
+        failure: CopycatError | None = None
+        run: BatchRun = make_run(self._batch, self._encoder, cast("TaskProducer", producer), stopping)
+        run.most_run_bytes = _ANY  # a flush ends the file
+        (progress,) = run.progresses
+        producer.read_by(progress)
+        try:
+            run.run()
+        except Exception as error:  # noqa: BLE001 - as above
+            failure = as_value(error)
+        finally:
+            producer.abandon()
+        result = replace(progress.result(failure), samples=tuple(progress.done.samples))
+        return self._at(result, producer.end)
+
+    def _is_known(self, start: int) -> bool:
+        """Whether what lies before `start` was written to where files go now, under this name."""
+        there = self._source.apply(self._split.stretch, start, finished=False)  # type: ignore[arg-type]
+        saved = from_text(self._split.offset.cursor)
+        return "into" in saved and saved["into"] == there["into"]
+
+    def _at(self, result: SplitResult, end: int) -> SplitResult:
+        """The result with the end that the store has."""
+        split, stretch = self._split, self._split.stretch
+        assert stretch is not None
+        if end == stretch.start:
+            return replace(result, offset=split.offset)
+        position = self._source.apply(stretch, end, finished=False)
+        moved = replace(result.offset, position=end, cursor=as_text(position), path=stretch.name, mtime_ns=time.time_ns())
+        return replace(result, offset=moved)
+
+
+class _Range:
+    """What a batch sends to in place of a producer: files of one range, which `flush` claims and publishes.
+
+    `end` is where the partition's chain ends, as far as is known.
+    """
+
+    run_bytes = _ANY
+    broken = False
+
+    def __init__(self, options: FilesSinkOptions, store: SinkStore, claims: tuple[Claims, ...], letters: _Letters) -> None:
+        """`claims`: of the connector, and of those of its earlier names."""
+        self._options, self._letters = options, letters
+        self._claims, *self._earlier = claims
+        self._scratch = store.scratch() / uuid.uuid4().hex
+        self._progress: Progress | None = None
+        self._place: TopicPlace | None = None
+        self._files = RangeFiles(options, self._scratch)
+        self.end = 0
+        self.topics = _Directories(letters)
+
+    def begin(self, place: TopicPlace, start: int, *, is_known: bool) -> int:
+        """Where the partition's chain ends. Raises what a store raises.
+
+        `is_known`: it was heard of once that it ends at `start`. Else it begins there, or where that of an earlier name ends.
+        """
+        self._place = place
+        if not is_known:
+            start = max([start, *(one.resume(*place, start) for one in self._earlier if one.chain(*place) is not None)])
+        self.end = self._claims.resume(*place, start, start if is_known else 0)
+        return self.end
+
+    def read_by(self, progress: Progress) -> None:
+        """The split that records are of."""
+        self._progress = progress
+
+    def attribute(self, _place: object) -> None:
+        """Records of files have no offsets in Kafka."""
+
+    def may_send(self, _source: object, _end: int) -> bool:
+        """Whether the range may grow."""
+        return not self._files.is_full
+
+    def send(self, directory: str, values: list[Any], _tail: Message) -> None:
+        """Write values into a directory. Raises `Refused` for one that does not fit the format."""
+        self._add(directory, values, 0)
+
+    def send_each(self, messages: Iterable[Message]) -> None:
+        """Write messages, each into its directory; dead letters go to their topic. Raises as `send`."""
+        done = 0
+        for topic, alike in groupby(messages, itemgetter(0)):
+            some = list(alike)
+            if topic == self._letters.topic:
+                self._letters.send(some)
+            else:
+                self._add(topic, [message[1] for message in some], done)
+            done += len(some)
+
+    def _add(self, directory: str, values: list[Any], before: int) -> None:
+        name = directory.rstrip("/")
+        if Shaped not in set(map(type, values)):
+            self._add_alike(name, values, None, before)
+            return
+        for schema, alike in groupby(values, _schema_of):
+            some = [value.value if type(value) is Shaped else value for value in alike]
+            self._add_alike(name, some, schema, before)
+            before += len(some)
+
+    def _add_alike(self, name: str, some: list[Any], schema: Schema | None, before: int) -> None:
+        """Values of one schema, of which `before` others of the same call were added. Raises `Refused`."""
+        taken = self._files.add_all(name, some, schema)
+        if taken < len(some):
+            try:
+                self._files.add(name, some[taken], schema)
+            except DataError as error:
+                raise Refused(before + taken, error) from None
+            msg = "a record that did not fit fits"
+            raise AssertionError(msg)
+
+    def partly_sent(self, reason: DataError) -> None:
+        """A query made several rows of a record, and one of them does not fit: what was written of it counts."""
+
+    def weigh(self, _size_bytes: int) -> None:
+        """The pace is nobody's concern."""
+
+    def smaller_batches(self) -> None:
+        """There are none."""
+
+    def flush(self) -> None:
+        """Claim what was read, and publish its files: when this returns, they are there.
+
+        Raises RetriableError where another agent has written this range, and what a store raises: then nothing counts.
+        """
+        progress, place = self._progress, self._place
+        assert progress is not None
+        assert place is not None
+        try:
+            self._letters.flush()
+            behind = progress.stream.reached(progress.sent_position)  # type: ignore[union-attr]
+            written = self._files.close()
+            complete = [LocalFile(one.path, one.directory, one.records) for one in written]
+            extension = written[0].extension if written else ""
+            done = self._claims.commit(Range(place.topic, place.partition, self.end, behind - 1), complete, extension)
+        except BaseException:
+            self._renew()
+            raise
+        self._renew()
+        self.end = done.end
+        if not done.is_mine:
+            words = f"{place.topic}/{place.partition} was written up to offset {done.end} by another agent"
+            raise RetriableError(words, "it goes on from there; let one agent run the connector")
+
+    def _renew(self) -> None:
+        self._files.abandon()
+        self._files = RangeFiles(self._options, self._scratch)
+
+    def abandon(self) -> None:
+        """Remove what was not published."""
+        self._files.abandon()
+        shutil.rmtree(self._scratch, ignore_errors=True)
+
+
+def _schema_of(value: object) -> Schema | None:
+    return value.schema if type(value) is Shaped else None
+
+
+class _Directories:
+    """What a batch asks of topics: there is a partition of each directory."""
+
+    def __init__(self, letters: _Letters) -> None:
+        self._letters = letters
+
+    def partitions(self, topic: str) -> int:
+        """Raises BlockedError for a dead-letter topic that is missing."""
+        return self._letters.partitions() if topic == self._letters.topic else 1
+
+
+class _Letters:
+    """Dead letters of one batch. `topic` is "" where there are none; no directory is called so, each ends with a slash."""
+
+    def __init__(self, batch: Batch, encoder: Encoder, producers: Producers, stopping: Callable[[], bool]) -> None:
+        self._batch, self._kafka, self._producers, self._stopping = batch, encoder.kafka, producers, stopping
+        dlq = encoder.definition.errors.dlq
+        self.topic = "" if dlq is None else dlq.topic
+        self._producer: TaskProducer | None = None
+
+    def _made(self) -> TaskProducer:
+        if self._producer is None:
+            self._producer = self._producers.take(self._batch.task, self._kafka)
+            self._producer.begin(self._stopping)
+        return self._producer
+
+    def partitions(self) -> int:
+        """How many the topic has. Raises BlockedError where it is missing."""
+        return self._made().topics.partitions(self.topic)
+
+    def send(self, messages: list[Message]) -> None:
+        """Send dead letters. Raises as a producer."""
+        self._made().send_each(messages)
+
+    def flush(self) -> None:
+        """Wait until they are acknowledged. Raises as a producer."""
+        if self._producer is not None:
+            self._producer.flush()
+
+    def close(self) -> ClientView | None:
+        """Give the producer back. Returns what it said of itself."""
+        producer, self._producer = self._producer, None
+        if producer is None:
+            return None
+        view = producer.take_view()
+        self._producers.give_back(self._batch.task, self._kafka, producer)
+        return view

@@ -1,0 +1,132 @@
+"""The layout of records that go into files: a directory below the store's root in place of a topic, and the value as the steps left it.
+
+Directories are made of data, so what a field gives is written as Hive does: characters that mean something in paths are `%` and two hex
+digits, and so is a `_` or a `.` that a name begins with, for readers pass over files with such names. `/` only comes from the template.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+
+from copycat_agent.encoding.layout import ANY_PARTITION, Headers, MessageLayout, Outline
+from copycat_agent.errors import DataError
+from copycat_agent.formats import Draft
+from copycat_agent.model import Schema
+from copycat_agent.producer import Message
+from copycat_agent.templates import bind, compile_template
+from copycat_agent.transforms import kind_of
+
+if TYPE_CHECKING:
+    from copycat_agent.encoding.layout import SplitLayout
+    from copycat_agent.model import Split
+    from copycat_agent.options import Definition
+    from copycat_agent.templates import SplitMeta
+
+NAME_BYTES = 200
+"""The name of a directory has no more: file systems take 255."""
+PATH_BYTES = 700
+"""Nor has the whole path: object stores take names of 1,024."""
+DIRECTORIES_KNOWN = 4096
+"""So many are remembered for each split."""
+_MEANS_SOMETHING = re.compile(r"[\x00-\x1f\x7f\"#%'*/:=?\\{}\[\]^|<>&`$;!]")
+
+
+class Shaped(NamedTuple):
+    """A value, and the schema that it is of."""
+
+    value: bytes | dict[str, Any]
+    schema: Schema
+
+
+class FilesLayout(MessageLayout):
+    """The sink's `path`, compiled. The rest of what a message has says nothing of a file."""
+
+    def __init__(self, definition: Definition, *, has_fields: bool, has_envelopes: bool = False) -> None:
+        del has_fields
+        self.definition = definition
+        self.has_envelopes = has_envelopes
+        self.topic = compile_template(path_of(definition))
+        self.is_steady = self.topic.is_of_split
+        self.literal_topic = directory(self.topic.literal_prefix) if self.topic.is_literal else ""
+        self.value = self.key = self.convert_value = None
+        value = definition.converters.value
+        self.wants_record = value is not None and value.type == "avro" and not changes_fields(definition)
+        self.same_tail = ()
+
+    def bind(self, split: Split, meta: SplitMeta, partitions: Callable[[str], int], run: int) -> SplitLayout:
+        del split, partitions, run
+        return cast("SplitLayout", _SplitFilesLayout(self, meta))
+
+    def takes_raw(self, *, as_is: bool) -> bool:
+        del as_is
+        return False
+
+
+class _SplitFilesLayout:
+    """A `SplitLayout` of the records of one split."""
+
+    tail: Message = ()
+
+    def __init__(self, layout: FilesLayout, meta: SplitMeta) -> None:
+        parts = [one if isinstance(one, str) else bind([one], meta, meta.clock) for one in layout.topic.parts]
+        self._parts = parts
+        self._made = [one for one in parts if not isinstance(one, str)]
+        self._known: dict[tuple[str, ...], str] = {}
+        """What the parts that are made give -> the directory."""
+        self.is_steady = layout.is_steady
+        self._has_schema = layout.wants_record
+        self.literal_topic = ""
+        if layout.is_steady:
+            self.literal_topic = self._directory(Draft(b""))
+
+    def value(self, draft: Draft, _topic: str) -> Any:  # noqa: ANN401 - bytes, text or fields
+        """The value as the steps left it, with its schema where that still says what it is."""
+        return Shaped(draft.value, draft.schema) if self._has_schema and draft.schema is not None else draft.value
+
+    def outline(self, draft: Draft, extra: Headers = ()) -> Outline:
+        del extra
+        return self.literal_topic or self._directory(draft), None, ANY_PARTITION, 0, None
+
+    def _directory(self, draft: Draft) -> str:
+        """Raises DataError where a field is missing, or the path is too long."""
+        made = tuple([one(draft) for one in self._made])
+        found = self._known.get(made)
+        if found is None:
+            texts = iter(made)
+            found = directory("".join([one if isinstance(one, str) else escaped(next(texts)) for one in self._parts]))
+            if len(self._known) >= DIRECTORIES_KNOWN:
+                self._known.clear()
+            self._known[made] = found
+        return found
+
+
+def changes_fields(definition: Definition) -> bool:
+    """Whether a step may change a record: its schema says no longer what it is then."""
+    return not all(kind_of(step).is_filter for step in definition.transforms)
+
+
+def path_of(definition: Definition) -> str:
+    """The template of the directory that a record goes into."""
+    path: Any = getattr(definition.sink, "path", "")
+    return str(path)
+
+
+def escaped(text: str) -> str:
+    """A text as a part of a name in a path."""
+    return _MEANS_SOMETHING.sub(lambda found: f"%{ord(found[0]):02X}", text)
+
+
+@lru_cache(maxsize=4096)
+def directory(path: str) -> str:
+    """The directory of a path, with a slash behind it. Raises DataError for one that no store takes."""
+    names = path.strip("/").split("/")
+    if not all(names):
+        raise DataError("the path of the record's file has an empty part", "see sink.path; default: gives a field a value")
+    names = [f"%{ord(name[0]):02X}{name[1:]}" if name[0] in "_." else name for name in names]
+    found = "/".join(names) + "/"
+    if any(len(name.encode()) > NAME_BYTES for name in names) or len(found.encode()) > PATH_BYTES:
+        raise DataError(f"the path of the record's file is too long: {NAME_BYTES} bytes a name, {PATH_BYTES} in all", "see sink.path")
+    return found

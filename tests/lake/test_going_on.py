@@ -1,0 +1,120 @@
+"""Going on behind what is written: paused, with another definition, without its memory or with an old one, and when the store forgets."""
+
+from __future__ import annotations
+
+import shutil
+from typing import TYPE_CHECKING, Any
+
+from confluent_kafka import KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from tests.lake.conftest import as_json
+from tests.rig.kafka import create_topic
+from tests.rig.waiting import wait_until
+
+if TYPE_CHECKING:
+    from tests.lake.conftest import Lake
+
+SOON: dict[str, Any] = {"roll": {"records": 40, "age": "300ms"}}
+
+
+def more(lake: Lake, begin: int, end: int) -> None:
+    lake.send(as_json({"n": number, "text": f"t{number}"} for number in range(begin, end)))
+
+
+def test_another_path_and_format_hold_from_there_on(lake: Lake) -> None:
+    more(lake, 0, 100)
+    lake.run(sink={"format": "jsonl", "path": "old"})
+    more(lake, 100, 200)
+    lake.run(sink={"format": "parquet", "path": "new", "compression": "zstd"})
+    found = lake.written()
+    lake.assert_each_once(found)
+    assert {one.directory: {row["n"] // 100 for row in one.rows} for one in found} == {"old": {0}, "new": {1}}
+
+
+def test_a_reload_that_changes_path_and_format_loses_and_repeats_nothing(lake: Lake) -> None:
+    lake.start(sink={**SOON, "path": "old"})
+    more(lake, 0, 100)
+    lake.wait_written(100)
+    changed = lake.definition(sink={**SOON, "path": "new", "format": "parquet"})
+    assert lake._worker is not None
+    lake._worker.apply([changed])
+    more(lake, 100, 200)
+    found = lake.wait_written(200)
+    lake.stop()
+    lake.assert_each_once(found)
+    assert {one.directory for one in found} == {"old", "new"}
+
+
+def test_a_lost_state_directory_makes_no_difference(lake: Lake) -> None:
+    for begin in (0, 100, 200):
+        more(lake, begin, begin + 100)
+        lake.run(sink=SOON)
+        lake.assert_each_once()
+        shutil.rmtree(lake.state_dir)
+
+
+def test_an_old_state_directory_makes_no_difference(lake: Lake) -> None:
+    more(lake, 0, 100)
+    lake.run(sink=SOON)
+    shutil.copytree(lake.state_dir, lake.state_dir.with_name("old"))
+    more(lake, 100, 300)
+    lake.run(sink=SOON)
+    shutil.rmtree(lake.state_dir)
+    lake.state_dir.with_name("old").rename(lake.state_dir)
+    more(lake, 300, 400)
+    lake.run(sink=SOON)
+    lake.assert_each_once()
+    assert sum(len(one.rows) for one in lake.written()) == 400
+
+
+def test_a_store_that_was_emptied_is_waited_for_in_words(lake: Lake) -> None:
+    more(lake, 0, 100)
+    lake.run(sink=SOON)
+    lake.root.rename(lake.root.with_name("elsewhere"))
+    more(lake, 100, 150)
+    lake.start(sink=SOON)
+    wait_until(lambda: lake.status.state == "blocked", 30, lambda: f"{lake.status}")
+    assert "lacks what it had" in lake.status.reason, lake.status.reason
+    assert lake.written() == []
+    shutil.rmtree(lake.root, ignore_errors=True)
+    lake.root.with_name("elsewhere").rename(lake.root)
+    lake.wait_written(150)
+    lake.stop()
+    lake.assert_each_once()
+
+
+def test_what_retention_deletes_first_is_in_the_ledger(lake: Lake) -> None:
+    more(lake, 0, 100)
+    lake.run(sink=SOON)
+    more(lake, 100, 200)
+    admin = AdminClient({"bootstrap.servers": lake.bootstrap})
+    place = TopicPartition(lake.topic, 0, 150)
+    admin.delete_records([place])[TopicPartition(lake.topic, 0)].result(30)
+    lake.start(sink=SOON)
+    lake.wait_written(150)
+    wait_until(lambda: lake.losses, 10)
+    losses = lake.losses
+    lake.stop()
+    assert [one.records for one in losses] == [50], losses
+    assert sorted(row["n"] for one in lake.written() for row in one.rows) == [*range(100), *range(150, 200)]
+
+
+def test_a_topic_that_was_made_anew_stops_the_connector_in_words(lake: Lake) -> None:
+    more(lake, 0, 100)
+    lake.run(sink=SOON)
+    admin = AdminClient({"bootstrap.servers": lake.bootstrap})
+    admin.delete_topics([lake.topic])[lake.topic].result(30)
+    wait_until(lambda: made_again(lake), 30)
+    more(lake, 0, 10)
+    lake.start(sink=SOON)
+    wait_until(lambda: lake.status.state == "failed", 30, lambda: f"{lake.status}")
+    assert "deleted and made again" in lake.status.reason
+
+
+def made_again(lake: Lake) -> bool:
+    try:
+        create_topic(lake.bootstrap, lake.topic)
+    except KafkaException:  # it is still being deleted
+        return False
+    return True

@@ -1,0 +1,105 @@
+"""Directories that are made of data: none leaves the store, and readers get back what the field held."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import TYPE_CHECKING, Any
+
+import psutil
+import pytest
+from pyarrow import dataset
+
+from tests.lake.conftest import BEGIN_MS, Lake, Sent, as_json
+from tests.lake.written import duckdb_rows
+from tests.rig.kafka import consume
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyspark.sql import SparkSession
+
+VALUES = [
+    "plain",
+    "with blank",
+    "a/b",
+    "../../up",
+    "..",
+    ".",
+    ".hidden",
+    "_under",
+    "a=b",
+    "100%",
+    "%41",
+    "a%2Fb",
+    "ünï€😀",
+    "e\u0301",
+    "new\nline",
+    "tab\tand\x01control\x7f",
+    "quote'\"`",
+    "back\\slash",
+    "colon:star*?<>|",
+    "{curly}[square]",
+    "plus+and&more#",
+    " blanks around ",
+    "x" * 150,
+    "__HIVE_DEFAULT_PARTITION__x",
+    "NULL",
+    "1e3",
+    "007",
+]
+
+
+@pytest.fixture
+def paths(lake: Lake) -> Lake:
+    lake.send(as_json({"n": number, "name": value} for number, value in enumerate(VALUES)))
+    return lake
+
+
+def test_readers_get_back_what_the_field_held(paths: Lake, spark: SparkSession) -> None:
+    found = paths.run(sink={"format": "parquet", "path": "t/part={name}"})
+    paths.assert_each_once(found)
+    root = paths.root / "t"
+    assert {len(one.directory.split("/")) for one in found} == {2}, "no value makes directories of its own"
+    expected = dict(enumerate(VALUES))
+    frame = spark.read.option("basePath", str(root)).parquet(str(root))
+    assert {row.n: row.part for row in frame.select("n", frame.part.cast("string").alias("part")).collect()} == expected
+    by_duckdb = duckdb_rows("n, part", f"read_parquet('{root}/**/*.parquet', hive_partitioning=true, hive_types_autocast=false)")
+    assert {row["n"]: row["part"] for row in by_duckdb} == expected
+    table = dataset.dataset(root, partitioning="hive").to_table(columns=["n", "part"])
+    assert {row["n"]: str(row["part"]) for row in table.to_pylist()} == expected
+
+
+def test_values_that_make_no_directory_are_bad_records(lake: Lake, make_topic: Callable[..., str]) -> None:
+    dlq = make_topic()
+    odd: list[dict[str, Any]] = [{"name": ""}, {"name": "x" * 300}, {"name": None}, {}, {"name": "é" * 150}, {"name": "/"}, {"name": 7}]
+    lake.send(as_json({"n": number, **one} for number, one in enumerate(odd)))
+    found = lake.run(sink={"path": "{name}"}, errors={"tolerance": "all", "dlq": {"topic": dlq}})
+    assert {one.directory: [row["n"] for row in one.rows] for one in found} == {"%2F": [5], "7": [6]}
+    assert sorted(json.loads(one.value or b"")["n"] for one in consume(lake.bootstrap, dlq)) == [0, 1, 2, 3, 4]
+
+
+def test_topic_partition_key_and_time_make_paths(make_lake: Callable[..., Lake]) -> None:
+    lake = make_lake(2)
+    lake.send(Sent(json.dumps({"n": number}).encode(), b"k/%d" % (number % 2), BEGIN_MS, number % 2) for number in range(10))
+    found = lake.run(sink={"path": "{@topic}/p={@partition}/k={@key}/h={@timestamp:%H}"})
+    lake.assert_each_once(found)
+    assert [one.directory for one in found] == [f"{lake.topic}/p={number}/k=k%2F{number}/h=14" for number in range(2)]
+
+
+@pytest.mark.timeout(300)
+def test_nearly_two_thousand_directories_take_bounded_memory(lake: Lake) -> None:
+    directories, records = 1990, 20_000
+    lake.send(as_json({"n": number, "dir": number * 7919 % directories, "text": f"{number:0500}"} for number in range(records)))
+    process = psutil.Process()
+    lake.start(sink={"format": "parquet", "path": "d={dir}"}, until_idle=True)
+    before = most = process.memory_info().rss
+    while lake.status.state == "running" and lake.status.lag.files:
+        most = max(most, process.memory_info().rss)
+        time.sleep(0.05)
+    lake.wait_idle(200)
+    lake.stop()
+    found = lake.written()
+    lake.assert_each_once(found)
+    assert len({one.directory for one in found}) == directories
+    assert most - before < 500 * 2**20

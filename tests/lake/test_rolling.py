@@ -1,0 +1,106 @@
+"""When a file is written: so many records or bytes are there, the oldest has waited, nothing more comes; and never at a stop."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from tests.lake.conftest import Lake, as_json, number_of
+from tests.lake.written import Written, written
+from tests.rig.waiting import wait_until
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+AGE_SECONDS = 4.0
+LATE_SECONDS = 1.5
+"""A look, a batch and a busy machine."""
+
+
+def sizes(found: list[Written]) -> list[int]:
+    return [len(one.rows) for one in found]
+
+
+def test_a_backlog_makes_full_files_and_a_run_to_the_end_writes_the_rest(lake: Lake) -> None:
+    lake.send(as_json({"n": number} for number in range(1050)))
+    found = lake.run(sink={"path": "a", "roll": {"records": 200, "age": "1h"}})
+    lake.assert_each_once(found)
+    assert sizes(found) == [200, 200, 200, 200, 200, 50]
+
+
+def test_files_have_about_so_many_bytes(lake: Lake) -> None:
+    lake.send(as_json({"n": number, "text": "x" * 1000} for number in range(1000)))
+    found = lake.run(sink={"path": "a", "roll": {"bytes": "256KiB", "age": "1h"}})
+    lake.assert_each_once(found)
+    assert all(200 * 1024 < one.path.stat().st_size < 300 * 1024 for one in found[:-1]), [one.path.stat().st_size for one in found]
+
+
+def test_enough_records_are_written_at_once_and_fewer_wait(lake: Lake) -> None:
+    lake.follow(sink={"path": "a", "roll": {"records": 100, "age": "1h"}})
+    lake.send(as_json({"n": number} for number in range(90)))
+    time.sleep(2)
+    assert lake.written() == []
+    lake.send(as_json({"n": number} for number in range(90, 110)))
+    assert sum(sizes(lake.wait_written(100))) >= 100
+    lake.stop()
+
+
+def test_a_record_of_a_trickle_is_in_a_file_once_it_has_waited_for_so_long(lake: Lake) -> None:
+    lake.follow(sink={"path": "a", "roll": {"age": f"{AGE_SECONDS}s"}})
+    sent: dict[int, float] = {}
+    seen: dict[int, float] = {}
+    begun = time.monotonic()
+    while time.monotonic() < begun + 3 * AGE_SECONDS:
+        number = len(sent)
+        lake.send(as_json([{"n": number}]))
+        sent[number] = time.monotonic()
+        for row in rows(lake.root):
+            seen.setdefault(row, time.monotonic())
+        time.sleep(0.1)
+    first_of_files = [one.rows[0]["n"] for one in lake.written()]
+    lake.stop()
+    waits = {number: seen[number] - sent[number] for number in seen}
+    assert max(waits.values()) < AGE_SECONDS * 1.1 + LATE_SECONDS, waits
+    oldest = [waits[number] for number in first_of_files if number in waits]
+    assert min(oldest) > AGE_SECONDS * 0.9 - 0.2, oldest
+    assert 2 <= len(first_of_files) <= 4
+
+
+def rows(root: Path) -> list[int]:
+    return [number_of(row) for one in written(root) for row in one.rows]
+
+
+def test_what_no_more_comes_behind_is_written_soon(lake: Lake) -> None:
+    lake.follow(sink={"path": "a", "roll": {"age": "1h", "idle": "2s"}})
+    for number in range(20):
+        lake.send(as_json([{"n": number}]))
+        time.sleep(0.15)
+    assert lake.written() == []
+    assert sizes(lake.wait_written(20, 15)) == [20]
+    lake.stop()
+
+
+def test_a_stop_writes_nothing_and_a_start_goes_on(lake: Lake) -> None:
+    roll = {"records": 1000, "age": "1h"}
+    lake.follow(sink={"roll": roll})
+    lake.send(as_json({"n": number} for number in range(50)))
+    time.sleep(1)
+    lake.stop()
+    assert lake.written() == []
+    lake.start(sink={"roll": roll})
+    lake.wait_written(50)
+    lake.stop()
+    lake.assert_each_once()
+
+
+def test_partitions_and_topics_that_come_later_are_written(make_lake: Callable[..., Lake], make_topic: Callable[..., str]) -> None:
+    lake, other = make_lake(2), make_topic()
+    lake.start(source={"topics": [lake.topic, other.replace(".", "[.]")], "discover_interval": "300ms"}, sink={"roll": {"age": "200ms"}})
+    lake.send(as_json(({"n": number} for number in range(20)), 2))
+    lake.wait_written(20)
+    topic, lake.topic = lake.topic, other
+    lake.send(as_json({"n": number} for number in range(100, 120)))
+    lake.wait_written(40)
+    wait_until(lambda: {one.name.topic for one in lake.written()} == {topic, other}, 10)
+    lake.stop()
