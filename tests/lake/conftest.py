@@ -11,6 +11,7 @@ from confluent_kafka import Producer
 
 from copycat_agent.definitions import load_file
 from copycat_agent.options import AgentOptions, KafkaOptions
+from copycat_agent.spark.session import forget_context
 from tests.lake.written import Written, assert_each_once, written
 from tests.rig.kafka import Consumed, consume
 from tests.rig.shipping import Shipping, running_here
@@ -144,8 +145,11 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     }  # fmt: skip
     session = SparkSession.builder.master("local[1]").config(map=settings).getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
+    java = session.sparkContext._gateway.proc
     yield session
-    session.stop()
+    forget_context(session.sparkContext)
+    java.stdin.close()
+    java.wait(60)
 
 
 @pytest.fixture

@@ -26,7 +26,7 @@ _PIP_SECONDS = 600
 IMPORTED = """
 import importlib, pkgutil, copycat_agent
 for one in pkgutil.walk_packages(copycat_agent.__path__, "copycat_agent."):
-    if not one.name.endswith(("__main__", "objects.s3_store")):  # the door to boto3, which is an extra
+    if not one.name.endswith(("__main__", "objects.s3_store", "sinks.object_store", "encoding.json_columns")):  # doors to extras
         importlib.import_module(one.name)
 """
 
