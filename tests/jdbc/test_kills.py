@@ -32,7 +32,7 @@ def load(tmp_path: Path) -> Iterator[JdbcLoad]:
 
 
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("guarantee", ["exactly_once", "at_least_once"])
+@pytest.mark.parametrize("guarantee", ["exactly_once", pytest.param("at_least_once", marks=pytest.mark.long)])
 def test_rows_of_late_and_of_undone_transactions_survive_kills(
     agent: AgentProcess, broker: DevBroker, make_topic: Callable[..., str], load: JdbcLoad, guarantee: str
 ) -> None:

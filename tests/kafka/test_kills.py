@@ -23,7 +23,7 @@ SECONDS = 180
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("guarantee", ["exactly_once", "at_least_once"])
+@pytest.mark.parametrize("guarantee", ["exactly_once", pytest.param("at_least_once", marks=pytest.mark.long)])
 def test_a_mirror_survives_kills(
     agent: AgentProcess, broker: DevBroker, make_topic: Callable[..., str], rng: random.Random, guarantee: str
 ) -> None:

@@ -25,7 +25,7 @@ FIRST = 300
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("guarantee", ["exactly_once", "at_least_once"])
+@pytest.mark.parametrize("guarantee", ["exactly_once", pytest.param("at_least_once", marks=pytest.mark.long)])
 def test_objects_that_come_are_replaced_and_go_survive_kills(
     agent: AgentProcess,
     broker: DevBroker,
