@@ -135,21 +135,25 @@ def number_of(value: Any) -> int:
 @pytest.fixture(scope="package")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """A Spark of one thread that reads."""
-    from pyspark.sql import SparkSession  # noqa: PLC0415 - slow, and only some tests need it
+    from pyspark import SparkConf, SparkContext  # noqa: PLC0415 - slow, and only some tests need it
+    from pyspark.java_gateway import launch_gateway  # noqa: PLC0415 - as above
+    from pyspark.sql import SparkSession  # noqa: PLC0415 - as above
 
     directory = tmp_path_factory.mktemp("spark")
-    settings: dict[str, bool | float | int | str | None] = {
-        "spark.ui.enabled": "false", "spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1",
-        "spark.sql.session.timeZone": "UTC", "spark.sql.shuffle.partitions": "1", "spark.sql.warehouse.dir": str(directory),
-        "spark.local.dir": str(directory), "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
+    settings = {
+        "spark.master": "local[1]", "spark.app.name": "lake", "spark.ui.enabled": "false", "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1", "spark.sql.session.timeZone": "UTC", "spark.sql.shuffle.partitions": "1",
+        "spark.sql.warehouse.dir": str(directory), "spark.local.dir": str(directory),
+        "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
     }  # fmt: skip
-    session = SparkSession.builder.master("local[1]").config(map=settings).getOrCreate()
-    session.sparkContext.setLogLevel("ERROR")
-    java = session.sparkContext._gateway.proc
-    yield session
-    forget_context(session.sparkContext)
-    java.stdin.close()
-    java.wait(60)
+    conf = SparkConf(loadDefaults=False).setAll(list(settings.items()))
+    gateway: Any = launch_gateway(conf)
+    context = SparkContext(conf=conf, gateway=gateway)
+    context.setLogLevel("ERROR")
+    yield SparkSession(context)
+    forget_context(context)  # other tests of this process would find it, though its JVM is gone
+    gateway.proc.stdin.close()
+    gateway.proc.wait(60)
 
 
 @pytest.fixture
