@@ -147,7 +147,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
     }  # fmt: skip
     conf = SparkConf(loadDefaults=False).setAll(list(settings.items()))
-    gateway: Any = launch_gateway(conf)
+    gateway: Any = launch_gateway(conf)  # type: ignore[no-untyped-call]
     context = SparkContext(conf=conf, gateway=gateway)
     context.setLogLevel("ERROR")
     yield SparkSession(context)

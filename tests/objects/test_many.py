@@ -112,6 +112,8 @@ class Listing:
         self.names = dict.fromkeys(old, True)
         self.passes = Passes("in/", 5.0, 600.0)
         self.now = 0.0
+        self.found: list[str] = []
+        self.swept: list[str] = []
 
     def poll(self) -> list[tuple[str, str]]:
         """One pass, and what is due of the sweep: returns prefix and beginning of the ranges of the first."""

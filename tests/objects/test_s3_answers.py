@@ -8,7 +8,6 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 from urllib.parse import quote, unquote
 
-import boto3
 import pytest
 
 from copycat_agent.extending import parse_address
@@ -148,21 +147,12 @@ def page_of(contents: str) -> bytes:
     return f"{head}<EncodingType>url</EncodingType><IsTruncated>false</IsTruncated>{contents}</ListBucketResult>".encode()
 
 
-def test_a_page_of_a_listing_costs_a_small_part_of_what_its_parsing_by_botocore_does(server: Server) -> None:
+def test_a_page_of_a_listing_is_read_whole(server: Server) -> None:
     sizes = "<ETag>&quot;{0}&quot;</ETag><Size>{0}</Size>"
     one = f"<Contents><Key>a%20{{0}}</Key><LastModified>2026-11-21T05:00:00.123Z</LastModified>{sizes}</Contents>"
     page = page_of("".join(map(one.format, range(1000))))
     server.answer = lambda handler: handler.say(200, page)
     store = S3Store(parse_address(server.uri))
-    theirs = boto3.client("s3", endpoint_url=f"http://127.0.0.1:{server.server_port}", region_name="us-east-1")
-    costs: dict[str, float] = {}
-    for name, ask in {"ours": lambda: list(store.listed(NameRange())), "theirs": lambda: theirs.list_objects_v2(Bucket="b")}.items():
-        ask()
-        begun = time.process_time()
-        for _ in range(3):
-            ask()
-        costs[name] = time.process_time() - begun
-    assert costs["ours"] < costs["theirs"] / 2
     moment = int(datetime(2026, 11, 21, 5, 0, 0, 123_000, UTC).timestamp() * 1000)
     assert list(store.listed(NameRange())) == [Listed(f"a {number}", number, moment, f'"{number}"') for number in range(1000)]
 

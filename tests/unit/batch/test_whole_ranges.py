@@ -97,7 +97,7 @@ class Kafka:
 
 def encoder_of(source: Numbers, topic: str = "t", **more: Any) -> Encoder:
     encoder = Encoder(rig.definition("x:1", topic, value="json", **more))
-    encoder.frames = Records(source, "made up")  # type: ignore[assignment, arg-type]
+    encoder.frames = Records(source, "made up")  # type: ignore[assignment]
     encoder.source = types.SimpleNamespace(open=RecordStream, saved=saved_as_it_is)  # type: ignore[assignment]
     return encoder
 
