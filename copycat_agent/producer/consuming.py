@@ -150,7 +150,7 @@ class TopicReader:
         assert offset is not None
         if number in places:
             if error is None and offset < self.ranges[number].end:
-                yield _received(message, number, offset)
+                yield received(message, number, offset)
             if offset + (error is None) >= self.ranges[number].end:
                 del places[number]
 
@@ -179,9 +179,10 @@ class TopicReader:
             self._trouble = error
 
 
-def _received(message: Message, partition: int, offset: int) -> Received:
+def received(message: Message, partition: int, offset: int) -> Received:
+    """A record that the client gave, and where it stands. Called for each: it is quick."""
     kind, stamp = message.timestamp()
-    headers = tuple(cast("list[tuple[str, bytes | None]]", message.headers() or []))
+    headers = tuple(cast("list[tuple[str, bytes | None]]", message.headers() or ()))
     return Received(partition, offset, message.value(), headers, None if kind == TIMESTAMP_NOT_AVAILABLE else stamp, message.key())
 
 

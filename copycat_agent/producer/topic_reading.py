@@ -1,7 +1,7 @@
 """Reading topics as a source does: what partitions there are, how far they go, and their records between two offsets.
 
 `TopicRanges` asks an admin client, so that one request says where all partitions end. `PartitionReader` assigns itself one partition at a
-time, without a group; the group only keeps what `commit_positions` gives it, for people and for tools that show a lag.
+time, without a group; the group only keeps what `TopicRanges.commit` gives it, for people and for tools that show a lag.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from concurrent.futures import Future, wait
 from typing import Any, NamedTuple, cast
 
 from confluent_kafka import (
-    TIMESTAMP_NOT_AVAILABLE,
     Consumer,
     ConsumerGroupTopicPartitions,
     IsolationLevel,
@@ -30,6 +29,7 @@ from confluent_kafka.admin._listoffsets import OffsetSpec
 from copycat_agent.errors import BlockedError, CopycatError, FatalError, RetriableError
 from copycat_agent.options import KafkaOptions
 from copycat_agent.producer.asking import ANSWER_SECONDS, Admin
+from copycat_agent.producer.consuming import Received, received
 from copycat_agent.producer.kafka_errors import not_made, translate, with_trouble
 from copycat_agent.producer.settings import SILENT, client_settings, distrust_token
 
@@ -48,16 +48,6 @@ _GONE = frozenset({KafkaError.OFFSET_OUT_OF_RANGE, KafkaError._AUTO_OFFSET_RESET
 
 PlaceOf = tuple[str, int]
 """Topic and partition."""
-
-
-class Fetched(NamedTuple):
-    """A record as Kafka has it. `timestamp_ms` is None where it has none."""
-
-    value: bytes | None
-    key: bytes | None
-    headers: tuple[tuple[str, bytes | None], ...]
-    timestamp_ms: int | None
-    offset: int
 
 
 class Removed(NamedTuple):
@@ -223,8 +213,10 @@ class PartitionReader:
         self._isolation = "read_committed" if committed else "read_uncommitted"
         self._lock = threading.Lock()
         self._idle: list[tuple[float, _Client]] = []
+        self._timer: threading.Timer | None = None
+        """Closes idle clients; one for all of them, while there are any."""
 
-    def read(self, topic: str, partition: int, start: int, end: int) -> Iterator[Fetched | Removed]:
+    def read(self, topic: str, partition: int, start: int, end: int) -> Iterator[Received | Removed]:
         """The records of a partition from one offset up to, not including, another, in order; what of them is there no more.
 
         Raises RetriableError when nothing comes, BlockedError when this user is refused, FatalError for what never works.
@@ -250,9 +242,15 @@ class PartitionReader:
         client.rest()
         with self._lock:
             self._idle.append((time.monotonic(), client))
-        timer = threading.Timer(IDLE_SECONDS + 1, self._close_idle)
-        timer.daemon = True
-        timer.start()
+            self._attend()
+
+    def _attend(self) -> None:
+        """Look after idle clients once the first of them may be closed. With the lock held."""
+        if self._timer is None and self._idle:
+            first = min(since for since, _ in self._idle)
+            self._timer = threading.Timer(max(0.0, first + IDLE_SECONDS - time.monotonic()) + 1, self._close_idle)
+            self._timer.daemon = True
+            self._timer.start()
 
     def _close_idle(self) -> None:
         """Close clients that nobody has used for a while."""
@@ -260,6 +258,8 @@ class PartitionReader:
         with self._lock:
             old = [client for since, client in self._idle if now - since > IDLE_SECONDS]
             self._idle = [one for one in self._idle if now - one[0] <= IDLE_SECONDS]
+            self._timer = None
+            self._attend()
         for client in old:
             client.close()
 
@@ -282,7 +282,7 @@ class _Client:
         except KafkaException as exception:
             raise not_made(exception.args[0]) from None
 
-    def read(self, topic: str, partition: int, start: int, end: int) -> Iterator[Fetched | Removed]:
+    def read(self, topic: str, partition: int, start: int, end: int) -> Iterator[Received | Removed]:
         """See `PartitionReader.read`."""
         position = start
         self._assign(topic, partition, start)
@@ -290,7 +290,7 @@ class _Client:
             for message in self._some(topic, partition):
                 error, offset = message.error(), message.offset() or 0
                 if error is None and offset < end:
-                    yield _fetched(message, offset)
+                    yield received(message, partition, offset)
                     position = offset + 1
                 elif error is None or error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 - its spelling
                     position = max(position, offset)
@@ -357,13 +357,6 @@ def cut(name: str, position: int) -> FatalError:
     """What is said of a partition that ends before the offset where reading goes on."""
     words = f"{name} ends before offset {position:,}, where reading goes on: it was cut, or made anew"
     return FatalError(words, "copycat offsets reset NAME begins with what is there; copycat offsets set NAME goes on elsewhere")
-
-
-def _fetched(message: Message, offset: int) -> Fetched:
-    kind, stamp = message.timestamp()
-    headers = message.headers()
-    known = cast("tuple[tuple[str, bytes | None], ...]", tuple(headers)) if headers else ()
-    return Fetched(message.value(), message.key(), known, None if kind == TIMESTAMP_NOT_AVAILABLE else stamp, offset)
 
 
 def _told(error: KafkaError, what: str, topic: str = "") -> CopycatError:

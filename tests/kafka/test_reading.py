@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 import time
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -272,6 +274,16 @@ def test_a_client_of_a_read_that_nobody_ends_is_closed(broker: DevBroker, topic:
     most, _ = held()
     wait_until(lambda: held()[0] < most, 30)
     assert reading.values() == values(1, 4)
+
+
+def test_many_reads_keep_one_timer_between_them(broker: DevBroker, topic: str) -> None:
+    send(broker.bootstrap, topic, numbered(0, 5))
+    reading = Reading(options(broker.bootstrap, topic))
+    for _ in range(5):
+        assert len(reading.values(1)) == 1
+    calls: list[Any] = [one.function for one in threading.enumerate() if isinstance(one, threading.Timer)]
+    timers = Counter(one.__self__ for one in calls)
+    assert {*timers.values()} == {1}, "readers of other tests may have one, too"
 
 
 def test_nobody_answers() -> None:

@@ -171,7 +171,7 @@ class KafkaSource:
                 )
                 yield LostRecords(words, one.end - one.start), one.end
             else:
-                value, key, headers, timestamp_ms, offset = one
+                _, offset, value, headers, timestamp_ms, key = one
                 if (records := records + 1) % SAMPLED == 1:  # one in so many is enough
                     sampled += len(value or b"") + len(key or b"")
                     self._record_bytes[stretch.key] = sampled / (1 + records // SAMPLED)
