@@ -180,9 +180,9 @@ def _sink(reader: Reader) -> object:
 
 
 def _record(reader: Reader) -> object:
-    """Files need none: what they have in its place stands for the topic."""
+    """Files need none: their path stands for the topic, which `with_implied` sees to."""
     if reader.node(("record",)) is None and reader.text(("sink", "type")) == "files":
-        return RecordOptions(topic=reader.text(("sink", "path")) or "{@topic}")
+        return RecordOptions(topic="{@topic}")
     return reader.field(Definition, "record")
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from copycat_agent.encoding.layout import ANY_PARTITION, Headers, MessageLayout, Outline
@@ -42,13 +41,13 @@ class Shaped(NamedTuple):
 
 
 class FilesLayout(MessageLayout):
-    """The sink's `path`, compiled. The rest of what a message has says nothing of a file."""
+    """The sink's `path`, compiled; it stands where the topic does (`with_implied`). What else a message has says nothing of a file."""
 
     def __init__(self, definition: Definition, *, has_fields: bool, has_envelopes: bool = False) -> None:
         del has_fields
         self.definition = definition
         self.has_envelopes = has_envelopes
-        self.topic = compile_template(path_of(definition))
+        self.topic = compile_template(definition.record.topic)
         self.is_steady = self.topic.is_of_split
         self.literal_topic = directory(self.topic.literal_prefix) if self.topic.is_literal else ""
         self.value = self.key = self.convert_value = None
@@ -108,18 +107,11 @@ def changes_fields(definition: Definition) -> bool:
     return not all(kind_of(step).is_filter for step in definition.transforms)
 
 
-def path_of(definition: Definition) -> str:
-    """The template of the directory that a record goes into."""
-    path: Any = getattr(definition.sink, "path", "")
-    return str(path)
-
-
 def escaped(text: str) -> str:
     """A text as a part of a name in a path."""
     return _MEANS_SOMETHING.sub(lambda found: f"%{ord(found[0]):02X}", text)
 
 
-@lru_cache(maxsize=4096)
 def directory(path: str) -> str:
     """The directory of a path, with a slash behind it. Raises DataError for one that no store takes."""
     names = path.strip("/").split("/")

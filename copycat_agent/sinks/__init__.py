@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from copycat_agent.options import KafkaSinkOptions, SinkOptions
-from copycat_agent.registry import Fence, Registry, wrong_kind, wrong_type_name
+from copycat_agent.registry import Registry
 from copycat_agent.sinks.files_options import FilesSinkOptions
 
 
@@ -15,13 +15,6 @@ class SinkKind(NamedTuple):
     options: type[SinkOptions]
 
 
-def _wrong(name: str, part: SinkKind) -> str:
-    return wrong_kind(part, SinkKind, SinkOptions) or wrong_type_name(name, part.options)
-
-
-def _as_it_is(kind: SinkKind, _fence: Fence) -> SinkKind:
-    return kind
-
-
-SINKS = Registry("sink", {"kafka": SinkKind(KafkaSinkOptions), "files": SinkKind(FilesSinkOptions)}, _wrong, _as_it_is)
-"""By the name of their type."""
+_OWN = {"kafka": SinkKind(KafkaSinkOptions), "files": SinkKind(FilesSinkOptions)}
+SINKS: Registry[SinkKind] = Registry("sink", _OWN, lambda _name, _part: "packages bring no sinks", lambda kind, _fence: kind)
+"""By the name of their type. A delivery knows each of them: a package's would be taken for Kafka."""
