@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.kill.jdbc_load import CONNECTORS, JdbcLoad, jdbc_definitions
-from tests.kill.killing import found, kill
+from tests.kill.killing import kill_worker
 from tests.rig.verifier import Verifier, is_complete, is_exact
 from tests.rig.waiting import wait_until
 
@@ -50,7 +50,7 @@ def test_rows_of_late_and_of_undone_transactions_survive_kills(
                 agent.define(name, definition)
             agent.start()
             goes_on()
-            kill(found(lambda: next(iter(agent.python_processes()[1:]), None), lambda: f"no worker: {agent.descendants()}"))
+            kill_worker(agent)
             goes_on()
             agent.kill()
             agent.start()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.kafka.conftest import Writer, numbered, of, whole
-from tests.kill.killing import found, kill
+from tests.kill.killing import kill_worker
 from tests.rig.kafka import consume
 from tests.rig.waiting import wait_until
 
@@ -55,7 +55,7 @@ def test_a_mirror_survives_kills(
         agent.define("mirror", {"source": of(origin), "record": {"topic": target, "partition": "source"}, "delivery": delivery})
         agent.start()
         goes_on()
-        kill(found(lambda: next(iter(agent.python_processes()[1:]), None), lambda: f"no worker: {agent.descendants()}"))
+        kill_worker(agent)
         goes_on()
         agent.kill()
         agent.start()

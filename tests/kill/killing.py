@@ -47,6 +47,11 @@ def kill(process: psutil.Process) -> None:
     wait_until(lambda: not is_alive(process), 60, lambda: f"{process} does not die")
 
 
+def kill_worker(agent: AgentProcess) -> None:
+    """`kill` one of the agent's workers."""
+    kill(found(lambda: next(iter(agent.python_processes()[1:]), None), lambda: f"no worker: {agent.descendants()}"))
+
+
 class Killer:
     """Kills processes of a running agent under load, and knows what it did."""
 

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import random
-import threading
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.kill.killing import ROUND, Victim, found, kill
 from tests.lake.conftest import as_json, definition_of, number_of, send
 from tests.lake.written import assert_each_once, written
-from tests.rig.agent import is_alive
+from tests.rig.background import Background
 from tests.rig.kafka import consume
 from tests.rig.waiting import wait_until
 
@@ -27,28 +26,19 @@ PER_TICK = 30
 TICK_SECONDS = 0.1
 
 
-class Load:
+class Load(Background):
     """Numbered records, sent for as long as the block lasts."""
 
     def __init__(self, bootstrap: str, topic: str) -> None:
+        super().__init__("load")
         self.count = 0
         self._bootstrap, self._topic = bootstrap, topic
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._send, daemon=True)
 
-    def _send(self) -> None:
+    def _work(self) -> None:
         while not self._stop.wait(TICK_SECONDS):
             some = range(self.count, self.count + PER_TICK)
             send(self._bootstrap, self._topic, as_json(({"n": number, "text": f"t{number}"} for number in some), PARTITIONS))
             self.count += PER_TICK
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stop.set()
-        self._thread.join()
 
 
 def strike(agent: AgentProcess, victim: Victim, dice: random.Random) -> None:
@@ -61,9 +51,7 @@ def strike(agent: AgentProcess, victim: Victim, dice: random.Random) -> None:
         "daemon": lambda: next(iter(agent.python_processes()), None),
         "worker": lambda: dice.choice(workers) if (workers := agent.python_processes()[1:]) else None,
     }
-    target = found(pick[victim], lambda: f"no {victim}: {agent.descendants()}")  # type: ignore[arg-type]
-    kill(target)
-    wait_until(lambda: not is_alive(target), 60)
+    kill(found(pick[victim], lambda: f"no {victim}: {agent.descendants()}"))  # type: ignore[arg-type]
 
 
 @pytest.mark.timeout(900)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.kill.killing import found, kill
+from tests.kill.killing import kill_worker
 from tests.kill.object_load import CONNECTORS, ObjectLoad, object_definitions
 from tests.rig.object_store import CREDENTIALS
 from tests.rig.verifier import Verifier, is_complete, is_exact
@@ -53,7 +53,7 @@ def test_objects_that_come_are_replaced_and_go_survive_kills(
                 agent.define(name, definition)
             agent.start()
             wait_until(lambda: verifier.committed.delivered > FIRST // 3, 120, lambda: agent.log[-3000:])
-            kill(found(lambda: next(iter(agent.python_processes()[1:]), None), lambda: f"no worker: {agent.descendants()}"))
+            kill_worker(agent)
             goes_on(30)
             agent.kill()
             for _ in range(10):
