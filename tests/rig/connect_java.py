@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
+from py4j.protocol import Py4JJavaError
 
 from benchmarks.connect_jars import class_path as connect_class_path
 from benchmarks.connect_jars import sourcelab_jar
@@ -67,8 +68,16 @@ class JavaClient:
         self._mapper = api.request.JacksonFactory.newInstance()
 
     def call(self, method: str, *arguments: Any) -> Any:
-        """Py4JJavaError for what the client throws."""
-        return json.loads(self._mapper.writeValueAsString(getattr(self._client, method)(*arguments)))
+        """Py4JJavaError for what the client throws.
+
+        Once a Spark session was started in this process, PySpark converts the errors of every gateway, and fails at it without a session.
+        """
+        try:
+            return json.loads(self._mapper.writeValueAsString(getattr(self._client, method)(*arguments)))
+        except Exception as error:
+            if not isinstance(error, Py4JJavaError) and isinstance(error.__context__, Py4JJavaError):
+                raise error.__context__ from None
+            raise
 
     def add(self, name: str, config: Mapping[str, str]) -> Any:
         """`addConnector`."""
