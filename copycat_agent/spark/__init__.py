@@ -1,10 +1,10 @@
-"""The only door to pyspark and py4j: a private local session, and the two executors that carry batches through it.
+"""The only door to pyspark and py4j: a private local session or one on a cluster, and the executors that carry batches through it.
 
 What the cli wires, in this order::
 
     host = SparkHost(agent.spark, state_dir / "run", on_failure=exit_75)   # spark.host
     host.start()                      # returns at once: the JVM starts while the caller loads definitions
-    executor = RunnerExecutor(host)   # spark.runners, for `run`;  JobExecutor(host) from spark.jobs for `backfill`
+    executor = ChoosingExecutor(host)   # spark.jobs, for `run`;  JobExecutor(host) for `backfill`
     ...
     executor.close()
     host.close()

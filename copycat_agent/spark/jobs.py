@@ -20,6 +20,7 @@ from copycat_agent.executor import run_batch
 from copycat_agent.runner import bounded, credentials, failed, unpacked, unread
 from copycat_agent.spark.batch_needs import makes_frames, needs_job, step_of, told_by_source
 from copycat_agent.spark.runners import RunnerExecutor
+from copycat_agent.spark.staff import LocalStaff
 from copycat_agent.transforms.sql import SqlStep
 from copycat_agent.turns import Turns, party_of, went_well
 
@@ -280,7 +281,7 @@ class ChoosingExecutor:
 
     def __init__(self, host: SparkHost, hung: Hung = lambda _: ()) -> None:
         """`host` has been started, and may still be coming up. `hung`: see `RunnerExecutor`; a job that hangs is ended when it is due."""
-        self._runners = RunnerExecutor(host, hung=hung)
+        self._runners = RunnerExecutor(LocalStaff(host), hung=hung)
         self._jobs = JobExecutor(host)
 
     def submit(self, batch: Batch) -> Future[Results]:

@@ -75,8 +75,8 @@ class Pending:
 class Link:
     """One connected runner. `pending` belongs to the executor's lock, and so do `hung` and `places`; methods are for any thread."""
 
-    def __init__(self, connection: Connection, pid: int) -> None:
-        """`pid` is who connected, as the kernel says, and a descendant of this process."""
+    def __init__(self, connection: Connection, pid: int = 0) -> None:
+        """`pid` is its process on its host, 0 while that is not known."""
         self.pid = pid
         self.index = -1
         self.pending: dict[int, Pending] = {}
@@ -85,7 +85,11 @@ class Link:
         self._connection = connection
         self._sending = threading.Lock()
         self._open = threading.Lock()
-        self._process = -1
+
+    @property
+    def name(self) -> str:
+        """For people."""
+        return f"runner {self.index} (pid {self.pid})"
 
     @property
     def hung(self) -> int:
@@ -100,13 +104,16 @@ class Link:
     def receive(self, key: bytes) -> Iterator[Hello | Answer | Report | Said]:
         """What the runner sends, until it is gone; for one thread. The first is its Hello, after both have proved the key."""
         try:
-            self._process = os.pidfd_open(self.pid)  # from here on the pid cannot come to mean another process
+            self._meet()
             deliver_challenge(self._connection, key)
             answer_challenge(self._connection, key)
             while True:
                 yield pickle.loads(self._connection.recv_bytes())  # noqa: S301 - authenticated, and the same user
         except (OSError, EOFError, AuthenticationError):
             return
+
+    def _meet(self) -> None:
+        """Whatever comes before the key. Raises OSError or EOFError."""
 
     def send(self, data: bytes) -> None:
         """Send a pickled message. A runner that is gone is no error here: the thread in `receive` sees it.
@@ -117,9 +124,7 @@ class Link:
             self._connection.send_bytes(data)
 
     def is_stopped(self) -> bool:
-        """Whether its process is stopped (SIGSTOP, SIGTSTP): as good as dead until it is let go on. False when that cannot be told."""
-        with contextlib.suppress(OSError):
-            return _stat(self.pid)[:1] == [b"T"]
+        """Whether it is as good as dead for now. False when that cannot be told."""
         return False
 
     def hang_up(self) -> None:
@@ -128,7 +133,34 @@ class Link:
             same.shutdown(socket.SHUT_RDWR)  # close() would not wake the thread in `receive`
 
     def kill(self, reason: str) -> None:
-        """End the process behind it. `reason` goes into the results of its batches."""
+        """End it as far as that is possible from here. `reason` goes into the results of its batches."""
+        self.reason = self.reason or reason
+        self.hang_up()
+
+    def release(self) -> None:
+        """Give the descriptors back; by the thread of `receive`, when it is through."""
+        with self._sending, self._open:
+            self._connection.close()
+
+
+class LocalLink(Link):
+    """A runner on this host: `pid` is who connected, as the kernel says, and a descendant of this process."""
+
+    def __init__(self, connection: Connection, pid: int) -> None:
+        super().__init__(connection, pid)
+        self._process = -1
+
+    def _meet(self) -> None:
+        self._process = os.pidfd_open(self.pid)  # from here on the pid cannot come to mean another process
+
+    def is_stopped(self) -> bool:
+        """Whether its process is stopped (SIGSTOP, SIGTSTP): as good as dead until it is let go on."""
+        with contextlib.suppress(OSError):
+            return _stat(self.pid)[:1] == [b"T"]
+        return False
+
+    def kill(self, reason: str) -> None:
+        """End its process."""
         self.reason = self.reason or reason
         with contextlib.suppress(OSError), self._open:
             if self._process >= 0:
@@ -136,9 +168,8 @@ class Link:
         self.hang_up()
 
     def release(self) -> None:
-        """Give the descriptors back; by the thread of `receive`, when it is through."""
-        with self._sending, self._open:
-            self._connection.close()
+        super().release()
+        with self._open:
             if self._process >= 0:
                 os.close(self._process)
                 self._process = -1
@@ -213,7 +244,7 @@ class Door:
         self._socket.bind(address)
         self._socket.listen(64)
 
-    def accept(self) -> Link | None:
+    def accept(self) -> LocalLink | None:
         """The next one who connects, still to prove the key. None when the door is closed."""
         peer: socket.socket | None = None
         while True:
@@ -228,7 +259,7 @@ class Door:
                 self._closed.wait(_AGAIN_SECONDS)
                 continue
             if is_own:
-                return Link(Connection(peer.detach()), pid)
+                return LocalLink(Connection(peer.detach()), pid)
             peer.close()  # only a process that may be killed is let in
             peer = None
 

@@ -1,18 +1,15 @@
-"""RunnerExecutor: batches go over a unix socket to Spark tasks that stay.
+"""RunnerExecutor: batches go over sockets to Spark tasks that stay.
 
 A Spark job for every micro-batch was measured at 75 to 150 ms of CPU, half a core for a log that trickles: hence tasks that stay.
 
-Threads: one per runner keeps a Spark job alive, one accepts connections, one per connection takes answers, one watches
+A `staff` has the runners started and lets them in. Threads here: one accepts connections, one per connection takes answers, one watches
 deadlines. Callers of `submit` send themselves, so a round trip costs one wake-up at each end (0.1 ms).
 """
 
 from __future__ import annotations
 
-import contextlib
-import functools
 import itertools
 import logging
-import os
 import pickle
 import threading
 import time
@@ -21,10 +18,9 @@ from typing import TYPE_CHECKING
 
 from copycat_agent import logs
 from copycat_agent.batch.following import STAY_SECONDS
-from copycat_agent.errors import FatalError, RetriableError
-from copycat_agent.executor import run_batch
-from copycat_agent.runner import PICKLE, THREADS, Answer, Hello, Report, Said, Settle, TakeOn, Work, credentials, resident, unpacked, unread
-from copycat_agent.spark.link import Assignments, Door, Link, Pending, late, leave_hung
+from copycat_agent.errors import CopycatError, FatalError, RetriableError
+from copycat_agent.runner import PICKLE, THREADS, Answer, Hello, Report, Said, Settle, TakeOn, unpacked, unread
+from copycat_agent.spark.link import Assignments, Link, Pending, late, leave_hung
 from copycat_agent.turns import FairQueue, went_well
 
 if TYPE_CHECKING:
@@ -33,9 +29,8 @@ if TYPE_CHECKING:
 
     from copycat_agent.executor import Hung
     from copycat_agent.model import Batch, Split, TaskId
-    from copycat_agent.runner import Results, Run
-    from copycat_agent.spark.current_session import Session
-    from copycat_agent.spark.host import SparkHost
+    from copycat_agent.runner import Results
+    from copycat_agent.spark.staff import Staff
 
 ANSWER_SECONDS = 60.0
 """A batch may take `max_seconds` to read and so long to settle; then its runner hangs and is killed."""
@@ -47,32 +42,26 @@ LOOK_SECONDS = 2.0
 """How often, while a batch is under way, runners are looked at: one that somebody has stopped answers to nobody."""
 _STOPPED_LOOKS = 3  # so many looks in a row: a debugger stops a process for a moment, a host that sleeps stops them all
 _CLOSE_SECONDS = 3.0
-_SESSION_SECONDS = 0.5
 _STOPPING = "the agent is stopping"
-_STEADY_SECONDS = 1.0  # a runner that ended sooner cannot work here: the next one waits
-_MOST_PAUSE_SECONDS = 5.0
 
 _log = logs.get("spark")
 
 
 class RunnerExecutor:
-    """An `executor.Executor`. The host is the caller's: close it afterwards."""
+    """An `executor.Executor`, and the `staff.Roster` of its staff. The staff's host is the caller's: close it afterwards."""
 
     def __init__(
-        self, host: SparkHost, run: Run = run_batch, answer_seconds: float = ANSWER_SECONDS, look_seconds: float = LOOK_SECONDS,
-        hung: Hung = lambda _: (),
-    ) -> None:  # fmt: skip
-        """Starts the runners behind the caller's back; `host` has been started, and may still be coming up.
+        self, staff: Staff, answer_seconds: float = ANSWER_SECONDS, look_seconds: float = LOOK_SECONDS, hung: Hung = lambda _: ()
+    ) -> None:
+        """Has the staff start its runners behind the caller's back.
 
         A batch of a connector that is `hung` holds nobody up: another gets its place, and its runner is not killed. Its connector sends no
         further one until its mount answers: a mount that hangs takes about `THREADS` threads of each runner at most.
         """
         self._look_seconds = look_seconds
-        self._host = host
         self._hung = hung
-        self._run = run
         self._answer_seconds = answer_seconds
-        self._door = Door(str(host.socket_dir / "runners"))
+        self._staff = staff
         self._numbers = itertools.count(1)
         self._changed = threading.Condition()  # guards what follows
         self._links: dict[int, Link] = {}
@@ -81,9 +70,9 @@ class RunnerExecutor:
         self._next_look = float("inf")
         self._reason = "none has come up yet"
         self._closed = threading.Event()
-        self._jobs = [self._thread(self._keep, f"runner-{index}", index) for index in range(host.runners)]
-        self._thread(self._accept, "runner-door")
-        self._thread(self._watch, "runner-watch")
+        staff.start(self)
+        for target, name in ((self._accept, "runner-door"), (self._watch, "runner-watch")):
+            threading.Thread(target=target, name=name, daemon=True).start()
 
     def submit(self, batch: Batch) -> Future[Results]:
         """Sends at once when a runner has room, else when one has."""
@@ -95,7 +84,10 @@ class RunnerExecutor:
         pending = Pending(batch, number, time.monotonic() + PLACE_SECONDS)
         pending.report = report
         try:
-            pending.data = pickle.dumps(Work(number, batch, credentials(batch, os.environ)), PICKLE)
+            pending.data = pickle.dumps(self._staff.work(number, batch), PICKLE)
+        except CopycatError as error:
+            pending.fail(error)
+            return pending.future
         except Exception as error:  # noqa: BLE001 - __reduce__ may raise anything
             pending.fail(FatalError(f"the batch cannot be pickled: {type(error).__name__}"))
             return pending.future
@@ -135,25 +127,18 @@ class RunnerExecutor:
             links, waiting = list(self._links.values()), list(self._queue)
             self._take_out(waiting)
             self._changed.notify_all()
-        self._door.close()
+        self._staff.close()
         for pending in waiting:
             pending.fail(RetriableError(_STOPPING))
         for link in links:
             link.reason = _STOPPING
             link.hang_up()
-        deadline = time.monotonic() + _CLOSE_SECONDS
-        for thread in self._jobs:
-            thread.join(max(0.0, deadline - time.monotonic()))
+        self._staff.wait(_CLOSE_SECONDS)
 
     def pids(self) -> dict[int, int]:
         """The process of each connected runner, by its number; for status pages."""
         with self._changed:
             return {index: link.pid for index, link in sorted(self._links.items())}
-
-    def _thread(self, target: Callable[..., None], name: str, *arguments: object) -> threading.Thread:
-        thread = threading.Thread(target=target, args=arguments, name=name, daemon=True)
-        thread.start()
-        return thread
 
     # Handing out
 
@@ -193,9 +178,9 @@ class RunnerExecutor:
 
     def _accept(self) -> None:
         """Thread: each connection gets a thread of its own."""
-        while link := self._door.accept():
+        while link := self._staff.accept():
             try:
-                threading.Thread(target=self._receive, args=(link,), name=f"runner-link-{link.pid}", daemon=True).start()
+                threading.Thread(target=self._receive, args=(link,), name="runner-link", daemon=True).start()
             except RuntimeError as error:  # no more threads: this one is started again, and may find one then
                 _log.error("a process of batches cannot be let in now, and is started again", error=error)
                 link.release()
@@ -203,7 +188,7 @@ class RunnerExecutor:
     def _receive(self, link: Link) -> None:
         """Thread: take what the runner sends, until it is gone."""
         try:
-            for message in link.receive(self._door.key):
+            for message in link.receive(self._staff.key):
                 if isinstance(message, Answer):
                     self._answered(link, message)
                 elif isinstance(message, Report):
@@ -257,54 +242,22 @@ class RunnerExecutor:
                 self._queue.done(one.party, well=None)
             reason = link.reason or "its process ended"
             if link.index >= 0:
-                self._reason = f"runner {link.index} (pid {link.pid}): {reason}"
+                self._reason = f"{link.name}: {reason}"
         link.release()
         for one in pending:
-            one.fail(RetriableError(f"runner {link.index} (pid {link.pid}) is gone: {reason}"))
+            one.fail(RetriableError(f"{link.name} is gone: {reason}"))
         self._hand_out()
 
-    # Jobs
+    # What the staff tells
 
-    def _keep(self, index: int) -> None:
-        """Thread: one Spark job after the other, each of which is a runner as long as it lasts."""
-        pause = 0.0
-        while not self._closed.wait(pause):
-            began = time.monotonic()
-            problem = self._job(index)
-            with self._changed:
-                link = self._links.get(index)
-                if problem:
-                    self._reason = f"runner {index}: {problem}"
-            if link:
-                link.kill("its Spark job ended")  # a worker that outlived its job (it should not) would go on producing
-            steady = time.monotonic() - began > _STEADY_SECONDS
-            pause = 0.0 if steady else min(max(0.2, 2 * pause), _MOST_PAUSE_SECONDS)
-            if not self._closed.is_set():
-                _log.warning("runner ended, another is started", runner=index, reason=problem or "unknown")
-
-    def _job(self, index: int) -> str:
-        """One runner's life. Returns why it ended, "" when it hung up by itself."""
-        from copycat_agent.spark.session import reason_of, run_task  # noqa: PLC0415 - imports pyspark, and is not needed before
-
-        try:
-            session = self._session()
-            if session is None:
-                return ""
-            level = min(logging.getLogger("copycat_agent").getEffectiveLevel(), logging.WARNING)  # of what it says, we choose
-            run_task(session.context, functools.partial(resident, self._door.address, self._run, level), index)
-        except FatalError as error:
-            self._closed.wait()  # there will be no session any more: the agent is about to exit
-            return error.message
-        except Exception as error:  # noqa: BLE001 - whatever py4j raises: the job is over
-            return reason_of(error)
-        return ""
-
-    def _session(self) -> Session | None:
-        """The host's session, once it is up; None when this executor is closed first. Raises FatalError."""
-        while not self._closed.is_set():
-            with contextlib.suppress(RetriableError):
-                return self._host.session(_SESSION_SECONDS)
-        return None
+    def ended(self, index: int, problem: str) -> None:
+        """A runner's Spark job is over; `problem` is why, "" where it hung up by itself."""
+        with self._changed:
+            link = self._links.get(index)
+            if problem:
+                self._reason = f"runner {index}: {problem}"
+        if link:
+            link.kill("its Spark job ended")  # a worker that outlived its job (it should not) would go on producing
 
     # Deadlines
 
@@ -329,6 +282,7 @@ class RunnerExecutor:
             for link, why in ending:
                 _log.warning("runner does not answer and is killed", runner=link.index, pid=link.pid, why=why)
                 link.kill(f"killed, {why}")
+                self._staff.dismiss(link.index)
             for pending in unread_ones:
                 pending.future.set_result(unread(pending.batch))
             self._hand_out()

@@ -255,13 +255,14 @@ _AGENT = """
 import sys, pickle, pathlib
 from copycat_agent.options import SparkOptions
 from copycat_agent.spark import workers_lock
+from copycat_agent.spark.staff import LocalStaff
 from copycat_agent.spark.host import SparkHost
 from copycat_agent.spark.runners import RunnerExecutor
 from tests.spark import batches
 
 host = SparkHost(SparkOptions(), pathlib.Path(sys.argv[1]), 2)
 host.start()
-executor = RunnerExecutor(host, batches.run)
+executor = RunnerExecutor(LocalStaff(host, batches.run))
 print(executor.submit(batches.batch("answer")).result()[0].error, flush=True)
 sys.stdin.read()
 executor.close()
