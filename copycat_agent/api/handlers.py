@@ -92,7 +92,7 @@ def connector_document(one: Status, totals: Mapping[tuple[str, LossReason], Loss
         "errors": [{"stage": stage, "type": kind, "count": count} for (stage, kind), count in one.errors.items()],
         "clients": [view._asdict() | {"brokers": [broker._asdict() for broker in view.brokers]} for view in one.clients],
         "losses": {reason: total._asdict() for (name, reason), total in totals.items() if name == one.name},
-        "guarantee": one.guarantee, "lane_outcomes": dict(one.delivery_outcomes), "cluster": one.cluster,
+        "guarantee": one.guarantee, "sink": one.sink, "lane_outcomes": dict(one.delivery_outcomes), "cluster": one.cluster,
         "lanes": [{"number": number, "seq": head.seq, "offset": head.offset} for number, head in sorted(one.lanes.items())],
         "place": one.place._asdict() if one.place else None,
     }  # fmt: skip

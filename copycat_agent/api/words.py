@@ -54,11 +54,32 @@ def oldest_words(connector: Document, now: float) -> str:
     return age(now - oldest / 1000) if oldest else "-"
 
 
+def lag_words(connector: Document) -> str:
+    """What is there and not settled: in records where they are counted, else in bytes."""
+    lag = connector["lag"]
+    if (records := lag.get("records")) is None:  # an agent from before an upgrade does not say
+        return size(lag["bytes"])
+    return f"{count(records)} {'record' if records == 1 else 'records'}"
+
+
+def _lag_fact(connector: Document) -> str:
+    lag = connector["lag"]
+    if lag.get("records") is None:
+        return f"{size(lag['bytes'])} in {count(lag['files'])} of {count(lag['known_files'])} files"
+    waiting = lag["waiting_records"]
+    return f"{lag_words(connector)}{f', {count(waiting)} of them wait until they make a file' if waiting else ''}"
+
+
+def unread_words(file: Document) -> str:
+    """What is unread of a file, or of a partition, as `lag_words`."""
+    return size(file["unread"]) if file.get("behind") is None else f"{count(file['behind'])} records"
+
+
 def connector_facts(connector: Document, now: float) -> dict[str, str]:
     """What is told of one connector beside its state and its rate, by what it is called; "" for what does not apply."""
-    counts, lag, last = connector["counts"], connector["lag"], connector["acknowledged_at"]
+    counts, last = connector["counts"], connector["acknowledged_at"]
     return {
-        "lag": f"{size(lag['bytes'])} in {count(lag['files'])} of {count(lag['known_files'])} files",
+        "lag": _lag_fact(connector),
         "oldest unread": oldest_words(connector, now),
         "acknowledged": f"{count(counts['acknowledged'])} records{f', the last {age(now - last)} ago' if last else ''}",
         "retries": count(connector["retries"]),

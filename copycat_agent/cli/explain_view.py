@@ -251,7 +251,7 @@ def entry(one: Explained) -> dict[str, Any]:
         "live": one.live and {"position": one.live.position, "unread": one.live.unread, "state": one.live.state, "why": one.live.why},
         "former": [_offset(offset) for offset in answer.former],
         "topic": record.topic, "key": mask.value(record.key), "partition": record.partition, "headers": mask.value(record.headers),
-        "timestamp": record.timestamp, "guarantee": answer.definition.delivery.guarantee,
+        "timestamp": record.timestamp, "guarantee": answer.definition.promise,
     }  # fmt: skip
     if answer.closeup is None:
         return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -91,7 +92,8 @@ def summary(name: str, saved: Offsets, lanes: Mapping[str, Any] | None) -> Mappi
     """Return what `copycat offsets list` says of one connector; `lanes` is None for one that has none."""
     files = [offset for _, offset in by_path(saved)]
     gone = sum(offset.gone_ms > 0 or (offset.done and not offset.mtime_ns) for offset in files)
-    guarantee = "exactly_once" if lanes else "at_least_once"
+    by_claims = any(offset.cursor and "into" in json.loads(offset.cursor) for offset in files)
+    guarantee = "exactly_once" if lanes or by_claims else "at_least_once"
     size = sum(map(_settled_bytes, files))
     return {
         "name": name,

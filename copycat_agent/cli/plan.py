@@ -108,7 +108,7 @@ def _lines(one: Planned, most: int) -> Iterator[str]:
     head = f"{one.definition.name}{state}: {behind:,} of {len(one.files):,} files have {rest:,} bytes to read"
     if isinstance(one.definition.source, PolledOptions):
         head = f"{one.definition.name}{state}: {behind:,} of {len(one.files):,} partitions have something to read"
-    exactly = ", exactly once" if one.definition.delivery.guarantee == EXACTLY_ONCE else ""
+    exactly = ", exactly once" if one.definition.promise == EXACTLY_ONCE else ""
     yield f"{head} -> {visible(one.definition.target)}{key}{exactly}"
     shown = sorted(one.files, key=lambda file: (_rank(file), file.path))
     topic, usual = _PerFile(one.definition), _usual(one.files)
@@ -146,7 +146,8 @@ def _file(file: FileView, topic: _PerFile, usual: str) -> str:
     left = f"{file.unread:,} to read" if file.unread > 0 else "read" if file.size else "empty"
     where = f"at {file.position:,} of {file.size:,}"
     if file.cursor:
-        where, left = f"at {visible(file.cursor)}", "there is more" if file.unread > 0 else "read"
+        more = "there is more" if file.behind is None else f"{file.behind:,} records behind it"
+        where, left = f"at {visible(file.cursor)}", more if file.unread > 0 or file.behind else "read"
     elif file.counts_records:
         where = f"at record {file.position + 1:,} ({file.size:,} bytes)"
     elif file.compression:
@@ -226,7 +227,7 @@ def entry(one: Planned) -> dict[str, Any]:
         "enabled": one.definition.enabled,
         "topic": one.definition.target,
         "key": one.definition.mask.value(one.definition.record.key),
-        "guarantee": one.definition.delivery.guarantee,
+        "guarantee": one.definition.promise,
         "to_read_bytes": sum(file.unread for file in one.files),
         "lost_bytes": one.lag.lost_bytes,
         "unreadable": one.lag.troubled_files,

@@ -28,6 +28,7 @@ _TYPES: tuple[tuple[type, str], ...] = (
 WORDS: Mapping[str, str] = {"at_least_once": "at least once", "exactly_once": "exactly once"}
 EXACTLY_ONCE = "exactly_once"
 READERS = "for consumers with isolation.level=read_committed"
+BY_CLAIMS = "exactly once: each record is in one file. What is written is known by claims in the store, whatever delivery.guarantee says."
 
 
 def spark(values: Sequence[float], width: int) -> str:
@@ -97,6 +98,9 @@ def guarantee_of(connector: Mapping[str, Any]) -> str:
 def exactly_once_facts(connector: Mapping[str, Any]) -> Iterator[str]:
     """Lines about a connector of the running agent that promises exactly once; none about others."""
     if connector.get("guarantee") != EXACTLY_ONCE:
+        return
+    if connector.get("sink", "kafka") != "kafka":
+        yield BY_CLAIMS
         return
     yield (
         f"exactly once, {READERS}: each record is there once. Others also see what was given up. Each transaction takes one offset "

@@ -16,6 +16,7 @@ from copycat_agent.api import address
 from copycat_agent.api.words import (
     TROUBLED_FILES,
     is_degraded,
+    lag_words,
     lost_bytes,
     oldest_words,
     option_words,
@@ -23,6 +24,7 @@ from copycat_agent.api.words import (
     position_words,
     reason_words,
     state_words,
+    unread_words,
     warnings,
 )
 from copycat_agent.cli import exits
@@ -63,9 +65,11 @@ def connectors_table(
     if lines is not None:
         drawn = [spark(lines.get(one["name"], ()), LINE_CELLS) for one in connectors]
         columns.append(TableColumn("15 minutes", drawn, rank=1, is_idle=not any(drawn), left=True))
+    waiting = [one["lag"].get("waiting_records", 0) for one in connectors]
     columns += [
         TableColumn("acknowledged", [count(one["counts"]["acknowledged"]) for one in connectors], rank=2),
-        TableColumn("lag", [size(one["lag"]["bytes"]) for one in connectors], rank=1),
+        TableColumn("lag", [lag_words(one) for one in connectors], rank=1),
+        *([_numbers("wait for a file", waiting, rank=4)] if any(waiting) else []),
         _numbers("files", [one["lag"]["files"] for one in connectors], rank=5),
         TableColumn("oldest unread", oldest, rank=2, is_idle=oldest.count("-") == len(oldest)),
         _numbers("retries", [one["retries"] for one in connectors], rank=6),
@@ -240,7 +244,7 @@ def files_parts(followed: Mapping[str, Any], width: int, now: float) -> list[Ren
         TableColumn("state", [one["state"] for one in found], left=True),
         TableColumn("position", [position_words(one) for one in found]),
         TableColumn("size", [f"{one['size']:,}" for one in found]),
-        TableColumn("unread", [size(one["unread"]) for one in found], rank=2),
+        TableColumn("unread", [unread_words(one) for one in found], rank=2),
         TableColumn("records", [f"{one['records']:,}" for one in found], rank=3),
         TableColumn("open", ["yes" if one["is_open"] else "no" for one in found], rank=4, left=True),
         TableColumn("read", [age(now - one["read_at"]) + " ago" if one["read_at"] else "never" for one in found], rank=1),

@@ -187,7 +187,7 @@ def _record(reader: Reader) -> object:
 
 
 def _writes_files(parts: Mapping[str, Any]) -> bool:
-    return parts["sink"] is not FAILED and parts["sink"].type == "files"
+    return parts["sink"] is not FAILED and not parts["sink"].has_topics
 
 
 def _transforms(reader: Reader) -> object:

@@ -65,4 +65,4 @@ class Deliveries:
 
 
 def _guarantee(definition: Definition) -> str:
-    return "files" if definition.sink.type == "files" else definition.delivery.guarantee
+    return definition.delivery.guarantee if definition.sink.has_topics else "files"

@@ -85,7 +85,7 @@ class Encoder:
     @property
     def writes_files(self) -> bool:
         """Whether messages are records of files; a null is none of them."""
-        return self.definition.sink.type == "files"
+        return not self.definition.sink.has_topics
 
     def step(self, options: TransformOptions, number: int) -> Transform:
         """Compile the `number`-th step, from 0."""

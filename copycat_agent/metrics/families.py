@@ -39,6 +39,11 @@ def each(read: Callable[[Status], float | Timing]) -> Callable[[Snapshot], Itera
     return lambda snapshot: (((status.name,), read(status)) for status in snapshot.statuses)
 
 
+def each_known(read: Callable[[Status], float | None]) -> Callable[[Snapshot], Iterator[Sample]]:
+    """One sample per connector that knows it."""
+    return lambda snapshot: (((status.name,), found) for status in snapshot.statuses if (found := read(status)) is not None)
+
+
 def agent(read: Callable[[Snapshot], float]) -> Callable[[Snapshot], Iterator[Sample]]:
     """One sample."""
     return lambda snapshot: iter([((), read(snapshot))])
@@ -51,7 +56,7 @@ def labelled(read: Callable[[Status], Iterable[tuple[str, float]]]) -> Callable[
 
 def _transactions(status: Status) -> Iterator[tuple[str, float]]:
     """From 0 on, of connectors whose guarantee is exactly_once."""
-    outcomes = ("committed", "undone", "unknown") if status.guarantee == "exactly_once" else ()
+    outcomes = ("committed", "undone", "unknown") if status.has_lanes else ()
     return ((outcome, status.delivery_outcomes.get(outcome, 0)) for outcome in outcomes)
 
 
@@ -65,7 +70,7 @@ def errors(snapshot: Snapshot) -> Iterator[Sample]:
 def lanes_opened(snapshot: Snapshot) -> Iterator[Sample]:
     """By connector, of those whose guarantee is exactly_once."""
     for status in snapshot.statuses:
-        if status.guarantee == "exactly_once":
+        if status.has_lanes:
             yield (status.name,), status.delivery_outcomes.get("openings", 0)
 
 
@@ -185,6 +190,10 @@ FAMILIES: tuple[Family, ...] = (
         "Times an exactly_once connector took over its lanes in Kafka and read its positions there: at a start, after an unknown outcome."),
     Family("lag_bytes", "gauge", _C, each(lambda s: s.lag.bytes),
         "Bytes that are there and not yet settled."),
+    Family("lag_records", "gauge", _C, each_known(lambda s: s.lag.records),
+        "Records between what is settled and the ends of the partitions of a source kafka."),
+    Family("lag_waiting_records", "gauge", _C, each_known(lambda s: None if s.lag.records is None else s.lag.waiting_records),
+        "Those of them that wait until they make a file, see sink.roll."),
     Family("lag_files", "gauge", _C, each(lambda s: s.lag.files),
         "Files with such bytes."),
     Family("oldest_unread_seconds", "gauge", _C, oldest_unread,

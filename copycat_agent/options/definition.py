@@ -30,6 +30,11 @@ class SinkOptions(Options):
     type: str = Field(description="Kind of sink.")
 
     @property
+    def has_topics(self) -> bool:
+        """Whether records go to topics, so that `delivery.guarantee` says what holds for them. Files are exactly once with either."""
+        return True
+
+    @property
     def address(self) -> str:
         """Where it is, for people; "" for topics, which have names of their own."""
         return ""
@@ -269,6 +274,11 @@ class Definition(Options):
         """Returns the state to pickle, without the tests."""
         state = super().__getstate__()
         return {**state, "__dict__": {**state["__dict__"], "tests": ()}}
+
+    @property
+    def promise(self) -> Literal["at_least_once", "exactly_once"]:
+        """What holds for each record that is written."""
+        return self.delivery.guarantee if self.sink.has_topics else "exactly_once"
 
     @property
     def target(self) -> str:

@@ -48,6 +48,10 @@ class FilesSinkOptions(SinkOptions):
     roll: RollOptions = Field(RollOptions(), description="When a file is written.")
 
     @property
+    def has_topics(self) -> bool:
+        return False
+
+    @property
     def address(self) -> str:
         """The directory, without options of the store."""
         return f"{check_address(self.uri).shown.rstrip('/')}/"

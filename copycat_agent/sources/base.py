@@ -52,6 +52,10 @@ class Lag(NamedTuple):
     """Times a log's newest file took another name, or a file left its patterns, since the start."""
     truncated_files: int = 0
     """Times a file was cut or rewritten in place, since the start."""
+    records: int | None = None
+    """Records behind what is settled, up to the ends of partitions that count them; None where nobody knows."""
+    waiting_records: int = 0
+    """Those of them that wait until they make a file: nothing is to be done yet."""
 
 
 class Plan(NamedTuple):
@@ -81,7 +85,8 @@ class FileView(NamedTuple):
     `unread`: bytes that are known to be there and unread; of a packed file an estimate, for its `size` is the packed one.
     `why`: what put it at this position when it was met, or why it cannot be read. `after`: the older file it waits for.
     `compression`: how it is packed, "" for all others. `counts_records`: `position` is a record number, not a byte. `cursor`: where a
-    source that has no files is, see `SourceOffset`.
+    source that has no files is, see `SourceOffset`. `behind`: records up to the end of a partition
+    that counts them, None where nobody knows.
     """
 
     path: str
@@ -98,6 +103,7 @@ class FileView(NamedTuple):
     compression: str = ""
     counts_records: bool = False
     cursor: str = ""
+    behind: int | None = None
 
 
 class Closeup(NamedTuple):

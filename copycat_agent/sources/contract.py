@@ -180,7 +180,8 @@ class AuthorSource(Protocol):
 class OffsetSource(Protocol):
     """A source whose partitions are those of Kafka: records in envelopes, each with an offset, which is shown and counted as it is.
 
-    Stretches begin and end with an offset. All else is as in `AuthorSource`.
+    Stretches begin and end with an offset, positions are maps that have `offset`, and `Found.end` is an offset: they tell the lag.
+    All else is as in `AuthorSource`.
     """
 
     def look(self, saved: Mapping[str, Position], *, to_the_end: bool) -> Iterable[Finding]:

@@ -27,10 +27,11 @@ FILES_PER_BATCH = 128
 class Partition:
     """One that is known. `offset` is saved unless `met`: then where it begins has yet to be. `found`: as the last look has it.
 
-    `next` is what to read next, or what a task reads, and `unread` about how many bytes that stands for. `why`: what went wrong last,
+    `next` is what to read next, or what a task reads, and `unread` about how many bytes that stands for.
+    `behind`: records up to its end as it was when that was last known, None where nobody knows. `why`: what went wrong last,
     `trouble`: what the source says is wrong with it.
-    `unread_since_ms`: since when something is unread, 0 while nothing is. `failed`: it could not be read when that was tried last, or
-    was another version by then; `failing_since`: when that was first so, by `time.monotonic()`, 0 where it is not.
+    `unread_since_ms`: since when something is unread, 0 while nothing is. `failing_since`: when it first could not be read, by
+    `time.monotonic()`, 0 where it can.
     `is_hopeless`: a run to the end does not wait for it.
     """
 
@@ -42,13 +43,18 @@ class Partition:
     trouble: str = ""
     next: Stretch | None = None
     unread: int = 0
+    behind: int | None = None
     why: str = ""
     backoff: FileBackoff = READY
-    failed: bool = False
     failing_since: float = 0.0
     is_hopeless: bool = False
     unread_since_ms: int = 0
     read_at: float = 0.0
+
+    @property
+    def failed(self) -> bool:
+        """Whether it could not be read when that was tried last, or was another version by then."""
+        return self.failing_since > 0
 
     def forget_next(self) -> None:
         """What to read next has to be found out by another look."""
@@ -66,6 +72,10 @@ class PartitionKind(Protocol):
     @property
     def least_seconds(self) -> float:
         """How long a batch may take at least, whatever `delivery.max_batch_time` says."""
+
+    @property
+    def tells_lag(self) -> bool:
+        """Whether a look says how far behind the end what is settled is, so that looks are of use while all partitions are read."""
 
     @property
     def takes_turns(self) -> bool:
@@ -92,6 +102,9 @@ class PartitionKind(Protocol):
     def unread_of(self, found: Found, offset: SourceOffset) -> int:
         """About how many bytes are unread of what was found."""
 
+    def behind_of(self, found: Found, position: Position) -> int | None:
+        """Records up to the end of what was found; None where that is not known."""
+
     def split_of(self, known: Partition) -> Split:
         """What a task is given: `known.next`."""
 
@@ -111,6 +124,7 @@ class RecordPartitions:
     most_per_batch: int | None = None
     least_seconds = 0.0
     takes_turns = True
+    tells_lag = False
 
     def __init__(self, source: AuthorSource, most_bytes: int = 0) -> None:
         """`most_bytes`: of what goes as one, in one batch, where the source says nothing else."""
@@ -142,6 +156,10 @@ class RecordPartitions:
         del offset
         return found.unread
 
+    def behind_of(self, found: Found, position: Position) -> int | None:
+        del found, position
+        return None
+
     def split_of(self, known: Partition) -> Split:
         assert known.next is not None
         return Split(known.partition, known.next.name, "", known.offset, ENDLESS, stretch=known.next)
@@ -158,11 +176,18 @@ class RecordPartitions:
         state: FileState = "failing" if why else "following"
         offset = known.offset
         view = FileView(offset.path, known.partition.key, offset.position, 0, offset.records, state, is_open=False)
-        return view._replace(read_at=known.read_at, unread=known.unread, why=why, counts_records=True, cursor=offset.cursor)
+        return view._replace(
+            read_at=known.read_at, unread=known.unread, why=why, counts_records=True, cursor=offset.cursor, behind=known.behind
+        )
 
 
 class OffsetPartitions(RecordPartitions):
     """Partitions of Kafka: what counts as position is the offset itself."""
+
+    tells_lag = True
+
+    def behind_of(self, found: Found, position: Position) -> int | None:
+        return None if found.end is None else max(0, found.end - position["offset"])
 
     def split_of(self, known: Partition) -> Split:
         split = super().split_of(known)
@@ -176,6 +201,7 @@ class FilePartitions:
     most_per_batch = FILES_PER_BATCH
     least_seconds = 0.0
     takes_turns = False
+    tells_lag = False
 
     def __init__(self, *, counts_records: bool) -> None:
         """`counts_records`: positions are numbers of records, as the format has it."""
@@ -203,6 +229,10 @@ class FilePartitions:
         """Of a packed file, or one whose records are counted, that is all until it is read."""
         counts_other = self._counts_records or bool(offset.compression)
         return found.size if counts_other else max(0, found.size - offset.position)
+
+    def behind_of(self, found: Found, position: Position) -> int | None:
+        del found, position
+        return None
 
     def split_of(self, known: Partition) -> Split:
         assert known.next is not None

@@ -31,6 +31,8 @@ LOOK_AGAIN_SECONDS = 0.02
 """How often a look that is under way is asked for its answer, at first."""
 RETRY_SECONDS = (0.2, 5.0)
 """First and longest wait before a source that failed is asked again."""
+LAG_SECONDS = 5.0
+"""So often a source is asked for the lag while there is something to read of all its partitions."""
 HOPELESS = 3, 15.0
 """A file that failed so often in a row, and for so many seconds, is not waited for when everything else is read."""
 _KEY = re.compile(r"[!-~]{1,200}")
@@ -165,6 +167,7 @@ class ContractSource:
             known = self._begin(found)
             changes.offsets[known.partition] = known.offset
         known.found, known.trouble = found, found.trouble
+        self._measure(known)
         if known.partition not in self._planner.in_flight:
             self._choose(known)
 
@@ -175,6 +178,11 @@ class ContractSource:
         self._turns.add(known)
         self._log.info("partition begins", partition=found.key, name=found.name)
         return known
+
+    def _measure(self, known: Partition) -> None:
+        """How far behind it is: as was last known while it cannot be looked at."""
+        behind = None if known.found is None else self._kind.behind_of(known.found, known.position)
+        known.behind = known.behind if behind is None else behind
 
     def _choose(self, known: Partition) -> None:
         """What to read next of it."""
@@ -236,6 +244,7 @@ class ContractSource:
             if settled := changes.offsets.get(known.partition):
                 known.offset, known.position = settled, self._kind.position_of(settled)
                 known.read_at = time.time()
+                self._measure(known)
                 told[known.partition.key] = known.position
             self._go_on(known, result)
         if told and self._tells:
@@ -265,8 +274,7 @@ class ContractSource:
     def _go_on(self, known: Partition, result: SplitResult) -> None:
         """Plan what follows, or have everything looked at anew."""
         known.why = result.damage if result.error is None else result.error.message
-        known.failed = result.changed or isinstance(result.error, FileError)
-        if not known.failed:
+        if not (result.changed or isinstance(result.error, FileError)):
             known.failing_since = 0.0
         elif not known.failing_since:
             known.failing_since = time.monotonic()
@@ -291,7 +299,7 @@ class ContractSource:
         now = time.monotonic()
         if self._looker.is_done:
             return now
-        if self._next_look.is_wanted and not self._looker.is_busy and not self._is_occupied:
+        if self._next_look.is_wanted and not self._looker.is_busy and self._may_look(now):
             if now < self._next_look.not_before:
                 return self._next_look.not_before
             self._next_look.is_wanted, self._next_look.asked_at = False, now
@@ -301,11 +309,12 @@ class ContractSource:
             return now + max(LOOK_AGAIN_SECONDS, min(0.5, (now - self._next_look.asked_at) / 10))
         return math.inf
 
-    @property
-    def _is_occupied(self) -> bool:
-        """Whether something is to be read, or being read, of every partition there is: what a look finds would be old by then."""
+    def _may_look(self, now: float) -> bool:
+        """Not where something is to be read, or being read, of every partition there is: what is found would be old by then."""
+        if self._kind.tells_lag and now >= self._next_look.asked_at + LAG_SECONDS:
+            return True
         known = self._known.values()
-        return bool(known) and all(one.next is not None for one in known)
+        return not known or any(one.next is None for one in known)
 
     def look_now(self) -> None:
         """Raises what the source raises, RetriableError too."""
@@ -351,7 +360,10 @@ class ContractSource:
 
     def lag(self) -> Lag:
         waiting = [one for one in self._known.values() if one.next is not None]
+        behind = [one for one in self._known.values() if one.behind is not None]
         return Lag(
+            records=sum(one.behind or 0 for one in behind) if behind else None,
+            waiting_records=sum(one.behind or 0 for one in behind if one.next is None),
             bytes=sum(one.unread for one in waiting),
             files=len(waiting),
             known_files=len(self._known),

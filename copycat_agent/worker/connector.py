@@ -111,7 +111,8 @@ class Connector:
             delivery_seconds=metrics.delivery_seconds,
             clients=metrics.clients,
             errors=metrics.errors,
-            guarantee=self.definition.delivery.guarantee,
+            guarantee=self.definition.promise,
+            sink=self.definition.sink.type,
             delivery_outcomes=metrics.delivery_outcomes,
             **(machine.delivery_view._asdict() if machine else {}),
         )

@@ -107,7 +107,7 @@ class ConnectorHandle:
             metrics, definition = self.metrics, self.definition
             return Status(
                 name, state, reason, self.since, metrics.counts, metrics.lag, errors=metrics.errors, enabled=definition.enabled,
-                guarantee=definition.delivery.guarantee, delivery_outcomes=metrics.delivery_outcomes,
+                guarantee=definition.promise, sink=definition.sink.type, delivery_outcomes=metrics.delivery_outcomes,
             )  # fmt: skip
         status = connector.status
         if self.target == "stopped" and connector.ended:

@@ -93,7 +93,7 @@ class RetryPolicy:
         self._clock = clock or time.monotonic
         self._held = HeldFiles(definition.errors, context.log, clock)
         # a store of files that blocks does so for all
-        self._files_block_alone = definition.sink.type != "files" and "{" in definition.record.topic
+        self._files_block_alone = definition.sink.has_topics and "{" in definition.record.topic
         self._connector_state = context.connector_state
         self._metrics = context.metrics
         self._log = context.log

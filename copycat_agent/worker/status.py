@@ -79,12 +79,20 @@ class Status:
     errors: Mapping[tuple[str, str], int] = field(default_factory=dict)
     """Errors by stage (`send`, `read`, `parse`, ...) and class name, since the start."""
     guarantee: Literal["at_least_once", "exactly_once"] = "at_least_once"
+    """What holds for each record; see `Definition.promise`."""
+    sink: str = "kafka"
+    """What records go to, as `sink.type`."""
     lanes: Mapping[int, Head] = field(default_factory=dict)
     """Where each lane of an exactly_once connector is; empty while they are not open."""
     place: OffsetsPartition | None = None
     cluster: str = ""
     delivery_outcomes: Mapping[str, int] = field(default_factory=dict)
     """committed, idle, undone and unknown transactions, and openings of lanes, since the start."""
+
+    @property
+    def has_lanes(self) -> bool:
+        """Whether it is exactly once by transactions."""
+        return self.guarantee == "exactly_once" and self.sink == "kafka"
 
     @property
     def troubled_files(self) -> int:

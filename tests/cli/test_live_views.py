@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console, RenderableType
 
 from copycat_agent.api import AgentClient, AgentUnreachableError
-from copycat_agent.api.words import is_degraded
+from copycat_agent.api.words import connector_facts, is_degraded
 from copycat_agent.cli import status, top
 from copycat_agent.cli.screen import AgentWatch, LookAtAgent, Rates, TableColumn, fitting, table
 from copycat_agent.cli.shown import exactly_once_facts, spark
@@ -155,6 +155,18 @@ def test_describe_says_what_exactly_once_means_and_where_the_lanes_are() -> None
         "positions: partition 7 of __copycat_offsets, cluster c1; lanes: 0 at step 1,200, 1 at step 3",
         "transactions since the start: 1,201 committed, 0 given up, 1 whose outcome had to be asked for; lanes were opened 2 times",
     ]
+
+
+def test_files_are_exactly_once_by_claims_and_their_lag_is_in_records() -> None:
+    one = connector("a", guarantee="exactly_once", sink="files")
+    one["lag"] |= {"bytes": 0, "records": 1200, "waiting_records": 1100}
+    (promise,) = exactly_once_facts(one)
+    assert "claims" in promise
+    seen = look([one])
+    head, row = drawn(connectors_table(seen.connectors, seen.rates, NOW, 160), 160)
+    assert ("wait for a file" in head, "1,200 records" in row, "1,100" in row, "exactly once" in row) == (True, True, True, True)
+    facts = connector_facts({**one, "acknowledged_at": 0, "errors": []}, NOW)
+    assert facts["lag"] == "1,200 records, 1,100 of them wait until they make a file"
 
 
 def test_a_narrow_table_leaves_out_what_says_nothing_first() -> None:

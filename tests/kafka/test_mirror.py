@@ -249,6 +249,18 @@ def test_a_group_knows_the_positions_for_tools_that_show_a_lag(shipping: Mirror)
     wait_until(lambda: _committed(shipping, "lag of it") == {0: 10, 1: 7}, 30)
 
 
+def test_a_backlog_is_known_in_records_while_it_grows(shipping: Mirror, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("copycat_agent.sources.contract_source.LAG_SECONDS", 0.3)
+    shipping.make(1)
+    shipping.send(numbered(0, 200))
+    shipping.mirror(source={"group": "of a backlog"}, limits={"records_per_second": 20})
+    wait_until(lambda: 0 < shipping.status.counts.acknowledged < 200, 30)
+    shipping.send(numbered(200, 1000))
+    wait_until(lambda: (shipping.status.lag.records or 0) > 900, 30, lambda: f"{shipping.status}")
+    wait_until(lambda: 0 < _committed(shipping, "of a backlog").get(0, 0) < 1000, 30)
+    assert shipping.status.lag.waiting_records == 0
+
+
 def _committed(shipping: Mirror, group: str) -> dict[int, int]:
     admin = AdminClient({"bootstrap.servers": shipping.bootstrap})
     asked = ConsumerGroupTopicPartitions(group)

@@ -39,10 +39,12 @@ def test_files_have_about_so_many_bytes(lake: Lake) -> None:
 def test_enough_records_are_written_at_once_and_fewer_wait(lake: Lake) -> None:
     lake.follow(sink={"path": "a", "roll": {"records": 100, "age": "1h"}})
     lake.send(as_json({"n": number} for number in range(90)))
-    time.sleep(2)
-    assert lake.written() == []
+    wait_until(lambda: lake.status.lag.waiting_records == 90, 30, lambda: f"{lake.status}")
+    assert (lake.status.lag.records, lake.status.lag.files, lake.written()) == (90, 0, [])
     lake.send(as_json({"n": number} for number in range(90, 110)))
     assert sum(sizes(lake.wait_written(100))) >= 100
+    wait_until(lambda: lake.status.lag.records == 110 - sum(sizes(lake.written())), 30, lambda: f"{lake.status}")
+    assert lake.status.guarantee == "exactly_once"
     lake.stop()
 
 
@@ -85,7 +87,7 @@ def test_a_stop_writes_nothing_and_a_start_goes_on(lake: Lake) -> None:
     roll = {"records": 1000, "age": "1h"}
     lake.follow(sink={"roll": roll})
     lake.send(as_json({"n": number} for number in range(50)))
-    time.sleep(1)
+    wait_until(lambda: lake.status.lag.waiting_records == 50, 30, lambda: f"{lake.status}")
     lake.stop()
     assert lake.written() == []
     lake.start(sink={"roll": roll})

@@ -11,8 +11,17 @@ from copycat_agent.api.page.markup import Heading, Html, facts, joined, table, t
 from copycat_agent.api.page.order_page import order_links
 from copycat_agent.api.page.overview import lost_tag, state_tag
 from copycat_agent.api.page.page_frame import Fields, Moment, View, line
-from copycat_agent.api.words import TROUBLED_FILES, Document, connector_facts, option_words, origin_words, position_words, reason_words
-from copycat_agent.display import age, count, size
+from copycat_agent.api.words import (
+    TROUBLED_FILES,
+    Document,
+    connector_facts,
+    option_words,
+    origin_words,
+    position_words,
+    reason_words,
+    unread_words,
+)
+from copycat_agent.display import age, count
 
 FILES = 100
 """Files that are shown at most, those in trouble first."""
@@ -74,7 +83,7 @@ def _file(moment: Moment, name: str, one: Document) -> Sequence[str]:
         tag("span", one["state"], class_="bad") if one["state"] in TROUBLED_FILES else one["state"],
         position_words(one),
         f"{one['size']:,}",
-        size(one["unread"]),
+        unread_words(one),
         count(one["records"]),
         f"{age(moment.now - one['read_at'])} ago" if one["read_at"] else "never",
     )

@@ -11,7 +11,7 @@ from typing import Any
 from copycat_agent.api.handlers import connector_document, loss_totals
 from copycat_agent.api.page.markup import Heading, Html, joined, table, tag
 from copycat_agent.api.page.page_frame import Fields, Moment, View, line
-from copycat_agent.api.words import GOOD_STATES, Document, lost_bytes, oldest_words, reason_words, state_words
+from copycat_agent.api.words import GOOD_STATES, Document, lag_words, lost_bytes, oldest_words, reason_words, state_words
 from copycat_agent.display import count, rate, size
 from copycat_agent.worker import Status
 
@@ -75,7 +75,7 @@ def _row(moment: Moment, one: dict[str, Any]) -> Sequence[str]:
         joined(state_tag(one), tag("span", why, class_="why") if why else ""),
         moment.rate_words(one["name"]),
         line(moment.history.rates(one["name"]), one["name"]),
-        size(one["lag"]["bytes"]),
+        lag_words(one),
         oldest_words(one, moment.now),
         count(one["retries"]),
         count(one["counts"]["dead_lettered"]),

@@ -57,7 +57,7 @@ def clusters(definitions: Iterable[Definition], agent: str = "") -> list[Cluster
 
 def _add_topics(cluster: Cluster, definition: Definition) -> None:
     create, most, record = definition.kafka.create_topics, _most_bytes(definition.source), definition.record
-    if definition.sink.type == "files":
+    if not definition.sink.has_topics:
         _add_dead_letters(cluster, definition)
         return
     topic = compile_template(record.topic)

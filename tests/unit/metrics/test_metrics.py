@@ -68,11 +68,19 @@ def test_what_a_connector_counts_is_told() -> None:
     assert 30 <= value(samples, "oldest_unread_seconds") < 60
 
 
+def test_lag_in_records_is_told_of_those_that_know_it() -> None:
+    samples = scrape(health_app(FakeAgent(running(lag=Lag(records=12, waiting_records=7))).control))
+    assert (value(samples, "lag_records"), value(samples, "lag_waiting_records")) == (12, 7)
+    assert not any("lag_records" in name for name, _ in scrape(health_app(FakeAgent(running()).control)))
+
+
 def test_transactions_are_told_of_those_that_have_them() -> None:
     outcomes = {"committed": 7, "idle": 3, "undone": 2, "unknown": 1, "openings": 4}
     samples = scrape(health_app(FakeAgent(running(guarantee="exactly_once", delivery_outcomes=outcomes)).control))
     assert [value(samples, "transactions_total", outcome=one) for one in ("committed", "undone", "unknown")] == [7, 2, 1]
     assert value(samples, "lanes_opened_total") == 4
+    samples = scrape(health_app(FakeAgent(running(guarantee="exactly_once", sink="files")).control))
+    assert not any("transactions_total" in name or "lanes_opened" in name for name, _ in samples)
     assert not any("transactions_total" in name for name, _ in scrape(health_app(FakeAgent(running()).control)))
 
 
