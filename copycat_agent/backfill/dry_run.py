@@ -19,6 +19,7 @@ from copycat_agent.model import SavedRow, SourcePartition, Split
 from copycat_agent.options import Definition
 from copycat_agent.producer.probing import ClusterProbe, TopicState
 from copycat_agent.sources import SOURCES, create_source
+from copycat_agent.sources.base import FileView, LooksLater
 from copycat_agent.sources.files import fingerprint
 from copycat_agent.sources.files.packing import compressions
 from copycat_agent.sources.files.packing.unpacking import unpacker_of
@@ -171,6 +172,22 @@ def _entry(file: GivenFile, action: str, why: str, sample: SizeSample) -> dict[s
     }
 
 
+def _partition(view: FileView) -> dict[str, Any]:
+    """Of a source that has no files: what it says itself."""
+    action = "fail" if view.state == "failing" else "send" if view.unread or view.behind else "skip"
+    return {
+        "path": view.path,
+        "action": action,
+        "why": view.why or ("nothing new: all of it was delivered before" if action == "skip" else f"from {view.cursor}"),
+        "size": 0,
+        "bytes": view.unread if action == "send" else 0,
+        "compression": "",
+        "unpacked_bytes": view.unread if action == "send" else 0,
+        "records": view.behind if action == "send" else 0,
+        "changed": 0.0,
+    }
+
+
 def _sample(definition: Definition, file: GivenFile, usual: SizeSample) -> SizeSample:
     """Look at the beginning of a file as a task would."""
     if not file.end:
@@ -215,9 +232,14 @@ def _matched(definition: Definition, saved: Mapping[SourcePartition, SavedRow]) 
     kind = SOURCES[definition.source.type]
     with closing(create_source(kind.make, definition, saved, _log, only_looks=True)) as source:
         source.scan()
+        if isinstance(source, LooksLater):
+            source.look_now()
         views = source.files()
     usual = SizeSample()
     for number, view in enumerate(views):
+        if view.cursor:
+            yield _partition(view)
+            continue
         file = GivenFile(view.path, definition.source)
         file.offset = replace(file.offset, position=view.position, compression=view.compression or file.offset.compression)
         if view.state == "failing" or file.why:

@@ -15,6 +15,7 @@ from copycat_agent.batch.progress import Progress
 from copycat_agent.display import NOTHING_SECRET, Mask
 from copycat_agent.encoding.bulk import ChunkEncoding, Encoded
 from copycat_agent.encoding.encoder import BulkEncoder, SplitEncoder
+from copycat_agent.encoding.files_layout import shown_value
 from copycat_agent.encoding.layout import SplitLayout
 from copycat_agent.errors import BlockedError, DataError, TimestampError
 from copycat_agent.formats import Chunk, Draft, Parsed
@@ -78,7 +79,7 @@ class Tap:
 
     def _sample(self, progress: Progress, draft: Draft, message: Message) -> Sample:
         """Secrets are hidden before anything is cut."""
-        topic, value, key, _, _, _, timestamp, headers = self._mask.value(message)
+        topic, value, key, _, _, _, timestamp, headers = self._mask.value((message[0], shown_value(message[1]), *message[2:]))
         shown = tuple((name, content[:_SHOWN_BYTES]) for name, content in headers or ())
         return Sample(topic, _cut(key), _cut(value), shown, timestamp or None, progress.split.path, draft.start, draft.end)
 

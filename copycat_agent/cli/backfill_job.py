@@ -28,6 +28,8 @@ from copycat_agent.model import offsets_in
 from copycat_agent.offsets.looking import offsets_of, saved_offsets
 from copycat_agent.options import Definition, LimitsOptions
 from copycat_agent.sources import SOURCES
+from copycat_agent.sources.contract import PolledOptions
+from copycat_agent.sources.contract_files import FilesOptions
 from copycat_agent.sources.files.reading.address import is_remote
 from copycat_agent.sources.remote import maker as remote_maker
 
@@ -120,6 +122,11 @@ def delivered_before(definition: Definition, settings: Settings, run: Run | None
 
 def files_of(definition: Definition, paths: Sequence[str]) -> Chosen:
     """The files that are meant; ends the command when a PATH means none, or the definition leaves out all of them."""
+    if isinstance(definition.source, PolledOptions) and not isinstance(definition.source, FilesOptions):
+        usage(
+            f"source {definition.source.type} has no files: name no PATHs, and what is there is read from where the connector is;\n"
+            "       to begin elsewhere, use source.start_at with a name of its own, or copycat offsets set NAME"
+        )
     chosen = choose(paths, getattr(definition.source, "exclude", ()))
     if chosen.nothing:
         usage("\n       ".join(visible(one) for one in chosen.nothing))

@@ -213,9 +213,9 @@ def _summary(file: LoadedFile) -> str:
         return f"bad  {label}: {count} problem{'s' if count > 1 else ''} in {printable(str(file.path))}"
     if file.definition is None:
         return f"good {label}: as far as it can be told without its references"
-    shown = file.definition.masked()
-    disabled = "" if file.definition.enabled else " (disabled)"
-    return f"good {label}: {shown['source']['type']} -> {shown['record']['topic']}{disabled}"
+    definition = file.definition
+    disabled = "" if definition.enabled else " (disabled)"
+    return f"good {label}: {definition.source.type} -> {definition.mask.text(definition.target)}{disabled}"
 
 
 def _report(loaded: Loaded, problems: Iterable[Problem]) -> dict[str, Any]:

@@ -121,6 +121,12 @@ def replay(  # noqa: PLR0913, PLR0917 - the command's options
     """
     places = [_place(one) for one in only or []]
     (definition,), _ = _chosen(of, config, state_dir, socket, bootstrap_servers, no_color=no_color, one=True)
+    if not definition.sink.has_topics:
+        leave(
+            f"{definition.name} writes files, which hold the records of whole ranges of offsets: no letter can be put into one later\n"
+            f"  hint: another connector with source.topics: [{_topic(definition)}] and this one's steps and sink writes each letter once",
+            exits.FAILED,
+        )
     stop = Stopping()
     work = Replay(definition, lambda: stop.asked, dry_run=dry_run)
     ended = False

@@ -94,7 +94,8 @@ def text_of(planned: list[Planned], most: int) -> str:
         behind = sum(file.unread > 0 for one in running for file in one.files)
         size = sum(file.unread for one in running for file in one.files)
         files = sum(len(one.files) for one in running)
-        lines.append(f"all {len(running)} enabled connectors: {behind:,} of {files:,} files have {size:,} bytes to read")
+        what = f"partitions have about {size:,} bytes" if all(map(_has_partitions, running)) else f"files have {size:,} bytes"
+        lines.append(f"all {len(running)} enabled connectors: {behind:,} of {files:,} {what} to read")
     return "\n".join(lines)
 
 
@@ -106,7 +107,7 @@ def _lines(one: Planned, most: int) -> Iterator[str]:
     rest = sum(file.unread for file in one.files)
     key = "" if record.key is None else f", key {visible(one.definition.mask.text(record.key))}"
     head = f"{one.definition.name}{state}: {behind:,} of {len(one.files):,} files have {rest:,} bytes to read"
-    if isinstance(one.definition.source, PolledOptions):
+    if _has_partitions(one):
         head = f"{one.definition.name}{state}: {behind:,} of {len(one.files):,} partitions have something to read"
     exactly = ", exactly once" if one.definition.promise == EXACTLY_ONCE else ""
     yield f"{head} -> {visible(one.definition.target)}{key}{exactly}"
@@ -126,6 +127,10 @@ def _lines(one: Planned, most: int) -> Iterator[str]:
         yield f"  ... and {len(passed) - _PASSED_SHOWN:,} more paths passed over; --all shows them"
     for loss in one.losses:
         yield f"  {visible(loss.path)}: {loss.size_bytes:,} bytes would be entered as lost: {visible(loss.detail)}"
+
+
+def _has_partitions(one: Planned) -> bool:
+    return isinstance(one.definition.source, PolledOptions)
 
 
 def _rank(file: FileView) -> int:

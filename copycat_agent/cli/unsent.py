@@ -7,8 +7,10 @@ import pickle
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import typer
 
@@ -22,9 +24,10 @@ from copycat_agent.converters import CONVERTERS
 from copycat_agent.definitions import load_directory
 from copycat_agent.display import Mask
 from copycat_agent.encoding import letters
+from copycat_agent.encoding.files_layout import shown_value
 from copycat_agent.errors import CopycatError
 from copycat_agent.executor import InlineExecutor, run_batch
-from copycat_agent.model import Batch, SourceOffset, Split, SplitResult, TaskId
+from copycat_agent.model import AT_LEAST_ONCE, Batch, SourceOffset, Split, SplitResult, TaskId
 from copycat_agent.offsets import OffsetStore
 from copycat_agent.offsets.looking import offsets_of, saved_offsets
 from copycat_agent.options import ConvertersOptions, Definition, LimitsOptions, SparkOptions
@@ -204,7 +207,7 @@ def dry_run(
     printers = StandIns(lambda name: Printer(by_name[name], page))
     watcher, store = Watcher(), OffsetStore.in_memory()
     with store, answering(definitions, spark) as run:
-        executor = InlineExecutor(printers, run)
+        executor = InlineExecutor(printers, partial(_shown_only, run or run_batch))
         for one in definitions:
             store.reset(offsets_of(one, saved))
         worker = Worker(store, executor, watcher, until_idle=True)
@@ -216,6 +219,11 @@ def dry_run(
         executor.close()
         watcher.close()
     return statuses
+
+
+def _shown_only(run: Callable[..., tuple[SplitResult, ...]], batch: Batch, *more: Any) -> tuple[SplitResult, ...]:  # noqa: ANN401 - as `run_batch`
+    """Run a batch, whose records go to a stand-in for a producer also where they would be files."""
+    return run(replace(batch, delivery=AT_LEAST_ONCE), *more)
 
 
 def _harmless(definition: Definition) -> Definition:
@@ -271,7 +279,7 @@ def _line(definition: Definition, mask: Mask, message: Message) -> str:
         "connector": definition.name,
         "topic": topic,
         "key": as_json(mask.value(key)),
-        "value": as_json(mask.value(value)),
+        "value": as_json(mask.value(shown_value(value))),
         "headers": {name: as_json(content) for name, content in shown},
         **({"partition": partition} if partition is not None and partition >= 0 else {}),
         **({"timestamp_ms": timestamp_ms} if timestamp_ms else {}),

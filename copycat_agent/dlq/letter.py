@@ -67,7 +67,9 @@ class Letter(NamedTuple):
 
     @property
     def place(self) -> str:
-        """The record's place in its file, for people."""
+        """The record's place in its file, or in its partition of Kafka, for people."""
+        if self.envelope is not None:
+            return f"offset {self.end - 1}"
         return f"record {self.number}" if self.by_record else f"bytes {self.start} to {self.end}, record {self.number}"
 
 

@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
+from copycat_agent.converters.plain import dump
 from copycat_agent.encoding.layout import ANY_PARTITION, Headers, MessageLayout, Outline
 from copycat_agent.errors import DataError
 from copycat_agent.formats import Draft
@@ -38,6 +39,15 @@ class Shaped(NamedTuple):
 
     value: bytes | dict[str, Any]
     schema: Schema
+
+
+def shown_value(value: bytes | dict[str, Any] | Shaped | None) -> bytes | None:
+    """The value of a message as people are shown it: bytes as they are, fields as JSON."""
+    bare = value.value if isinstance(value, Shaped) else value
+    try:
+        return bare if bare is None or isinstance(bare, bytes) else dump(bare)
+    except DataError as error:
+        return error.message.encode()
 
 
 class FilesLayout(MessageLayout):

@@ -41,7 +41,10 @@ def test_enough_records_are_written_at_once_and_fewer_wait(lake: Lake) -> None:
     lake.send(as_json({"n": number} for number in range(90)))
     wait_until(lambda: lake.status.lag.waiting_records == 90, 30, lambda: f"{lake.status}")
     assert (lake.status.lag.records, lake.status.lag.files, lake.written()) == (90, 0, [])
+    assert lake._worker is not None
+    tap = lake._worker.tap(lake.name, 1, 60)
     lake.send(as_json({"n": number} for number in range(90, 110)))
+    assert next(tap).value == b'{"n":0}'
     assert sum(sizes(lake.wait_written(100))) >= 100
     wait_until(lambda: lake.status.lag.records == 110 - sum(sizes(lake.written())), 30, lambda: f"{lake.status}")
     assert lake.status.guarantee == "exactly_once"

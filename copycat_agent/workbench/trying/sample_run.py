@@ -18,6 +18,7 @@ from copycat_agent import logs
 from copycat_agent.batch.policy import RAW_BYTES_CUT
 from copycat_agent.batch.run import BatchRun
 from copycat_agent.encoding import letters
+from copycat_agent.encoding.files_layout import shown_value
 from copycat_agent.errors import DataError, FatalError, FileError
 from copycat_agent.executor import run_batch
 from copycat_agent.model import Batch, SourceOffset, SourcePartition, Split, Stretch, TaskId
@@ -239,7 +240,7 @@ class _Results:
     def _output(self, made: TracedMessage) -> Output:
         topic, payload, key, _, _, _, timestamp_ms, headers = made.message + (None,) * (8 - len(made.message))
         chosen = self._definition.record.partition
-        sent = None if self._encoder.has_schema else payload
+        sent = None if self._encoder.has_schema else shown_value(payload)
         partition = chosen if isinstance(chosen, int) else None
         return Output(topic, key, made.value, made.fields, sent, tuple(headers or ()), timestamp_ms or None, partition)
 
