@@ -51,8 +51,8 @@ def test_what_would_be_written_is_shown(in_process: Callable[..., Said], connect
     assert "30 records behind it" in in_process("plan", connectors, *state).out
 
 
-def test_what_files_cannot_do_is_said(in_process: Callable[..., Said], connectors: Path, lake: Path) -> None:
-    assert lake
+@pytest.mark.usefixtures("lake")
+def test_what_files_cannot_do_is_said(in_process: Callable[..., Said], connectors: Path) -> None:
     replayed = in_process("dlq", "replay", connectors, "lake")
     assert (replayed.code, "source.topics: [letters]" in replayed.err) == (1, True)
     named = in_process("backfill", connectors / "lake.yaml", "orders/0", "--state-dir", connectors / "state")
