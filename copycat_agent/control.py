@@ -64,7 +64,7 @@ class AgentView:
     answered for as long, and only a restart helps. `agent_file` is the agent.yaml that was
     read, "" without one; `overridden` names the dotted options that the command line set over it. `log_until` is when the level of
     the log goes back to the one of the start, in epoch seconds, None when it does not; `log_changed` when it changed last.
-    `page` is where a browser finds the page, "" when it is not served.
+    `page` is where a browser finds the page, "" when it is not served. `master` is that of the cluster where tasks run, "" for this host.
     """
 
     version: str
@@ -87,6 +87,7 @@ class AgentView:
     log_until: float | None = None
     log_changed: float | None = None
     page: str = ""
+    master: str = ""
 
 
 class Control(ABC):

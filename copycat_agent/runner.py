@@ -32,11 +32,16 @@ from copycat_agent.producer import Producers
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
+    from copycat_agent.tls_channel import TlsChannel
+
     Results = tuple[SplitResult, ...]
     Run = Callable[[Batch, Producers, Callable[[], bool]], Results]
     """`executor.run_batch`, or what a test puts in its place; pickled by reference, so importable in a worker."""
 
 _Stopping = threading.Event | Reporting
+
+BEAT_SECONDS = 2.0
+"""A runner on another host that has a batch says so often that it lives: who has stopped, or is cut off, looks like who works."""
 
 THREADS = 64
 """Batches of one runner at a time, beside those whose mount hangs. The driver sends no more: one that waited would use up its time."""
@@ -55,9 +60,11 @@ _CREDENTIALS = ("AWS_", "AZURE_", "GOOGLE_", "CLOUDSDK_", "HADOOP_", "KRB5")
 
 
 class Hello(NamedTuple):
-    """Runner -> driver, first and once: which of the runners connected."""
+    """Runner -> driver, first and once: which of the runners connected, from which process and host."""
 
     runner: int
+    pid: int = 0
+    host: str = ""
 
 
 class Work(NamedTuple):
@@ -93,6 +100,12 @@ class Report(NamedTuple):
 
     number: int
     results: bytes
+
+
+class Beat(NamedTuple):
+    """Runner on another host -> driver, every `BEAT_SECONDS` while it has a batch."""
+
+    runner: int
 
 
 class Said(NamedTuple):
@@ -157,10 +170,21 @@ def serve(address: str, index: int, run: Run = run_batch, level: int = logging.W
         connection = Client(address, "AF_UNIX", authkey=key_path(address).read_bytes())
     except (OSError, EOFError, AuthenticationError):
         return True  # the driver has gone meanwhile
-    with connection:
+    return serve_over(connection, Hello(index), run, level)
+
+
+def serve_over(connection: Connection | TlsChannel, hello: Hello, run: Run, level: int, *, beats: bool = False) -> bool:
+    """As `serve`, over what is connected, and over which both ends have proved the key. `beats`: see `Beat`."""
+    with contextlib.closing(connection):
         runner = _Runner(connection, run)
         _log_to(runner.send, level)
-        return runner.serve(index)
+        ended = threading.Event()
+        if beats:
+            threading.Thread(target=runner.beat, args=(hello.runner, ended), name="beat", daemon=True).start()
+        try:
+            return runner.serve(hello)
+        finally:
+            ended.set()
 
 
 def resident(address: str, run: Run, level: int, partition: Iterable[int]) -> Iterator[bytes]:
@@ -200,7 +224,7 @@ def shared_producers() -> Producers:
 class _Runner:
     """One connection's state. `serve` on the task's thread; batches on their own."""
 
-    def __init__(self, connection: Connection, run: Run) -> None:
+    def __init__(self, connection: Connection | TlsChannel, run: Run) -> None:
         self._connection = connection
         self._run = run
         self._sending = threading.Lock()
@@ -208,10 +232,10 @@ class _Runner:
         self._threads = _Threads(self._work)
         self._producers = Producers()
 
-    def serve(self, index: int) -> bool:
+    def serve(self, hello: Hello) -> bool:
         """Say hello, and take what the driver sends until it hangs up. Returns whether all batches had ended by then."""
         try:
-            self.send(Hello(index))
+            self.send(hello)
             while True:
                 self._take(pickle.loads(self._connection.recv_bytes()))  # noqa: S301 - authenticated, and the same user
         except (EOFError, OSError):
@@ -222,7 +246,14 @@ class _Runner:
             self._end()
             return False
 
-    def send(self, message: Hello | Answer | Report | Said) -> None:
+    def beat(self, index: int, ended: threading.Event) -> None:
+        """Thread."""
+        with contextlib.suppress(OSError):
+            while not ended.wait(BEAT_SECONDS):
+                if self._stops:
+                    self.send(Beat(index))
+
+    def send(self, message: Hello | Answer | Beat | Report | Said) -> None:
         """From any thread. Raises OSError when the driver has hung up, and what pickle raises."""
         data = pickle.dumps(message, PICKLE)
         with self._sending:

@@ -21,7 +21,7 @@ PACKAGE = "copycat_agent"
 
 LAYERS: tuple[tuple[str, ...], ...] = (
     ("errors",),
-    ("model", "logs", "templates", "patterns", "registry", "small_files", "failpoints", "display", "probe", "sql_types"),
+    ("model", "logs", "tls_channel", "templates", "patterns", "registry", "small_files", "failpoints", "display", "probe", "sql_types"),
     ("options", "transactions", "turns", "wake", "maven"),
     ("oauth",),
     ("sources", "sinks", "formats", "transforms", "converters", "producer", "offsets", "watch", "systemd"),
@@ -58,6 +58,7 @@ DOORS: dict[str, tuple[str, ...]] = {
     "confluent_kafka": ("producer", "converters"),
     "sqlite3": ("offsets",),
     "watchdog": ("wake",),
+    "cryptography": ("spark",),
     "yaml": ("definitions",),
     "pydantic": ("options",),
     "orjson": ("converters", "formats", "encoding", "sinks"),
@@ -117,6 +118,9 @@ LATE: dict[tuple[str, str], str] = {
     ("spark", "copycat_agent.spark.session"): "imports pyspark, 0.2 s in which the JVM already starts",
     ("spark", "pyspark"): "as the runner: what runs in an executor looks first whether it can",
     ("spark", "copycat_agent.runner"): "imports what an executor of a cluster may lack, which it looks for first",
+    ("spark", "cryptography"): "0.1 s, for the agent of a cluster alone",
+    ("spark", "cryptography.hazmat.primitives"): "as above",
+    ("spark", "cryptography.hazmat.primitives.asymmetric"): "as above",
     ("sources", "copycat_agent.sources.log_file.log_file"): "the driver's half, 0.05 s and 30 modules that Spark's tasks do without",
     ("sources", "copycat_agent.sources.spool_dir.spool_dir"): "as log_file",
     ("encoding", "copycat_agent.encoding.json_columns"): "imports pyarrow and numpy, for columns of rows alone",

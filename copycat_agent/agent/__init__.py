@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from copycat_agent import __version__, failpoints, logs
+from copycat_agent.agent.carriers import executor_of, host_of
 from copycat_agent.agent.files import DefinitionFiles, Follower, WantedDefinitions
 from copycat_agent.agent.kept_files import KeptFiles, known_files
 from copycat_agent.agent.reloading import Reloader
@@ -24,8 +25,6 @@ from copycat_agent.model import Account, SourcePartition, TaskId
 from copycat_agent.offsets import OffsetStore
 from copycat_agent.options import AgentOptions
 from copycat_agent.spark import workers_lock
-from copycat_agent.spark.host import SparkHost
-from copycat_agent.spark.jobs import ChoosingExecutor, JobExecutor
 from copycat_agent.systemd import ServiceManager
 from copycat_agent.wake import Wake
 from copycat_agent.watch import Watcher
@@ -108,13 +107,14 @@ class Agent(Control):
         rebuild: bool = False,
         manager: ServiceManager | None = None,
         queries: bool = False,
+        master: str | None = None,
     ) -> None:
         """Locks the state directory and begins to start Spark, which comes up behind the caller's back.
 
         `until_idle`: connectors end when everything that is there is read; bounded Spark jobs do the work, not resident ones.
         `tracked`: their accounts say where records are in Kafka. `rebuild`: a damaged store is begun anew for connectors whose positions
         are in Kafka, see `OffsetStore.open`. `manager` keeps open files for the next process of the service. `queries`: see
-        `SparkHost.start`; one may come later, and is only slower then.
+        `SparkHost.start`; one may come later, and is only slower then. `master`: where tasks run, see `carriers`.
         Raises FatalError when another agent holds the state directory, the store is damaged, or there is no Java.
         """
         _raise_file_limit()
@@ -132,10 +132,10 @@ class Agent(Control):
             lock = settings.state_dir / workers_lock.NAME
             workers_lock.wait(lock)
             run_dir = settings.state_dir / RUN_DIRECTORY
-            self._host = SparkHost(settings.agent.spark, run_dir, on_failure=lambda _: self.wake.set(), workers_lock=lock)
+            self._host = host_of(settings.agent.spark, run_dir, master, lock, lambda _: self.wake.set())
             self._host.start(queries=queries)
             undo.callback(self._host.close)
-            executor = JobExecutor(self._host) if until_idle else ChoosingExecutor(self._host, self._hung)
+            executor = executor_of(self._host, self._hung, until_idle=until_idle)
             undo.callback(executor.close)
             self._watcher = Watcher()
             undo.callback(self._watcher.close)
@@ -217,6 +217,7 @@ class Agent(Control):
             directory=str(reloader.files.directory) if reloader else "",
             spark=self._host.state,
             java_pid=self._host.jvm_pid,
+            master=self._host.master,
             offsets_unsaved=self.worker.offsets_unsaved or self._store.refusal,
             last_reload=reloader.last if reloader else None,
             stopping=self._stopping,

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from copycat_agent import logs
+from copycat_agent.agent.carriers import doubts, refused
 from copycat_agent.definitions import NO_ADDRESS, LoadedFile, digest_of, find_agent_file, load_agent, load_directory
 from copycat_agent.errors import DefinitionError, Problem
 from copycat_agent.options import AgentOptions
@@ -22,7 +23,7 @@ from copycat_agent.sources.files import clock
 from copycat_agent.wake import Wake
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
     from pathlib import Path
 
     from copycat_agent.options import Definition
@@ -59,17 +60,27 @@ class DefinitionFiles:
     """The directory, and agent.yaml beside it. Remembers what was good. Not thread-safe."""
 
     def __init__(
-        self, directory: Path, config: Path | None, overrides: Mapping[str, object], only: Collection[str] = (), *, needs_kafka: bool = True
+        self,
+        directory: Path,
+        config: Path | None,
+        overrides: Mapping[str, object],
+        only: Collection[str] = (),
+        *,
+        needs_kafka: bool = True,
+        on_cluster: bool = False,
     ) -> None:
         """`overrides` go over agent.yaml, see `load_agent`. `only`: other names are left out. Both hold over all loads.
 
-        `needs_kafka` False lets definitions without a Kafka address run: nothing will be sent.
+        `needs_kafka` False lets definitions without a Kafka address run: nothing will be sent. `on_cluster`: those that a cluster cannot
+        run are kept back.
         """
         self.directory = directory
         self.overrides = {option: value for option, value in overrides.items() if value is not None}
         self._config = config
         self._only = frozenset(only)
         self._needs_kafka = needs_kafka
+        self.on_cluster = on_cluster
+        """Whether batches run on a cluster."""
         self._options: AgentOptions | None = None
         self._good: dict[Path, Definition] = {}
         self._loaded: tuple[AgentOptions | None, dict[Path, LoadedFile]] = (None, {})
@@ -88,9 +99,10 @@ class DefinitionFiles:
         self._loaded = options, {file.path: file for file in loaded.files if file.digest and not file.problems}
         if not loaded.files and any(problem.path == str(self.directory) for problem in loaded.problems):
             return self._all_kept(options, agent_problems, loaded.problems)
-        wanted = WantedDefinitions(options, problems=(*agent_problems, *loaded.problems), warnings=loaded.warnings)
+        warnings = (*loaded.warnings, *self._doubts(loaded.files))
+        wanted = WantedDefinitions(options, problems=(*agent_problems, *loaded.problems), warnings=warnings)
         self._note_agent_file(wanted, agent_problems)
-        good = {file.path: file.definition for file in loaded.files if file.definition and self._can_run(file.definition)}
+        good = {file.path: file.definition for file in loaded.files if file.definition and not self._hindrance(file.definition)}
         for path, definition in good.items():
             wanted.definitions[definition.name], wanted.paths[definition.name] = definition, path
         for file in loaded.files:
@@ -156,8 +168,18 @@ class DefinitionFiles:
             return self._options, error.problems
         return self._options, ()
 
-    def _can_run(self, definition: Definition) -> bool:
-        return bool(not definition.enabled or not self._needs_kafka or definition.kafka.bootstrap_servers)
+    def _hindrance(self, definition: Definition) -> str:
+        """Why a definition that loads is not run, "" where it is."""
+        if not definition.enabled:
+            return ""
+        if self._needs_kafka and not definition.kafka.bootstrap_servers:
+            return NO_ADDRESS
+        return refused(definition) if self.on_cluster else ""
+
+    def _doubts(self, files: Iterable[LoadedFile]) -> Iterator[Problem]:
+        for file in files:
+            if self.on_cluster and file.definition and file.definition.enabled and not self._hindrance(file.definition):
+                yield from (Problem(str(file.path), 0, 0, "path_on_cluster", text) for text in doubts(file.definition))
 
     def _keep(self, file: LoadedFile, present: Collection[Path], wanted: WantedDefinitions) -> None:
         """A file that does not load: its last good version goes on, also when the file has got another name meanwhile."""
@@ -166,7 +188,8 @@ class DefinitionFiles:
             path, last = next(((p, d) for p, d in self._good.items() if d.name == file.name and p not in present), (file.path, None))
         elif last is None and not os.path.lexists(file.path):
             return  # it was removed while it was looked at
-        why = _in_words(file.problems[0], len(file.problems)) if file.problems else NO_ADDRESS
+        why = _in_words(file.problems[0], len(file.problems)) if file.problems else ""
+        why = why or (self._hindrance(file.definition) if file.definition else NO_ADDRESS)
         if last is not None and last.name not in wanted.definitions:
             wanted.definitions[last.name], wanted.paths[last.name] = last, path
             wanted.kept[last.name] = f"{why}; its last good version goes on"

@@ -33,6 +33,7 @@ from copycat_agent.cli.run_progress import UntilIdle, as_document, failed_files
 from copycat_agent.cli.running import Stopping, overrides, resolve_settings
 from copycat_agent.cli.unsent import show_records
 from copycat_agent.definitions import NO_ADDRESS
+from copycat_agent.spark.cluster_host import is_cluster
 from copycat_agent.systemd import ServiceManager
 from copycat_agent.transforms import sql_step
 from copycat_agent.worker import State, Status
@@ -125,6 +126,10 @@ def run(  # noqa: PLR0913, PLR0917 - the command's options
     log_format: LogFormatOption = None,
     socket: Socket = None,
     no_color: NoColor = False,
+    master: Annotated[
+        str | None,
+        typer.Option("--master", metavar="URL", help="Read and send on this Spark cluster (spark://HOST:PORT)."),
+    ] = None,
     output: Annotated[Format, typer.Option("--format", help="With --until-idle: the account as text, or all of it as json.")] = Format.TEXT,
 ) -> None:
     """Read the definitions in DIR and ship what they name to Kafka, until SIGTERM or Ctrl-C.
@@ -135,18 +140,19 @@ def run(  # noqa: PLR0913, PLR0917 - the command's options
     """
     manager = ServiceManager()
     stop = Stopping(hangup_reloads=not until_idle)
+    on_cluster = _is_on_cluster(master, to_the_end=until_idle or dry)
     settings = resolve_settings(directory, config, state_dir, bootstrap_servers, socket)
     shows_bars = until_idle and not (dry or quiet or verbose) and os.isatty(2)
     start_logging(settings.agent, verbose=verbose, quiet=quiet or shows_bars, log_format=log_format)
     if dry:
         raise typer.Exit(show_records(directory, settings, only or [], stop, color=use_color(no_color=no_color)))
-    files = DefinitionFiles(directory, config, overrides(bootstrap_servers), only or [])
+    files = DefinitionFiles(directory, config, overrides(bootstrap_servers), only or [], on_cluster=on_cluster)
     first = _first_load(files, only or [], color=use_color(no_color=no_color))
     _leave_if_asked(stop, until_idle=until_idle)
     rebuild = any(one.enabled and one.delivery.guarantee == "exactly_once" for one in first.definitions.values())
     queries = any(one.enabled and sql_step(one) is not None for one in first.definitions.values())
     tracked = until_idle and output is Format.JSON
-    with Agent(settings, until_idle=until_idle, tracked=tracked, rebuild=rebuild, manager=manager, queries=queries) as agent:
+    with Agent(settings, until_idle=until_idle, tracked=tracked, rebuild=rebuild, manager=manager, queries=queries, master=master) as agent:
         to_the_end = UntilIdle(agent, bars=shows_bars, color=use_color(no_color=no_color)) if until_idle else None
         agent.follow(files, first, once=until_idle)
         service = Serving(manager, agent)
@@ -169,6 +175,17 @@ def run(  # noqa: PLR0913, PLR0917 - the command's options
         typer.echo("\n".join((account(statuses), *failed_files(summaries))) if output is Format.TEXT else as_document(summaries, code))
     if code:
         raise typer.Exit(code)
+
+
+def _is_on_cluster(master: str | None, *, to_the_end: bool) -> bool:
+    """Leaves with 2 for a run to the end on a cluster: another command does that."""
+    on_cluster = master is not None and is_cluster(master)
+    if on_cluster and to_the_end:
+        leave(
+            "--master goes with an agent that stays; a run to the end on a cluster is: copycat backfill DEFINITION --master URL",
+            exits.USAGE,
+        )
+    return on_cluster
 
 
 def _leave_if_asked(stop: Stopping, *, until_idle: bool) -> None:
@@ -204,5 +221,7 @@ def _first_load(files: DefinitionFiles, only: list[str], *, color: bool) -> Want
     if not any(one.enabled for one in loaded.definitions.values()) and not _waits_for_clients(loaded):
         no_address = any(why.startswith(NO_ADDRESS) for why in loaded.kept.values())
         why = f"{NO_ADDRESS};\nfor a trial, start a broker with: copycat dev-broker" if no_address else ""
+        if files.on_cluster and loaded.kept and not loaded.problems:
+            why = why or "\n".join(f"{name}: {words}" for name, words in sorted(loaded.kept.items()))
         leave(f"{why or f'no definition in {files.directory} can be run'}", exits.DEFINITION_ERROR)
     return loaded

@@ -285,8 +285,9 @@ class SourceKind:
     exactly_once the task's transaction says so.
     `probe(options, user)` is what `copycat doctor` looks at: it reads nothing and changes nothing. `sample` is what stands in a
     section `source` to begin with, with comments, as `copycat new` prints it; "" where there is none. `only_here`: why tasks on other
-    hosts cannot read it, "" where they can. `frame(options, stretch, session)` is what Spark reads of a stretch, for sources whose
-    records come that way; `told(error)` what such a source says of an error of the JVM, None where the error is none of its own.
+    hosts cannot read it, "" where they can; `of_host`: why an agent cannot follow it with them, though a run to the end can read it.
+    `frame(options, stretch, session)` is what Spark reads of a stretch, for sources whose records come that way; `told(error)` what such a
+    source says of an error of the JVM, None where the error is none of its own.
     """
 
     options: type[SourceOptions]
@@ -297,6 +298,7 @@ class SourceKind:
     probe: Callable[[Any, RunsAs], Iterable[Probed]] | None = None
     sample: str = ""
     only_here: str = ""
+    of_host: str = ""
     frame: Callable[[Any, Stretch, SparkSession], DataFrame] | None = None
     told: Callable[[BaseException], CopycatError | None] | None = None
 

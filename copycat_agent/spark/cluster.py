@@ -20,11 +20,10 @@ from typing import TYPE_CHECKING
 import copycat_agent
 from copycat_agent import logs
 from copycat_agent.delivery.batch_outcomes import is_always_asked
-from copycat_agent.errors import CopycatError, FatalError, RetriableError
+from copycat_agent.errors import CopycatError, RetriableError
 from copycat_agent.runner import failed, unpacked, unread
 from copycat_agent.spark import cluster_task
 from copycat_agent.spark.batch_needs import makes_frames, step_of
-from copycat_agent.spark.cluster_host import refusal
 from copycat_agent.spark.cluster_job import BatchLine, ClusterFlight, ClusterJob, Pulse
 from copycat_agent.spark.cluster_task import Errand, Seat
 
@@ -37,9 +36,6 @@ if TYPE_CHECKING:
     from copycat_agent.spark.cluster_job import Exchange
     from copycat_agent.spark.current_session import Session
     from copycat_agent.spark.sql_jobs import SqlContexts
-
-RUN = "copycat_agent.executor:run_batch"
-"""What a batch is run by, as a name: the executor imports it once it knows that it can."""
 
 ANSWER_SECONDS = 60.0
 """As in `jobs`: so long after `max_seconds` a batch that has begun is cancelled."""
@@ -62,7 +58,7 @@ class ClusterExecutor:
     """An `executor.Executor`. The host is the caller's: close it afterwards."""
 
     def __init__(
-        self, host: ClusterHost, run: str = RUN, answer_seconds: float = ANSWER_SECONDS, place_seconds: float = PLACE_SECONDS
+        self, host: ClusterHost, run: str = cluster_task.RUN, answer_seconds: float = ANSWER_SECONDS, place_seconds: float = PLACE_SECONDS
     ) -> None:
         """`host` has been started, and may still be coming up."""
         self._host = host
@@ -73,7 +69,6 @@ class ClusterExecutor:
         self._threads = ThreadPoolExecutor(MOST_BATCHES, "cluster-job")
         self._lock = threading.Lock()  # guards what follows
         self._flights: dict[TaskId, ClusterFlight] = {}
-        self._refusals: dict[bytes, FatalError | None] = {}
         self._admitted = 0
         self._admitting = threading.Lock()
         self._closed = threading.Event()
@@ -83,18 +78,13 @@ class ClusterExecutor:
     def submit(self, batch: Batch) -> Future[Results]:
         """A definition that must not travel yields a FatalError, see `cluster_host.refusal`."""
         with self._lock:
-            error: CopycatError | None = self._refusal(batch.definition)
+            error: CopycatError | None = self._host.refusal_of(batch.definition)
             if error is None and not self._closed.is_set():
                 flight = self._flights[batch.task] = ClusterFlight(batch, next(self._numbers))
                 return self._threads.submit(self._carry, flight)
         future: Future[Results] = Future()
         future.set_result(failed(batch, error or RetriableError("the agent is stopping"), begun=False))
         return future
-
-    def _refusal(self, pickled: bytes) -> FatalError | None:
-        if pickled not in self._refusals:
-            self._refusals[pickled] = refusal(pickle.loads(pickled), self._host.conf, self._host.master)  # noqa: S301 - our own
-        return self._refusals[pickled]
 
     def settle(self, task: TaskId) -> None:
         """Over the batch's line; a batch that has not begun, or cannot hear, is cancelled."""

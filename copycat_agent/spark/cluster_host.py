@@ -1,14 +1,16 @@
-"""ClusterHost: a Spark session on a cluster, that a run to the end has to itself. The driver is this process and its own JVM."""
+"""ClusterHost: a Spark session on a cluster. The driver is this process and its own JVM."""
 
 from __future__ import annotations
 
 import importlib.util
 import os
+import pickle
 import re
 import socket
 import sys
 import time
 import zipfile
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -113,17 +115,21 @@ def refusal(definition: object, conf: Mapping[str, str], master: str) -> FatalEr
     return FatalError(msg, hint)
 
 
+@lru_cache(maxsize=256)
+def _judged(pickled: bytes, conf: tuple[tuple[str, str], ...], master: str) -> FatalError | None:
+    return refusal(pickle.loads(pickled), dict(conf), master)  # noqa: S301 - our own
+
+
 def _on(conf: Mapping[str, str], name: str) -> bool:
     return conf.get(name, "").lower() == "true"
 
 
-def settings(master: str, conf: Mapping[str, str], host: str, tasks: int, local_dir: Path) -> dict[str, str]:
+def settings(master: str, conf: Mapping[str, str], host: str, local_dir: Path) -> dict[str, str]:
     """All of Spark's settings for a session on a cluster; `host` as `driver_host` tells it."""
     address = {"spark.driver.host": host, "spark.driver.bindAddress": host} if host else {}
     given = {name: value for name, value in conf.items() if name != TRUSTED}
     return {
         **_DEFAULTS,
-        "spark.cores.max": str(tasks),
         **address,
         **given,
         **_FIXED,
@@ -142,15 +148,20 @@ class ClusterHost(SparkHost):
         options: SparkOptions,
         run_dir: Path,
         master: str,
-        tasks: int,
+        tasks: int | None,
         *,
         on_failure: Callable[[FatalError], None] = lambda _: None,
     ) -> None:
-        """`tasks` batches at a time at most: so many cores are asked for. Raises FatalError when `master` is local."""
+        """`tasks` batches at a time at most: so many cores are asked for; None: what the cluster gives, `spark.cores.max` bounds it.
+
+        Raises FatalError when `master` is local.
+        """
         if not is_cluster(master):
             msg = f"{master} is no cluster"
             raise FatalError(msg, "leave --master out for this host")
-        super().__init__(options, run_dir, tasks, on_failure=on_failure)
+        if tasks:
+            options = options.model_copy(update={"conf": {"spark.cores.max": str(tasks), **options.conf}})
+        super().__init__(options, run_dir, tasks or 1, on_failure=on_failure)
         self.master = master
         self.exchange: Exchange | None = None
 
@@ -158,6 +169,15 @@ class ClusterHost(SparkHost):
     def conf(self) -> Mapping[str, str]:
         """`spark.conf` of agent.yaml."""
         return self._options.conf
+
+    def refusal_of(self, pickled: bytes) -> FatalError | None:
+        """`refusal` of a pickled definition."""
+        return _judged(pickled, tuple(self.conf.items()), self.master)
+
+    def own_addresses(self) -> tuple[str, str]:
+        """What to listen on for executors, and by which address they find it. Raises OSError where no name of this host is known."""
+        host = driver_host(self.master, self.conf) or socket.gethostbyname(socket.gethostname())
+        return self.conf.get("spark.driver.bindAddress", host), host
 
     def close(self) -> None:
         if self.exchange is not None:
@@ -199,7 +219,7 @@ class ClusterHost(SparkHost):
         return environ
 
     def _settings(self) -> dict[str, str]:
-        return settings(self.master, self._options.conf, self._address, self.runners, self.run_dir / rundir.LOCAL)
+        return settings(self.master, self._options.conf, self._address, self.run_dir / rundir.LOCAL)
 
     def _made(self, context: SparkContext) -> None:
         """The package travels with each job. What else a Python needs has to be on the executors."""

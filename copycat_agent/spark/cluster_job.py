@@ -254,7 +254,7 @@ class ClusterJob:
         except Exception as error:  # noqa: BLE001 - whatever py4j raises: the job is over
             told = None if self._problem else told_by_source(self._flight.batch.definition, error)
             reason = self._problem or reason_of(error)
-            self._bury_a_stopped_session(context)
+            bury_a_stopped_session(self._session)
             if "PYTHON_VERSION_MISMATCH" in words_of(error):
                 msg = f"the executors have another version of Python than the agent: {reason}"
                 raise FatalError(msg, _PYTHONS) from None
@@ -264,15 +264,6 @@ class ClusterJob:
             self._over.set()
             self._pulse.beat()
         return answer
-
-    def _bury_a_stopped_session(self, context: SparkContext) -> None:
-        """Spark ends a context when its master is gone for good, or has removed it. Its JVM would stay: a new one is started."""
-        try:
-            is_stopped = bool(context._jsc.sc().isStopped())  # noqa: SLF001 - pyspark has no other way to ask
-        except Exception:  # noqa: BLE001 - the JVM is gone, which its host sees by itself
-            return
-        if is_stopped and self._session.jvm.runs():
-            self._session.jvm.kill()
 
     def _guard(self, context: SparkContext, group: str) -> None:
         """Thread that lives as long as the job: cancels it once there is a reason to."""
@@ -310,6 +301,16 @@ class ClusterJob:
         if flight.told_to_settle and not flight.line.is_connected and now > flight.told_to_settle_at + SETTLE_SECONDS:
             return "it could not be told to settle and was cancelled"
         return ""
+
+
+def bury_a_stopped_session(session: Session) -> None:
+    """Spark ends a context when its master is gone for good, or has removed it. Its JVM would stay: a new one is started."""
+    try:
+        is_stopped = bool(session.context._jsc.sc().isStopped())  # noqa: SLF001 - pyspark has no other way to ask
+    except Exception:  # noqa: BLE001 - the JVM is gone, which its host sees by itself
+        return
+    if is_stopped and session.jvm.runs():
+        session.jvm.kill()
 
 
 def _is_active(context: SparkContext, group: str) -> bool:

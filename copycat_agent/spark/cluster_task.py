@@ -1,4 +1,4 @@
-"""What runs on an executor of a cluster: look whether it can, then run the batch.
+"""What runs on an executor of a cluster: look whether it can, then run the batch, or stay and serve many.
 
 Imported before anything is known of the executor's Python, so only the standard library is imported here; what a batch needs
 comes late, once it is known to be there. Nothing raises into Spark but what its driver has to hear as a failed job.
@@ -20,12 +20,20 @@ import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
-from typing import NamedTuple
+from multiprocessing import AuthenticationError
+from multiprocessing.connection import answer_challenge, deliver_challenge
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 import copycat_agent
+from copycat_agent import tls_channel
 from copycat_agent.delivery.batch_outcomes import completed
 from copycat_agent.errors import CopycatError, FatalError, FileError
 from copycat_agent.model import Batch, Split, SplitResult
+
+if TYPE_CHECKING:
+    from multiprocessing.connection import Connection
+
+    from copycat_agent.producer import Producers
 
 Results = tuple[SplitResult, ...]
 
@@ -51,6 +59,20 @@ class Errand(NamedTuple):
     run: str
     version: str
     line: tuple[str, int, bytes] | None
+
+
+RUN = "copycat_agent.executor:run_batch"
+"""What a batch is run by, as a name: the executor imports it once it knows that it can."""
+
+
+class Post(NamedTuple):
+    """What a resident task gets. `run` and `version` as of `Errand`, `level` of its log; `door`: where the driver waits for it."""
+
+    runner: int
+    run: str
+    version: str
+    level: int
+    door: tuple[str, int, bytes, bytes]
 
 
 class Seat(NamedTuple):
@@ -91,6 +113,34 @@ def unfit(found: Seat) -> FatalError:
     return FatalError(f"executor on {found.host} (Python {found.python}) cannot run batches: {found.trouble}", _HINT)
 
 
+def stay(partition: Iterable[Post]) -> Iterator[bytes]:
+    """Function over the partition of a resident task, which holds its post: serve the driver's batches until it hangs up.
+
+    Yields nothing, or a pickled `Seat` that says why it cannot.
+    """
+    (post,) = partition
+    _die_with_parent()
+    found = seat(post.version)
+    if found.trouble:
+        return iter([pickle.dumps(found)])
+    from copycat_agent import runner  # noqa: PLC0415 - see above
+
+    host, port, key, certificate = post.door
+    try:
+        channel = tls_channel.connect(host, port, certificate)
+        answer_challenge(cast("Connection", channel), key)
+        deliver_challenge(cast("Connection", channel), key)
+        channel.trust()
+    except (OSError, EOFError, AuthenticationError) as error:
+        why = f"it cannot reach the agent at {host}:{port}: {getattr(error, 'strerror', None) or str(error) or type(error).__name__}"
+        return iter([pickle.dumps(found._replace(trouble=why))])
+    hello = runner.Hello(post.runner, os.getpid(), found.host)
+    run = functools.partial(checked, pkgutil.resolve_name(post.run), again=False)
+    if not runner.serve_over(channel, hello, run, post.level, beats=True):
+        os._exit(0)  # Spark would use this process again, with a batch still at work in it
+    return iter(())
+
+
 def carry(partition: Iterable[Errand]) -> Iterator[bytes]:
     """Function over the partition of a task, which holds an errand: run it, yield its pickled results."""
     (errand,) = partition
@@ -125,16 +175,22 @@ def run_errand(errand: Errand, stopping: Callable[[], bool], run: Callable[..., 
     from copycat_agent import runner  # noqa: PLC0415 - see above
 
     batch = errand.batch
+    return runner.packed(batch, checked(run, batch, runner.shared_producers(), stopping, again=_is_second_try()))
+
+
+def checked(run: Callable[..., Results], batch: Batch, producers: Producers, stopping: Callable[[], bool], *, again: bool) -> Results:
+    """Results of the batch; files that look otherwise here come as errors. `again`: somebody else may have begun with it."""
+    from copycat_agent import runner  # noqa: PLC0415 - see above
+
     troubles = {index: error for index, split in enumerate(batch.splits) if (error := _unlike(split))}
     good = replace(batch, splits=tuple(split for index, split in enumerate(batch.splits) if index not in troubles))
-    ran = runner.run_safely(good, runner.shared_producers(), stopping, run) if good.splits else ()
+    ran = runner.run_safely(good, producers, stopping, run) if good.splits else ()
     rest = iter(map(_with_host, ran))
     results = tuple(
         SplitResult(split, split.offset, error=troubles[index]) if index in troubles else next(rest)
         for index, split in enumerate(batch.splits)
     )
-    results = completed(batch, results, "no file of it looks here as it does on the driver", again=_is_second_try())
-    return runner.packed(batch, results)
+    return completed(batch, results, "no file of it looks here as it does on the driver", again=again)
 
 
 def _unlike(split: Split) -> FileError | None:

@@ -75,6 +75,9 @@ class SparkHost:
     not come up any more; the agent then exits with 75, so that its service manager decides. Workers hold `workers_lock`, see there.
     """
 
+    master = ""
+    """The cluster's, "" for this host."""
+
     failure_hint = "look at the JVM's messages with log level debug; a SIGKILL comes from a memory limit, or from somebody (dmesg)"
     """What to do when Spark does not come up, or does not stay."""
 

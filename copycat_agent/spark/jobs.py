@@ -16,7 +16,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import TYPE_CHECKING, NamedTuple
 
 from copycat_agent.errors import CopycatError, FatalError, RetriableError
-from copycat_agent.executor import run_batch
+from copycat_agent.executor import Examiner, run_batch
 from copycat_agent.runner import bounded, credentials, failed, unpacked, unread
 from copycat_agent.spark.batch_needs import makes_frames, needs_job, step_of, told_by_source
 from copycat_agent.spark.runners import RunnerExecutor
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from pyspark import SparkContext
 
-    from copycat_agent.executor import Hung
+    from copycat_agent.executor import Executor, Hung
     from copycat_agent.model import Batch, Split, TaskId
     from copycat_agent.runner import Results, Run
     from copycat_agent.spark.current_session import Session
@@ -279,13 +279,17 @@ class ChoosingExecutor:
     The host is the caller's: close it afterwards.
     """
 
-    def __init__(self, host: SparkHost, hung: Hung = lambda _: ()) -> None:
-        """`host` has been started, and may still be coming up. `hung`: see `RunnerExecutor`; a job that hangs is ended when it is due."""
-        self._runners = RunnerExecutor(LocalStaff(host), hung=hung)
-        self._jobs = JobExecutor(host)
+    def __init__(self, runners: RunnerExecutor, jobs: Executor, before_job: Callable[[], None] = lambda: None) -> None:
+        """`before_job` is called before a batch goes to `jobs`."""
+        self._runners = runners
+        self._jobs = jobs
+        self._before_job = before_job
 
     def submit(self, batch: Batch) -> Future[Results]:
-        return self._jobs.submit(batch) if needs_job(batch.definition) else self._runners.submit(batch)
+        if not needs_job(batch.definition):
+            return self._runners.submit(batch)
+        self._before_job()
+        return self._jobs.submit(batch)
 
     def follow(self, batch: Batch, report: Callable[[Results], None]) -> Future[Results]:
         """No batch with a query comes here: a job cannot report."""
@@ -295,7 +299,11 @@ class ChoosingExecutor:
         self._runners.join(task, splits)
 
     def examine(self, definition: bytes) -> Future[FatalError | None]:
-        return self._jobs.examine(definition)
+        if isinstance(self._jobs, Examiner):
+            return self._jobs.examine(definition)
+        future: Future[FatalError | None] = Future()
+        future.set_result(None)
+        return future
 
     def settle(self, task: TaskId) -> None:
         self._runners.settle(task)
@@ -304,3 +312,11 @@ class ChoosingExecutor:
     def close(self) -> None:
         self._runners.close()
         self._jobs.close()
+
+
+def on_this_host(host: SparkHost, hung: Hung = lambda _: ()) -> ChoosingExecutor:
+    """The executor of an agent. `host` has been started, and may still be coming up.
+
+    `hung`: see `RunnerExecutor`; a job that hangs is ended when it is due.
+    """
+    return ChoosingExecutor(RunnerExecutor(LocalStaff(host), hung=hung), JobExecutor(host))

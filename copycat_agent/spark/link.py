@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from copycat_agent.errors import CopycatError
     from copycat_agent.model import Batch, TaskId
-    from copycat_agent.runner import Answer, Hello, Report, Results, Said
+    from copycat_agent.runner import Answer, Beat, Hello, Report, Results, Said
 
 _UCRED = struct.Struct("3i")
 _AGAIN_SECONDS = 1.0
@@ -73,7 +73,10 @@ class Pending:
 
 
 class Link:
-    """One connected runner. `pending` belongs to the executor's lock, and so do `hung` and `places`; methods are for any thread."""
+    """One connected runner. `pending` belongs to the executor's lock, and so do `hung` and `places`; methods are for any thread.
+
+    `retires`: it gets no further batch, and is hung up on when it has none.
+    """
 
     def __init__(self, connection: Connection, pid: int = 0) -> None:
         """`pid` is its process on its host, 0 while that is not known."""
@@ -82,6 +85,7 @@ class Link:
         self.pending: dict[int, Pending] = {}
         self.reason = ""
         self.stopped_looks = 0
+        self.retires = False
         self._connection = connection
         self._sending = threading.Lock()
         self._open = threading.Lock()
@@ -101,7 +105,7 @@ class Link:
         """Places that are taken: a batch whose mount hangs has none."""
         return len(self.pending) - self.hung
 
-    def receive(self, key: bytes) -> Iterator[Hello | Answer | Report | Said]:
+    def receive(self, key: bytes) -> Iterator[Hello | Answer | Beat | Report | Said]:
         """What the runner sends, until it is gone; for one thread. The first is its Hello, after both have proved the key."""
         try:
             self._meet()

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from copycat_agent import logs
 from copycat_agent.batch.following import STAY_SECONDS
 from copycat_agent.errors import CopycatError, FatalError, RetriableError
-from copycat_agent.runner import PICKLE, THREADS, Answer, Hello, Report, Said, Settle, TakeOn, unpacked, unread
+from copycat_agent.runner import PICKLE, THREADS, Answer, Beat, Hello, Report, Said, Settle, TakeOn, unpacked, unread
 from copycat_agent.spark.link import Assignments, Link, Pending, late, leave_hung
 from copycat_agent.turns import FairQueue, went_well
 
@@ -68,7 +68,7 @@ class RunnerExecutor:
         self._assignments = Assignments()
         self._queue: FairQueue[Pending] = FairQueue()
         self._next_look = float("inf")
-        self._reason = "none has come up yet"
+        self._reason = staff.reason
         self._closed = threading.Event()
         staff.start(self)
         for target, name in ((self._accept, "runner-door"), (self._watch, "runner-watch")):
@@ -146,13 +146,14 @@ class RunnerExecutor:
         """Send what is waiting, as far as there is room."""
         while True:
             with self._changed:
-                taken = self._queue.take(THREADS * len(self._links) + sum(link.hung for link in self._links.values()))
+                taken = self._queue.take(sum(len(link.pending) if link.retires else THREADS + link.hung for link in self._links.values()))
                 if taken is None:
                     self._look_by(time.monotonic() + PLACE_SECONDS if self._queue else float("inf"))
                     asked = self._asked_to_end(lambda one: one.batch.follow_seconds > 0 and not one.makes_room) if self._queue else []
                     break
                 _, pending = taken
-                link = self._assignments.link(pending.batch.task, self._links, THREADS)
+                open_links = {index: link for index, link in self._links.items() if not link.retires}
+                link = self._assignments.link(pending.batch.task, open_links, THREADS)
                 pending.sent_at = time.monotonic()
                 stay_seconds = STAY_SECONDS if pending.batch.follow_seconds else 0.0
                 pending.deadline = pending.sent_at + pending.batch.max_seconds + stay_seconds + self._answer_seconds
@@ -193,6 +194,8 @@ class RunnerExecutor:
                     self._answered(link, message)
                 elif isinstance(message, Report):
                     self._reported(link, message)
+                elif isinstance(message, Beat):
+                    continue  # the link has noted that it came
                 elif isinstance(message, Said):
                     logger = logging.getLogger(message.record.name)
                     if logger.isEnabledFor(message.record.levelno):  # the level of this moment, which may not be that of its start
@@ -228,6 +231,9 @@ class RunnerExecutor:
         with self._changed:
             self._queue.done(pending.party, well=went_well(results))
             others_wait = bool(self._queue)
+            is_over = link.retires and not link.pending
+        if is_over:
+            link.hang_up()
         pending.future.set_result(results)
         if others_wait:
             self._hand_out()
@@ -258,6 +264,23 @@ class RunnerExecutor:
                 self._reason = f"runner {index}: {problem}"
         if link:
             link.kill("its Spark job ended")  # a worker that outlived its job (it should not) would go on producing
+
+    def connected(self) -> frozenset[int]:
+        """The runners that are there now."""
+        with self._changed:
+            return frozenset(self._links)
+
+    def retire(self, index: int) -> None:
+        """Give this runner no further batch, and hang up once it has none. Its batches are asked to end."""
+        with self._changed:
+            link = self._links.get(index)
+            if link is None:
+                return
+            link.retires = True
+            asked = self._asked_to_end(lambda one: one.number in link.pending)
+        _tell_to_settle(asked)
+        if not asked:
+            link.hang_up()
 
     # Deadlines
 

@@ -41,11 +41,21 @@ class Roster(Protocol):
     def ended(self, index: int, problem: str) -> None:
         """A runner's Spark job is over; `problem` is why, "" where it hung up by itself."""
 
+    def connected(self) -> frozenset[int]:
+        """The runners that are there now."""
+
+    def retire(self, index: int) -> None:
+        """Give this runner no further batch, and hang up once it has none."""
+
 
 class Staff(Protocol):
-    """See above. `key` is what both ends of a connection prove to have. Methods are for any thread."""
+    """See above. Methods are for any thread.
+
+    `key` is what both ends of a connection prove to have, `reason` why there may be no runner as long as none has come.
+    """
 
     key: bytes
+    reason: str
 
     def start(self, roster: Roster) -> None:
         """Begin to start runners. Called once, and returns at once."""
@@ -75,13 +85,23 @@ class RunnerJobs:
         self._run_job = run_job
         self._roster = roster
         self._closed = threading.Event()
-        self._threads: list[threading.Thread] = []
+        self._threads: dict[int, threading.Thread] = {}
+        self._dropped: set[int] = set()
+
+    @property
+    def kept(self) -> frozenset[int]:
+        """Which runners are kept, or on their way out."""
+        return frozenset(self._threads.copy())
 
     def keep(self, index: int) -> None:
-        """Keep a runner with this number from now on."""
-        thread = threading.Thread(target=self._keep, args=(index,), name=f"runner-{index}", daemon=True)
+        """Keep a runner with this number from now on; for one thread."""
+        self._dropped.discard(index)
+        thread = self._threads[index] = threading.Thread(target=self._keep, args=(index,), name=f"runner-{index}", daemon=True)
         thread.start()
-        self._threads.append(thread)
+
+    def drop(self, index: int) -> None:
+        """Start this runner no more once it has ended."""
+        self._dropped.add(index)
 
     def close(self) -> None:
         """Start no further one."""
@@ -90,19 +110,21 @@ class RunnerJobs:
     def wait(self, seconds: float) -> None:
         """Until all have ended, at most so long."""
         deadline = time.monotonic() + seconds
-        for thread in self._threads:
+        for thread in list(self._threads.values()):
             thread.join(max(0.0, deadline - time.monotonic()))
 
     def _keep(self, index: int) -> None:
-        pause = 0.0
-        while not self._closed.wait(pause):
+        pause, told = 0.0, ""
+        while not (index in self._dropped or self._closed.wait(pause)):
             began = time.monotonic()
             problem = self._life(index)
             self._roster.ended(index, problem)
             steady = time.monotonic() - began > _STEADY_SECONDS
             pause = 0.0 if steady else min(max(0.2, 2 * pause), _MOST_PAUSE_SECONDS)
-            if not self._closed.is_set():
+            if not self._closed.is_set() and index not in self._dropped and (steady or problem != told):
                 _log.warning("runner ended, another is started", runner=index, reason=problem or "unknown")
+            told = problem
+        del self._threads[index]
 
     def _life(self, index: int) -> str:
         """One runner's life. Returns why it ended, "" when it hung up by itself."""
@@ -127,6 +149,8 @@ class RunnerJobs:
 
 class LocalStaff:
     """The runners of a local session: as many as the host says, each behind a private unix socket, with the agent's own environment."""
+
+    reason = "none has come up yet"
 
     def __init__(self, host: SparkHost, run: Run = run_batch) -> None:
         """`host` has been started, and may still be coming up."""

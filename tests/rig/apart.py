@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from copycat_agent.errors import CopycatError, FatalError
 from copycat_agent.options import SparkOptions
-from copycat_agent.spark.cluster import ANSWER_SECONDS, PLACE_SECONDS, RUN, ClusterExecutor
+from copycat_agent.spark.cluster import ANSWER_SECONDS, PLACE_SECONDS, ClusterExecutor
 from copycat_agent.spark.cluster_host import ClusterHost
+from copycat_agent.spark.cluster_task import RUN
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection

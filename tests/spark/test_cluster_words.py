@@ -20,9 +20,9 @@ from copycat_agent.executor import run_batch
 from copycat_agent.model import SourceOffset, SourcePartition, Split, SplitResult
 from copycat_agent.options import AgentOptions, KafkaOptions, SparkOptions
 from copycat_agent.spark import cluster_task, sql_task
-from copycat_agent.spark.cluster import RUN
 from copycat_agent.spark.cluster_host import TRUSTED, ClusterHost, addresses, driver_host, is_cluster, refusal, settings, zip_package
 from copycat_agent.spark.cluster_job import TOKEN_BYTES, Exchange
+from copycat_agent.spark.cluster_task import RUN
 from tests.rig.threads import NewThreads
 from tests.rig.waiting import wait_until
 from tests.spark.batches import batch
@@ -64,9 +64,16 @@ def test_the_driver_has_the_address_that_leads_to_the_master_and_no_other() -> N
     assert driver_host("spark://127.0.0.1:7077", {}) == "127.0.0.1"
     assert driver_host("local-cluster[2,1,1024]", {}) == "127.0.0.1"
     assert driver_host(FAR, {"spark.driver.host": "10.0.0.5"}) == "10.0.0.5"
-    made = settings("spark://127.0.0.1:7077", {}, "127.0.0.1", 3, Path("/l"))
+    made = settings("spark://127.0.0.1:7077", {}, "127.0.0.1", Path("/l"))
     assert (made["spark.driver.host"], made["spark.driver.bindAddress"]) == ("127.0.0.1", "127.0.0.1")
-    assert made["spark.cores.max"] == "3"
+
+
+def test_a_run_to_the_end_asks_for_a_core_per_task_and_an_agent_for_what_the_cluster_gives(tmp_path: Path) -> None:
+    def cores(tasks: int | None, **conf: str) -> str | None:
+        return ClusterHost(SparkOptions(conf=conf), tmp_path, FAR, tasks).conf.get("spark.cores.max")
+
+    assert (cores(3), cores(None)) == ("3", None)
+    assert cores(3, **{"spark.cores.max": "2"}) == cores(None, **{"spark.cores.max": "2"}) == "2"
 
 
 def test_settings_that_keep_a_promise_cannot_be_changed() -> None:
@@ -77,7 +84,7 @@ def test_settings_that_keep_a_promise_cannot_be_changed() -> None:
         "spark.executor.memory": "2g",
         TRUSTED: "true",
     }
-    made = settings(FAR, conf, "10.0.0.5", 1, Path("/l"))
+    made = settings(FAR, conf, "10.0.0.5", Path("/l"))
     assert (made["spark.eventLog.enabled"], made["spark.task.maxFailures"], made["spark.speculation"]) == ("false", "1", "false")
     assert made["spark.executor.memory"] == "2g"
     assert TRUSTED not in made

@@ -43,4 +43,6 @@ def open_stream(split: Split, framing: object = None) -> Stream:
     return PackedStream(split) if split.offset.compression else _LogStream(split)
 
 
-LOG_FILE = SourceKind(LogFileOptions, _make, open_stream, _framing, packed.saved)
+LOG_FILE = SourceKind(
+    LogFileOptions, _make, open_stream, _framing, packed.saved, of_host="its files are followed by inode and open descriptor on one host"
+)

@@ -27,4 +27,6 @@ def _framing(options: SpoolDirOptions, *, raw: bool) -> Frames | RecordFormat:
     return LimitedFormat(build_format(options.format), options.unpack)
 
 
-SPOOL_DIR = SourceKind(SpoolDirOptions, _make, open_spooled, _framing, saved)
+SPOOL_DIR = SourceKind(
+    SpoolDirOptions, _make, open_spooled, _framing, saved, of_host="its files are told apart by inode, and moved or deleted, on one host"
+)

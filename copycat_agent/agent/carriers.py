@@ -1,0 +1,60 @@
+"""Where an agent's batches run: on this host, or on the executors of a cluster, which not every definition can.
+
+On a cluster whatever every executor reaches is read by tasks that stay there; what is of this host stays with an agent of this host.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from copycat_agent.sources import SOURCES
+from copycat_agent.spark.cluster import ClusterExecutor
+from copycat_agent.spark.cluster_host import ClusterHost, is_cluster
+from copycat_agent.spark.cluster_staff import ClusterStaff
+from copycat_agent.spark.host import SparkHost
+from copycat_agent.spark.jobs import ChoosingExecutor, JobExecutor, on_this_host
+from copycat_agent.spark.runners import RunnerExecutor
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from copycat_agent.errors import FatalError
+    from copycat_agent.executor import Executor, Hung
+    from copycat_agent.options import Definition, SparkOptions
+
+BY_ANOTHER = "run it by a second agent on this host, without --master and with a state directory of its own"
+
+
+def host_of(
+    options: SparkOptions, run_dir: Path, master: str | None, workers_lock: Path, on_failure: Callable[[FatalError], None]
+) -> SparkHost:
+    """The session's host, still to be started. `master` as PySpark takes it; None: what agent.yaml says. Raises FatalError."""
+    if master and is_cluster(master):
+        return ClusterHost(options, run_dir, master, None, on_failure=on_failure)
+    if master:
+        options = options.model_copy(update={"master": master})
+    return SparkHost(options, run_dir, on_failure=on_failure, workers_lock=workers_lock)
+
+
+def executor_of(host: SparkHost, hung: Hung, *, until_idle: bool) -> Executor:
+    """What carries batches to the tasks of a host that has been started. Raises FatalError."""
+    if isinstance(host, ClusterHost):
+        staff = ClusterStaff(host)
+        return ChoosingExecutor(RunnerExecutor(staff), ClusterExecutor(host), staff.leave_cores)
+    return JobExecutor(host) if until_idle else on_this_host(host, hung)
+
+
+def refused(definition: Definition) -> str:
+    """Why an agent on a cluster does not run a definition, "" where it does."""
+    kind = SOURCES[definition.source.type]
+    why = kind.only_here or kind.of_host
+    return f"source {definition.source.type} is not read on a cluster: {why}; {BY_ANOTHER}" if why else ""
+
+
+def doubts(definition: Definition) -> Iterator[str]:
+    """What may not be what is meant, of a definition that runs on a cluster."""
+    for section in ("source", "sink"):
+        address = str(getattr(getattr(definition, section), "uri", ""))
+        if address.startswith(("/", "file:")):
+            yield f"{section}.uri is a path: every executor has to find the same directory there"

@@ -1,0 +1,136 @@
+"""ClusterStaff: runners on the executors of a cluster, one for each core, more of them as executors come and fewer as they go."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import logging
+import pickle
+import threading
+from typing import TYPE_CHECKING
+
+import copycat_agent
+from copycat_agent import logs
+from copycat_agent.errors import FatalError
+from copycat_agent.runner import Work
+from copycat_agent.spark import cluster_task
+from copycat_agent.spark.cluster_door import ClusterDoor
+from copycat_agent.spark.cluster_job import bury_a_stopped_session
+from copycat_agent.spark.staff import RunnerJobs
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
+
+    from copycat_agent.model import Batch
+    from copycat_agent.spark.cluster_door import RemoteLink
+    from copycat_agent.spark.cluster_host import ClusterHost
+    from copycat_agent.spark.current_session import Session
+    from copycat_agent.spark.staff import Roster
+
+MOST_RUNNERS = 512
+"""Each has a thread here, and one in the driver's JVM."""
+
+LOOK_SECONDS = 2.0
+"""How often Spark is asked how many cores there are."""
+
+_log = logs.get("spark")
+
+
+def wanted(cores: int, *, with_jobs: bool) -> int:
+    """How many runners so many cores are to have. `with_jobs`: some batches are Spark jobs of their own, which need cores as well."""
+    left = max(1, cores // 4) if with_jobs else 0
+    return min(MOST_RUNNERS, cores, max(1, cores - left))
+
+
+class ClusterStaff:
+    """A `staff.Staff`. What goes to a runner goes over TLS; where to, its certificate's hash and a key travel with the runner's job."""
+
+    reason = "the cluster has given none a place yet: see that it runs, and has free cores and memory"
+
+    def __init__(self, host: ClusterHost, run: str = cluster_task.RUN) -> None:
+        """`host` has been started, and may still be coming up. Raises FatalError where nothing can listen at this host's address."""
+        self._host = host
+        self._run = run
+        try:
+            self._door = ClusterDoor(*host.own_addresses())
+        except OSError as error:
+            msg = f"executors cannot be let in at this host's address: {error.strerror or error}"
+            raise FatalError(msg, "set spark.driver.host, and spark.driver.bindAddress, under spark.conf of agent.yaml") from None
+        self.key = self._door.address.key
+        self._attempts = itertools.count(1)
+        self._jobs: RunnerJobs | None = None
+        self._groups: dict[int, tuple[SparkContext, str]] = {}
+        self._leaves_cores = False
+        self._closed = threading.Event()
+
+    def start(self, roster: Roster) -> None:
+        self._jobs = RunnerJobs(self._host, self._run_job, roster)
+        threading.Thread(target=self._follow_cores, args=(self._jobs, roster), name="runner-staff", daemon=True).start()
+
+    def accept(self) -> RemoteLink | None:
+        return self._door.accept()
+
+    def work(self, number: int, batch: Batch) -> Work:
+        """Without the credentials of this process's environment: executors have their own."""
+        if error := self._host.refusal_of(batch.definition):
+            raise error
+        return Work(number, batch)
+
+    def leave_cores(self) -> None:
+        """There are batches that are Spark jobs of their own: from now on a quarter of the cores is theirs."""
+        self._leaves_cores = True
+
+    def dismiss(self, index: int) -> None:
+        """Have Spark end its job, which ends its process."""
+        if found := self._groups.get(index):
+            context, group = found
+            with contextlib.suppress(Exception):  # the JVM may be gone, and the job with it
+                context.cancelJobGroup(group)
+
+    def close(self) -> None:
+        self._closed.set()
+        self._door.close()
+        if self._jobs is not None:
+            self._jobs.close()
+
+    def wait(self, seconds: float) -> None:
+        if self._jobs is not None:
+            self._jobs.wait(seconds)
+
+    def _follow_cores(self, jobs: RunnerJobs, roster: Roster) -> None:
+        """Thread."""
+        while not self._closed.wait(LOOK_SECONDS if jobs.kept else LOOK_SECONDS / 4):
+            cores = self._cores()
+            if cores is None:
+                continue
+            surplus = len(jobs.kept) - wanted(cores, with_jobs=self._leaves_cores)
+            free = (index for index in itertools.count() if index not in jobs.kept)
+            for index in itertools.islice(free, max(0, -surplus)):
+                jobs.keep(index)
+            connected = roster.connected()
+            for index in sorted(jobs.kept, key=lambda one: (one in connected, -one))[: max(0, surplus)]:
+                jobs.drop(index)
+                roster.retire(index) if index in connected else self.dismiss(index)
+
+    def _cores(self) -> int | None:
+        """Those of all executors that there are now; None while nobody can tell."""
+        try:
+            context = self._host.session(LOOK_SECONDS).context._jsc.sc()  # noqa: SLF001 - pyspark has no other way to ask
+            return int(context.maxNumConcurrentTasks(context.resourceProfileManager().defaultResourceProfile()))
+        except Exception:  # noqa: BLE001 - whatever the host, and py4j for a JVM that is going, raise
+            return None
+
+    def _run_job(self, session: Session, index: int) -> str:
+        from copycat_agent.spark.session import run_task  # noqa: PLC0415 - imports pyspark, and is not needed before
+
+        context, group = session.context, f"runner-{index}#{next(self._attempts)}"
+        level = min(logging.getLogger("copycat_agent").getEffectiveLevel(), logging.WARNING)  # of what it says, we choose
+        post = cluster_task.Post(index, self._run, copycat_agent.__version__, level, self._door.address)
+        self._groups[index] = context, group
+        try:
+            context.setJobGroup(group, f"runner {index}", interruptOnCancel=True)
+            said = run_task(context, cluster_task.stay, post)
+        except Exception:
+            bury_a_stopped_session(session)
+            raise
+        return str(cluster_task.unfit(pickle.loads(said[0]))) if said else ""  # noqa: S301 - from our own worker

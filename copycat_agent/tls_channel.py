@@ -1,0 +1,135 @@
+"""Messages over TCP and TLS, between two processes of which one knows the other's certificate by its hash.
+
+Only the standard library is imported: this travels to where nothing else may be there. It has what `multiprocessing` asks of a connection,
+so that both ends can prove a key over it. TLS runs in memory here and the socket outside of it, since `ssl` lets no thread send while
+another one waits for what comes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import socket
+import ssl
+import struct
+import threading
+
+MEET_SECONDS = 10.0
+"""So long either end may take to be connected, to agree on keys, and to prove the one that it has."""
+
+_LENGTH = struct.Struct("!Q")
+_BLOCK_BYTES = 2**18
+_OPTIONS = {"TCP_KEEPIDLE": 5, "TCP_KEEPINTVL": 3, "TCP_KEEPCNT": 3, "TCP_USER_TIMEOUT": 15_000, "TCP_NODELAY": 1}
+"""The other host is given up after 14 s without a sign, and after 15 s (in ms) in which nothing that was sent has arrived."""
+
+
+class TlsChannel:
+    """One end. One thread receives, any thread sends. Raises OSError when the other end is gone, EOFError when it has hung up."""
+
+    def __init__(self, peer: socket.socket, context: ssl.SSLContext, *, is_server: bool) -> None:
+        """`peer` is connected, and belongs to this from now on. Call `meet` before anything else."""
+        self._peer = peer
+        self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=is_server)
+        self._sending = threading.Lock()  # from the order of what TLS makes to the order on the wire
+        self._state = threading.Lock()  # guards TLS and both of its ends
+        self._received = bytearray()
+        peer.settimeout(MEET_SECONDS)
+
+    def meet(self) -> None:
+        """Agree on keys. Until `trust` is called, the other end has `MEET_SECONDS` for each step."""
+        self._peer.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for name, value in _OPTIONS.items():
+            if hasattr(socket, name):
+                self._peer.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+        while True:
+            try:
+                self._tls.do_handshake()
+            except ssl.SSLWantReadError:
+                self._flush()
+                self._take_in()
+            else:
+                self._flush()
+                return
+
+    def trust(self) -> None:
+        """The other end has proved who it is, and may take its time from now on."""
+        self._peer.settimeout(None)
+
+    @property
+    def certificate(self) -> bytes:
+        """The hash of the other end's certificate."""
+        return hashlib.sha256(self._tls.getpeercert(binary_form=True) or b"").digest()
+
+    def send_bytes(self, data: bytes) -> None:
+        """Send a message. Blocks while the other end takes nothing."""
+        with self._sending:
+            with self._state:
+                for part in (_LENGTH.pack(len(data)), data):
+                    sent = 0
+                    while sent < len(part):
+                        sent += self._tls.write(part[sent:])
+                sealed = self._outgoing.read()
+            self._peer.sendall(sealed)
+
+    def recv_bytes(self, maxlength: int | None = None) -> bytes:
+        """The next message. Raises OSError for one that is longer than `maxlength`."""
+        (length,) = _LENGTH.unpack(self._read(_LENGTH.size))
+        if maxlength is not None and length > maxlength:
+            raise OSError("the message is longer than any that can come now")
+        return self._read(length)
+
+    def fileno(self) -> int:
+        """The socket's."""
+        return self._peer.fileno()
+
+    def close(self) -> None:
+        """Let go of the socket."""
+        self._peer.close()
+
+    def _read(self, count: int) -> bytes:
+        while len(self._received) < count:
+            with self._state:
+                try:
+                    plain: bytes | None = self._tls.read(_BLOCK_BYTES)
+                except ssl.SSLWantReadError:
+                    plain = None
+                except ssl.SSLZeroReturnError:
+                    plain = b""
+            if plain is None:
+                self._take_in()
+            elif plain:
+                self._received += plain
+            else:
+                raise EOFError
+        found = bytes(self._received[:count])
+        del self._received[:count]
+        return found
+
+    def _take_in(self) -> None:
+        sealed = self._peer.recv(_BLOCK_BYTES)
+        if not sealed:
+            raise EOFError
+        with self._state:
+            self._incoming.write(sealed)
+
+    def _flush(self) -> None:
+        if sealed := self._outgoing.read():
+            self._peer.sendall(sealed)
+
+
+def connect(host: str, port: int, certificate: bytes) -> TlsChannel:
+    """Connect to who has the certificate with this hash. Raises OSError, also for anybody else, and EOFError."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.minimum_version = ssl.TLSVersion.TLSv1_3
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE  # it is not who signed it that counts
+    channel = TlsChannel(socket.create_connection((host, port), MEET_SECONDS), context, is_server=False)
+    try:
+        channel.meet()
+    except BaseException:
+        channel.close()
+        raise
+    if not hmac.compare_digest(channel.certificate, certificate):
+        channel.close()
+        raise OSError("somebody else answers there")
+    return channel

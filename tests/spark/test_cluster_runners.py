@@ -1,0 +1,181 @@
+"""Runners on other hosts: who is let in, what is on the wire, and what becomes of batches whose runner dies, stops or is sent away."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import time
+from typing import TYPE_CHECKING
+
+import psutil
+import pytest
+
+from copycat_agent.errors import RetriableError
+from copycat_agent.runner import BEAT_SECONDS
+from copycat_agent.spark import cluster_door
+from copycat_agent.spark.cluster_staff import wanted
+from copycat_agent.spark.runners import RunnerExecutor
+from copycat_agent.tls_channel import connect
+from tests.rig.runner_processes import ProcessStaff
+from tests.rig.waiting import wait_until
+from tests.spark.batches import batch, done
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+SECONDS = 60.0
+
+
+class Runners:
+    """An executor and its staff."""
+
+    def __init__(self, count: int = 2) -> None:
+        self.staff = ProcessStaff(count)
+        self.executor = RunnerExecutor(self.staff, answer_seconds=5.0, look_seconds=0.2)
+
+    def are_there(self, count: int) -> None:
+        """Wait until so many have come in."""
+        wait_until(lambda: len(self.executor.connected()) == count, SECONDS, "the runners have come in")
+
+
+@pytest.fixture
+def remote(monkeypatch: pytest.MonkeyPatch) -> Iterator[Runners]:
+    """Two runners; one that is silent for two beats is as good as dead."""
+    monkeypatch.setattr(cluster_door, "QUIET_SECONDS", 2.5 * BEAT_SECONDS)
+    found = Runners()
+    yield found
+    found.executor.close()
+
+
+def test_batches_are_answered_by_processes_that_came_in_over_tcp(remote: Runners) -> None:
+    work = batch("echo", splits=3000)
+    assert remote.executor.submit(work).result(SECONDS) == done(work)
+    remote.are_there(2)
+    pids = {remote.executor.submit(batch("answer", task=number)).result(SECONDS)[0].offset.path for number in range(4)}
+    assert pids == {str(one.pid) for one in remote.staff.processes}, "tasks are spread over them"
+    assert {str(pid) for pid in remote.executor.pids().values()} == pids
+
+
+def test_who_does_not_know_the_key_is_not_let_in(remote: Runners) -> None:
+    remote.are_there(2)
+    stranger = remote.staff.add(key=b"another key, as long as this one")
+    assert "cannot reach the agent" in remote.staff.said_by(stranger)
+    assert len(remote.executor.connected()) == 2
+
+
+def test_a_runner_tells_nobody_the_key_who_is_not_the_agent(remote: Runners) -> None:
+    remote.are_there(2)
+    deceived = remote.staff.add(certificate=b"0" * 32)
+    assert "somebody else answers there" in remote.staff.said_by(deceived)
+    assert len(remote.executor.connected()) == 2
+
+
+def test_strangers_who_say_nothing_keep_nobody_out(remote: Runners) -> None:
+    remote.are_there(2)
+    address = remote.staff.door.address
+    silent = [socket.create_connection(address[:2]) for _ in range(20)]
+    remote.staff.add()
+    remote.are_there(3)
+    for one in silent:
+        one.close()
+
+
+def test_more_strangers_than_may_be_at_the_door_are_sent_away_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cluster_door, "MOST_STRANGERS", 3)
+    monkeypatch.setattr("copycat_agent.tls_channel.MEET_SECONDS", 1.0)
+    found = Runners(0)
+    try:
+        silent = [socket.create_connection(found.staff.door.address[:2]) for _ in range(8)]
+        found.staff.add()
+        found.are_there(1)
+        for one in silent:
+            one.close()
+    finally:
+        found.executor.close()
+
+
+def test_a_message_before_the_key_cannot_be_long(remote: Runners) -> None:
+    address = remote.staff.door.address
+    channel = connect(address.host, address.port, address.certificate)
+    channel.recv_bytes()  # its challenge
+    with pytest.raises((OSError, EOFError)):
+        list(map(channel.send_bytes, [bytes(100_000)] * 100))
+    channel.close()
+
+
+def test_tasks_of_a_runner_that_dies_go_on_at_another(remote: Runners, flag: Path) -> None:
+    remote.are_there(2)
+    dying = remote.executor.submit(batch("until-told", str(flag)))
+    wait_until(flag.exists, SECONDS, "the batch runs")
+    os.kill(int(flag.read_text()), signal.SIGKILL)
+    (result,) = dying.result(SECONDS)
+    assert isinstance(result.error, RetriableError)
+    assert "on " in str(result.error), "it says on which host"
+    assert remote.executor.submit(batch("answer")).result(SECONDS)[0].error is None
+
+
+def test_batches_of_a_runner_that_says_nothing_any_more_are_planned_elsewhere(remote: Runners, flag: Path) -> None:
+    """As of a host without power, or one that is cut off: nothing there can be ended, and nobody says that it has gone."""
+    remote.are_there(2)
+    silent = remote.executor.submit(batch("until-told", str(flag)))
+    wait_until(flag.exists, SECONDS, "the batch runs")
+    pid = int(flag.read_text())
+    os.kill(pid, signal.SIGSTOP)
+    began = time.monotonic()
+    (result,) = silent.result(20)
+    assert isinstance(result.error, RetriableError)
+    assert time.monotonic() - began < 20
+    (index,) = remote.staff.dismissed
+    assert remote.staff.processes[index].pid == pid
+    (other,) = remote.executor.submit(batch("answer")).result(SECONDS)
+    assert other.offset.path != str(pid)
+
+
+def test_a_runner_that_computes_for_long_says_that_it_lives(remote: Runners) -> None:
+    remote.are_there(2)
+    assert remote.executor.submit(batch("burn", str(4 * BEAT_SECONDS))).result(SECONDS)[0].error is None
+    assert remote.staff.dismissed == []
+
+
+def test_a_runner_that_was_given_up_ends_its_batches_when_it_goes_on(remote: Runners, flag: Path) -> None:
+    remote.are_there(2)
+    silent = remote.executor.submit(batch("until-told", str(flag)))
+    wait_until(flag.exists, SECONDS, "the batch runs")
+    process = psutil.Process(int(flag.read_text()))
+    process.suspend()
+    silent.result(20)
+    process.resume()
+    (index,) = remote.staff.dismissed
+    assert remote.staff.processes[index].wait(SECONDS) == 0
+
+
+def test_a_runner_that_is_sent_away_answers_for_what_it_has(remote: Runners, flag: Path) -> None:
+    remote.are_there(2)
+    last = remote.executor.submit(batch("until-told", str(flag)))
+    wait_until(flag.exists, SECONDS, "the batch runs")
+    index = next(number for number, one in enumerate(remote.staff.processes) if one.pid == int(flag.read_text()))
+    remote.executor.retire(index)
+    assert last.result(SECONDS)[0].offset.path == "settled"
+    assert remote.staff.processes[index].wait(SECONDS) == 0
+    pids = {remote.executor.submit(batch("answer", task=number)).result(SECONDS)[0].offset.path for number in range(4)}
+    assert pids == {str(remote.staff.processes[1 - index].pid)}
+
+
+def test_tasks_spread_to_a_runner_that_comes_later(remote: Runners) -> None:
+    remote.are_there(2)
+    tasks = range(6)
+    before = {remote.executor.submit(batch("answer", task=number)).result(SECONDS)[0].offset.path for number in tasks}
+    late = remote.staff.add()
+    remote.are_there(3)
+    after = [remote.executor.submit(batch("answer", task=number)).result(SECONDS)[0].offset.path for _ in range(2) for number in tasks]
+    assert str(late.pid) not in before
+    assert after[6:].count(str(late.pid)) == 2, "a third of them"
+
+
+@pytest.mark.parametrize(
+    ("cores", "alone", "beside_jobs"), [(0, 0, 0), (1, 1, 1), (2, 2, 1), (4, 4, 3), (16, 16, 12), (10_000, 512, 512)]
+)  # fmt: skip
+def test_each_core_has_a_runner_but_for_those_that_jobs_need(cores: int, alone: int, beside_jobs: int) -> None:
+    assert (wanted(cores, with_jobs=False), wanted(cores, with_jobs=True)) == (alone, beside_jobs)
