@@ -14,9 +14,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from copycat_agent import __version__, failpoints, logs
-from copycat_agent.agent.carriers import executor_of, host_of
+from copycat_agent.agent.carriers import Elsewhere, executor_of, host_of
 from copycat_agent.agent.files import DefinitionFiles, Follower, WantedDefinitions
 from copycat_agent.agent.kept_files import KeptFiles, known_files
+from copycat_agent.agent.leading import Leading
 from copycat_agent.agent.reloading import Reloader
 from copycat_agent.api.server import ApiServer
 from copycat_agent.control import AgentView, Control, Reload
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from copycat_agent.options import Definition
     from copycat_agent.worker.handle import Target
 
-__all__ = ["Agent", "DefinitionFiles", "Settings", "WantedDefinitions"]
+__all__ = ["Agent", "DefinitionFiles", "Elsewhere", "Leading", "Settings", "WantedDefinitions"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +99,7 @@ _log = logs.get("agent")
 class Agent(Control):
     """Everything between definitions and Kafka, in this process and those it starts: a `Control`. Use as a context manager."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what a run is told
         self,
         settings: Settings,
         *,
@@ -108,13 +109,15 @@ class Agent(Control):
         manager: ServiceManager | None = None,
         queries: bool = False,
         master: str | None = None,
+        leading: Leading | None = None,
     ) -> None:
         """Locks the state directory and begins to start Spark, which comes up behind the caller's back.
 
         `until_idle`: connectors end when everything that is there is read; bounded Spark jobs do the work, not resident ones.
         `tracked`: their accounts say where records are in Kafka. `rebuild`: a damaged store is begun anew for connectors whose positions
         are in Kafka, see `OffsetStore.open`. `manager` keeps open files for the next process of the service. `queries`: see
-        `SparkHost.start`; one may come later, and is only slower then. `master`: where tasks run, see `carriers`.
+        `SparkHost.start`; one may come later, and is only slower then. `master`: where tasks run, see `carriers`. `leading`: state is in
+        Kafka, and this process leads.
         Raises FatalError when another agent holds the state directory, the store is damaged, or there is no Java.
         """
         _raise_file_limit()
@@ -127,7 +130,9 @@ class Agent(Control):
         self._api: ApiServer | None = None
         self._log_level = logs.PassingLevel()
         with contextlib.ExitStack() as undo:
-            self._store = undo.enter_context(OffsetStore.open(settings.state_dir, rebuild=rebuild))
+            self._store = undo.enter_context(
+                leading.store(settings.state_dir, rebuild=rebuild) if leading else OffsetStore.open(settings.state_dir, rebuild=rebuild)
+            )
             failpoints.hit("start")
             lock = settings.state_dir / workers_lock.NAME
             workers_lock.wait(lock)
@@ -143,7 +148,8 @@ class Agent(Control):
             self.worker = Worker(
                 self._store, executor, self._watcher, until_idle=until_idle, accounts=until_idle, tracked=tracked, keeper=self._kept
             )
-            answers = (self._store.targets, lambda: executor.settle(_NOBODY), lambda: self._watcher.unwatch(_NOTHING))
+            leads = () if leading is None else (lambda: leading.check(self._store),)
+            answers = (*leads, self._store.targets, lambda: executor.settle(_NOBODY), lambda: self._watcher.unwatch(_NOTHING))
             self._heartbeat = Heartbeat((self.worker.tell_of_hangs, *answers))
             self._heartbeat.start()
             undo.callback(self._heartbeat.close)

@@ -5,7 +5,7 @@ On a cluster whatever every executor reaches is read by tasks that stay there; w
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from copycat_agent.sources import SOURCES
 from copycat_agent.spark.cluster import ClusterExecutor
@@ -23,7 +23,12 @@ if TYPE_CHECKING:
     from copycat_agent.executor import Executor, Hung
     from copycat_agent.options import Definition, SparkOptions
 
-BY_ANOTHER = "run it by a second agent on this host, without --master and with a state directory of its own"
+Elsewhere = Literal["", "on a cluster", "by a process that takes over"]
+"""Who else than this host reads what definitions name, "" for nobody."""
+_BY_ANOTHER = {
+    "on a cluster": "run it by a second agent on this host, without --master and with a state directory of its own",
+    "by a process that takes over": "run it by a second agent on this host, without --standby and agent_id",
+}
 
 
 def host_of(
@@ -45,16 +50,16 @@ def executor_of(host: SparkHost, hung: Hung, *, until_idle: bool) -> Executor:
     return JobExecutor(host) if until_idle else on_this_host(host, hung)
 
 
-def refused(definition: Definition) -> str:
-    """Why an agent on a cluster does not run a definition, "" where it does."""
+def refused(definition: Definition, elsewhere: Elsewhere) -> str:
+    """Why a definition is not run where others than this host read it, "" where it is."""
     kind = SOURCES[definition.source.type]
     why = kind.only_here or kind.of_host
-    return f"source {definition.source.type} is not read on a cluster: {why}; {BY_ANOTHER}" if why else ""
+    return f"source {definition.source.type} is not read {elsewhere}: {why}; {_BY_ANOTHER[elsewhere]}" if elsewhere and why else ""
 
 
 def doubts(definition: Definition) -> Iterator[str]:
-    """What may not be what is meant, of a definition that runs on a cluster."""
+    """What may not be what is meant, of a definition that others than this host read."""
     for section in ("source", "sink"):
         address = str(getattr(getattr(definition, section), "uri", ""))
         if address.startswith(("/", "file:")):
-            yield f"{section}.uri is a path: every executor has to find the same directory there"
+            yield f"{section}.uri is a path: every host that runs the connector has to find the same directory there"

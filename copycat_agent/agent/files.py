@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from copycat_agent import logs
-from copycat_agent.agent.carriers import doubts, refused
+from copycat_agent.agent.carriers import Elsewhere, doubts, refused
 from copycat_agent.definitions import NO_ADDRESS, LoadedFile, digest_of, find_agent_file, load_agent, load_directory
 from copycat_agent.errors import DefinitionError, Problem
 from copycat_agent.options import AgentOptions
@@ -67,20 +67,19 @@ class DefinitionFiles:
         only: Collection[str] = (),
         *,
         needs_kafka: bool = True,
-        on_cluster: bool = False,
+        elsewhere: Elsewhere = "",
     ) -> None:
         """`overrides` go over agent.yaml, see `load_agent`. `only`: other names are left out. Both hold over all loads.
 
-        `needs_kafka` False lets definitions without a Kafka address run: nothing will be sent. `on_cluster`: those that a cluster cannot
-        run are kept back.
+        `needs_kafka` False lets definitions without a Kafka address run: nothing will be sent. `elsewhere`: those that only
+        this host can read are kept back.
         """
         self.directory = directory
         self.overrides = {option: value for option, value in overrides.items() if value is not None}
         self._config = config
         self._only = frozenset(only)
         self._needs_kafka = needs_kafka
-        self.on_cluster = on_cluster
-        """Whether batches run on a cluster."""
+        self.elsewhere = elsewhere
         self._options: AgentOptions | None = None
         self._good: dict[Path, Definition] = {}
         self._loaded: tuple[AgentOptions | None, dict[Path, LoadedFile]] = (None, {})
@@ -174,11 +173,11 @@ class DefinitionFiles:
             return ""
         if self._needs_kafka and not definition.kafka.bootstrap_servers:
             return NO_ADDRESS
-        return refused(definition) if self.on_cluster else ""
+        return refused(definition, self.elsewhere)
 
     def _doubts(self, files: Iterable[LoadedFile]) -> Iterator[Problem]:
         for file in files:
-            if self.on_cluster and file.definition and file.definition.enabled and not self._hindrance(file.definition):
+            if self.elsewhere and file.definition and file.definition.enabled and not self._hindrance(file.definition):
                 yield from (Problem(str(file.path), 0, 0, "path_on_cluster", text) for text in doubts(file.definition))
 
     def _keep(self, file: LoadedFile, present: Collection[Path], wanted: WantedDefinitions) -> None:

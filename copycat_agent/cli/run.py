@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Annotated
 
 import typer
 
 from copycat_agent import logs
-from copycat_agent.agent import Agent, DefinitionFiles, WantedDefinitions
+from copycat_agent.agent import Agent, DefinitionFiles, Elsewhere, Leading, Settings, WantedDefinitions
 from copycat_agent.backfill.summary import Summary
 from copycat_agent.cli import exits
 from copycat_agent.cli.common_options import (
@@ -117,6 +118,9 @@ def run(  # noqa: PLR0913, PLR0917 - the command's options
     directory: Directory,
     until_idle: Annotated[bool, typer.Option("--until-idle", help="End when everything that is there is read.")] = False,
     dry: Annotated[bool, typer.Option("--dry-run", help="Print what would be sent as JSON lines, send nothing, move no offset.")] = False,
+    standby: Annotated[
+        bool, typer.Option("--standby", help="Wait while another process runs with this agent_id, and take over when it is gone.")
+    ] = False,
     only: Annotated[list[str] | None, typer.Option("--only", metavar="NAME", help="Run only this connector; may be repeated.")] = None,
     config: Config = None,
     state_dir: StateDir = None,
@@ -141,18 +145,35 @@ def run(  # noqa: PLR0913, PLR0917 - the command's options
     manager = ServiceManager()
     stop = Stopping(hangup_reloads=not until_idle)
     on_cluster = _is_on_cluster(master, to_the_end=until_idle or dry)
+    elsewhere: Elsewhere = "on a cluster" if on_cluster else "by a process that takes over" if standby else ""
     settings = resolve_settings(directory, config, state_dir, bootstrap_servers, socket)
     shows_bars = until_idle and not (dry or quiet or verbose) and os.isatty(2)
     start_logging(settings.agent, verbose=verbose, quiet=quiet or shows_bars, log_format=log_format)
     if dry:
         raise typer.Exit(show_records(directory, settings, only or [], stop, color=use_color(no_color=no_color)))
-    files = DefinitionFiles(directory, config, overrides(bootstrap_servers), only or [], on_cluster=on_cluster)
+    files = DefinitionFiles(directory, config, overrides(bootstrap_servers), only or [], elsewhere=elsewhere)
     first = _first_load(files, only or [], color=use_color(no_color=no_color))
     _leave_if_asked(stop, until_idle=until_idle)
-    rebuild = any(one.enabled and one.delivery.guarantee == "exactly_once" for one in first.definitions.values())
-    queries = any(one.enabled and sql_step(one) is not None for one in first.definitions.values())
     tracked = until_idle and output is Format.JSON
-    with Agent(settings, until_idle=until_idle, tracked=tracked, rebuild=rebuild, manager=manager, queries=queries, master=master) as agent:
+    with contextlib.ExitStack() as around:
+        leading = around.enter_context(_led(settings, stop, manager, stands_by=standby))
+        if leading is not None:  # they may have changed while this process stood by
+            first = _first_load(files, only or [], color=use_color(no_color=no_color))
+        running = [one for one in first.definitions.values() if one.enabled]
+        rebuild = any(one.delivery.guarantee == "exactly_once" for one in running)
+        queries = any(sql_step(one) is not None for one in running)
+        agent = around.enter_context(
+            Agent(
+                settings,
+                until_idle=until_idle,
+                tracked=tracked,
+                rebuild=rebuild,
+                manager=manager,
+                queries=queries,
+                master=master,
+                leading=leading,
+            )
+        )
         to_the_end = UntilIdle(agent, bars=shows_bars, color=use_color(no_color=no_color)) if until_idle else None
         agent.follow(files, first, once=until_idle)
         service = Serving(manager, agent)
@@ -188,6 +209,31 @@ def _is_on_cluster(master: str | None, *, to_the_end: bool) -> bool:
     return on_cluster
 
 
+@contextlib.contextmanager
+def _led(settings: Settings, stop: Stopping, manager: ServiceManager, *, stands_by: bool) -> Iterator[Leading | None]:
+    """Around the agent: this process leads those with its agent_id, once it is its turn; None without one.
+
+    Leaves when it is asked to stop before.
+    """
+    agent = settings.agent
+    if agent.agent_id is None:
+        if stands_by:
+            leave("--standby needs agent_id in agent.yaml: the name that this process shares with the one that runs", exits.USAGE)
+        yield None
+        return
+
+    def tick(status: str) -> None:
+        manager.status(status)
+        manager.feed(0.0)
+
+    with Leading(agent.kafka, agent.agent_id, stopping=lambda: stop.asked, tick=tick) as leading:
+        if stands_by:
+            manager.ready("stands by")
+        if not leading.begin(stands_by=stands_by):
+            _leave_if_asked(stop, until_idle=False)
+        yield leading
+
+
 def _leave_if_asked(stop: Stopping, *, until_idle: bool) -> None:
     """Before anything was started."""
     if stop.asked:
@@ -221,7 +267,7 @@ def _first_load(files: DefinitionFiles, only: list[str], *, color: bool) -> Want
     if not any(one.enabled for one in loaded.definitions.values()) and not _waits_for_clients(loaded):
         no_address = any(why.startswith(NO_ADDRESS) for why in loaded.kept.values())
         why = f"{NO_ADDRESS};\nfor a trial, start a broker with: copycat dev-broker" if no_address else ""
-        if files.on_cluster and loaded.kept and not loaded.problems:
+        if files.elsewhere and loaded.kept and not loaded.problems:
             why = why or "\n".join(f"{name}: {words}" for name, words in sorted(loaded.kept.items()))
         leave(f"{why or f'no definition in {files.directory} can be run'}", exits.DEFINITION_ERROR)
     return loaded

@@ -9,7 +9,15 @@ from collections.abc import Mapping
 from typing import Any, TypeVar, cast
 
 from copycat_agent.converters import CONVERTERS
-from copycat_agent.definitions.kafka_rules import check_api, check_exactly_once, check_kafka, check_spark, is_address, under
+from copycat_agent.definitions.kafka_rules import (
+    check_api,
+    check_exactly_once,
+    check_kafka,
+    check_positions,
+    check_spark,
+    is_address,
+    under,
+)
 from copycat_agent.definitions.loop_rules import check_loop
 from copycat_agent.definitions.models import Loc, fields_by_key
 from copycat_agent.definitions.options_reader import FAILED, ONLINE, Failed, Reader
@@ -60,6 +68,8 @@ def compose(reader: Reader, agent: AgentOptions) -> Definition | None:
     _check(reader, parts)
     if parts["delivery"] is not FAILED and parts["kafka"] is not FAILED and not _writes_files(parts):
         check_exactly_once(reader, parts["delivery"], parts["kafka"], under(agent.kafka, parts["kafka"]))
+    if parts["delivery"] is not FAILED:
+        check_positions(reader, parts["delivery"], agent.agent_id)
     if parts["source"] is not FAILED and parts["kafka"] is not FAILED:
         written = None if parts["record"] is FAILED or _writes_files(parts) else parts["record"]
         check_loop(

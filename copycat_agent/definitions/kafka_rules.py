@@ -220,6 +220,14 @@ _WITHIN = ("message.timeout.ms", "delivery.timeout.ms", "socket.timeout.ms")
 """Time-outs of requests. `linger.ms` is not among them: librdkafka wants it below `message.timeout.ms`, whatever is promised."""
 
 
+def check_positions(reader: Reader, delivery: DeliveryOptions, agent_id: str | None) -> None:
+    """A definition that says where positions are kept runs only where that is so. Commands without agent.yaml do not know."""
+    if delivery.positions == "kafka" and agent_id is None and not reader.offline:
+        reader.report(("delivery", "positions"), "positions", "this agent keeps positions on its disk", "set agent_id in agent.yaml")
+    elif delivery.positions == "local" and agent_id is not None:
+        reader.report(("delivery", "positions"), "positions", f"agent {agent_id} keeps all positions in Kafka", "leave positions out")
+
+
 def check_exactly_once(reader: Reader, delivery: DeliveryOptions, own: KafkaOptions, effective: KafkaOptions) -> None:
     """`own` is what this file says of Kafka, `effective` what holds with the agent's defaults under it."""
     if delivery.guarantee != "exactly_once":

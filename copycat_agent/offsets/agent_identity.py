@@ -89,7 +89,7 @@ def load(directory: Path) -> Kept | None:
         msg = f"{path} cannot be read: {error.strerror}"
         raise FatalError(msg, "it has to be a file of the agent's user") from error
     try:
-        return _parse(path, json.loads(text))
+        return parse(path, text)
     except (ValueError, TypeError, KeyError, RecursionError):
         msg = f"{path} is damaged: it does not say who this agent is in Kafka"
         raise FatalError(msg, way_out(path)) from None
@@ -112,7 +112,9 @@ def _read(path: Path) -> bytes:
         return stream.read(_MOST_BYTES)
 
 
-def _parse(path: Path, told: dict[str, Any]) -> Kept:
+def parse(path: Path | str, text: str | bytes) -> Kept:
+    """Reads what `text_of` makes, which stands at `path`. FatalError for a newer version's, another error for what is damaged."""
+    told: dict[str, Any] = json.loads(text)
     if told["version"] != VERSION:
         msg = f"{path} was written by a newer copycat-agent (version {int(told['version'])}; this one knows up to {VERSION})"
         raise FatalError(msg, "install that version again")
@@ -123,17 +125,17 @@ def _parse(path: Path, told: dict[str, Any]) -> Kept:
     return kept
 
 
-def start(directory: StateDir | None, kept: Kept, named: Iterable[str]) -> tuple[Kept, AgentIdentity]:
-    """A start of the agent: a fresh nonce, on disk when this returns. RetriableError when it cannot be put there.
+def text_of(kept: Kept) -> str:
+    """What the file says."""
+    return json.dumps({"version": VERSION, **asdict(kept), "checksum": _checksum(kept)})
 
-    `named` are nonces that must not be forgotten.
-    """
+
+def started(kept: Kept, named: Iterable[str]) -> tuple[Kept, AgentIdentity]:
+    """A start of the agent: a fresh nonce, to be saved before Kafka sees it. `named` are nonces that must not be forgotten."""
     nonce = secrets.token_hex(8)
     newest = kept.nonces[-(KEPT - 1) :]
     older = [one for one in dict.fromkeys((*kept.nonces, *named)) if one and one not in set(newest) and one in set(named)]
     now = replace(kept, nonces=(*older, *newest, nonce))
-    if directory is not None:
-        save(directory, now)
     return now, AgentIdentity(now.uuid, nonce, frozenset(now.nonces))
 
 
@@ -141,12 +143,11 @@ def save(directory: StateDir, kept: Kept) -> None:
     """Replace the file: a kill, or a power cut, leaves the one before or this one. RetriableError when that does not work now."""
     path = directory.path / NAME
     unfinished = path.with_name(f"{NAME}.new")
-    told = {"version": VERSION, **asdict(kept), "checksum": _checksum(kept)}
     try:
         unfinished.unlink(missing_ok=True)
         descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         with open(descriptor, "w", encoding="utf-8") as stream:  # noqa: PTH123 - a descriptor
-            stream.write(json.dumps(told) + "\n")
+            stream.write(text_of(kept) + "\n")
             stream.flush()
             os.fsync(descriptor)
         unfinished.rename(path)

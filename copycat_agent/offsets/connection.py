@@ -16,9 +16,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from copycat_agent import logs
-from copycat_agent.errors import CopycatError, FatalError, RetriableError
+from copycat_agent.errors import CopycatError, FatalError, FencedError, RetriableError
 from copycat_agent.model import Account, SavedRow, SourceOffset, SourcePartition
 from copycat_agent.offsets import agent_identity, ledger, saved_rows
+from copycat_agent.offsets.entries import IDENTITY_KEY, Changes, Entries, Log, Watched, everything
 from copycat_agent.offsets.lanes import NOTHING_TOLD, LaneCommit, Wish
 from copycat_agent.offsets.sqlite_errors import RETRIABLE, is_callers, translate, unsaved
 from copycat_agent.offsets.state_dir import DATABASE, leave_marker
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
     from copycat_agent.model import Loss
     from copycat_agent.offsets.state_dir import StateDir
+    from copycat_agent.offsets.store_file import OpenedStore
 
 _WAL_LIMIT_BYTES = 4 * 2**20  # above this the write-ahead log is folded into the database
 _LOOK_ROWS = 64  # rows between two looks at its size: each writes two pages of 4 KiB, seldom three
@@ -98,9 +100,10 @@ class Commit:
 class HeldFile:
     """Thread-safe. After a failure that is not retriable every use raises it."""
 
-    def __init__(self, connection: sqlite3.Connection, directory: StateDir | None, *, rebuilds: bool = False) -> None:
+    def __init__(self, opened: OpenedStore, directory: StateDir | None, *, rebuilds: bool = False) -> None:
         """`rebuilds`: should the file be removed or replaced, a new process can go on."""
-        self._connection = connection
+        self._connection = opened.connection
+        self._kept = opened.kept
         self._directory = directory
         self._rebuilds = rebuilds
         self._lock = threading.RLock()
@@ -109,6 +112,8 @@ class HeldFile:
         self._path = str(directory.path / DATABASE) if directory else ""
         self._rows_since_look = 0
         self._waiting: deque[Commit] = deque()
+        self._log: Log | None = None
+        self._watched: Watched | None = None
         self._ledger = ledger.Ledger()
         self._inode = os.stat(self._path).st_ino if directory else 0  # noqa: PTH116 - a str path
 
@@ -161,12 +166,57 @@ class HeldFile:
             connection.execute("BEGIN IMMEDIATE")
             try:
                 yield connection
-                connection.execute("COMMIT")
+                if self._log is None or self._watched is None:
+                    connection.execute("COMMIT")
+                else:
+                    self._publish(self._watched.changes(), self._kept)
+                    self._commit_published(connection)
             except BaseException:
                 if connection.in_transaction:
                     with suppress(sqlite3.Error):
                         connection.execute("ROLLBACK")
                 raise
+
+    def _commit_published(self, connection: sqlite3.Connection) -> None:
+        try:
+            connection.execute("COMMIT")
+        except BaseException:
+            if self._log is not None:
+                self._log.doubt()
+            raise
+
+    def replicate(self, log: Log, there: Entries) -> None:
+        """Write to `log` as well from now on, before anything counts as saved; and at once what is not `there` yet.
+
+        RetriableError when that does not work now, FencedError when another process writes there.
+        """
+        with self._lock:
+            entries = everything(self._connection, self._kept)
+            log.publish({**dict.fromkeys(there.keys() - entries.keys()), **dict(entries.items() - there.items())}, lambda: entries)
+            self._log, self._watched = log, Watched(self._connection)
+
+    def _publish(self, changes: Changes, kept: agent_identity.Kept) -> None:
+        """Raises RetriableError; FatalError once another process has taken over, and from then on."""
+        if self._log is None or not changes:
+            return
+        try:
+            self._log.publish(changes, lambda: everything(self._connection, kept))
+        except FencedError as error:
+            raise self.depose(str(error)) from error
+
+    def depose(self, why: str) -> FatalError:
+        """Another process has this agent's state from now on: nothing is saved here any more, and a new process can stand by."""
+        failure = FatalError(f"another process has taken over: {why}", "start this one again with --standby, and it takes over in its turn")
+        with self._lock:
+            self._give_up(failure)
+            self._failure = self._failure or failure
+        return failure
+
+    def _save_identity(self, kept: agent_identity.Kept) -> None:
+        """Who the agent is from now on, once this returns. RetriableError when it cannot be put there."""
+        if self._directory is not None:
+            agent_identity.save(self._directory, kept)
+        self._publish({IDENTITY_KEY: agent_identity.text_of(kept).encode()}, kept)
 
     def commit(
         self,

@@ -30,8 +30,7 @@ class LaneStore(HeldFile):
 
     def __init__(self, opened: OpenedStore, directory: StateDir | None = None, *, rebuilds: bool = False) -> None:
         """For `OffsetStore.open` and `in_memory`."""
-        super().__init__(opened.connection, directory, rebuilds=rebuilds)
-        self._kept = opened.kept
+        super().__init__(opened, directory, rebuilds=rebuilds)
         self._identity: AgentIdentity | None = None
 
     @property
@@ -44,7 +43,9 @@ class LaneStore(HeldFile):
         """The identity of the agent in Kafka, with this start's nonce, which is on disk. RetriableError when it cannot be put there."""
         with self.using() as connection:
             if self._identity is None:
-                self._kept, self._identity = agent_identity.start(self._directory, self._kept, lane_rows.nonces(connection))
+                kept, identity = agent_identity.started(self._kept, lane_rows.nonces(connection))
+                self._save_identity(kept)
+                self._kept, self._identity = kept, identity
             return self._identity
 
     def partitions(self, cluster: str, now: int) -> int:
@@ -58,8 +59,7 @@ class LaneStore(HeldFile):
             if 0 < known <= now:
                 return known
             kept = replace(self._kept, partitions={**self._kept.partitions, cluster: now})
-            if self._directory is not None:
-                agent_identity.save(self._directory, kept)
+            self._save_identity(kept)
             self._kept = kept
             return now
 
@@ -203,8 +203,7 @@ class LaneStore(HeldFile):
             if not self.lanes(connector).copied:
                 return ""
             kept = agent_identity.another(self._kept)
-            if self._directory is not None:
-                agent_identity.save(self._directory, kept)
+            self._save_identity(kept)
             with self.writing() as connection:  # should this fail, the next start does it
                 schema.set_uuid(connection, kept.uuid)
                 lanes.begin_anew(connection)

@@ -15,6 +15,7 @@ from copycat_agent.offsets.lane_store import LaneStore
 from copycat_agent.offsets.lanes import Wish
 from copycat_agent.offsets.sqlite_errors import translate
 from copycat_agent.offsets.state_dir import StateDir
+from copycat_agent.offsets.store_copy import refuse_copy, restore
 from copycat_agent.offsets.store_file import OpenedStore, connect, open_checked, open_existing
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from typing import Self
 
     from copycat_agent.model import Loss, LossReason, LossTotal
+    from copycat_agent.offsets.entries import Log
 
 TARGETS = ("running", "paused", "stopped")
 """What a person may ask a connector to be."""
@@ -45,7 +47,33 @@ class OffsetStore(LaneStore):
         exactly-once connectors, a new store is begun while the marker stands: see `damaged`.
         """
         directory = StateDir.acquire(Path(state_dir))
-        return cls._open(directory, lambda: open_checked(directory, accept_empty=accept_empty, rebuild=rebuild), rebuilds=rebuild)
+
+        def opened() -> OpenedStore:
+            refuse_copy(directory)
+            return open_checked(directory, accept_empty=accept_empty, rebuild=rebuild)
+
+        return cls._open(directory, opened, rebuilds=rebuild)
+
+    @classmethod
+    def open_replicated(cls, state_dir: str | os.PathLike[str], log: Log, agent_id: str, *, rebuild: bool = False) -> OffsetStore:
+        """As `open`, for the agent with this id, whose state is in `log`: what is there counts, the file is a copy that is made anew.
+
+        Where nothing is there, what the directory has goes there. FatalError also when the directory is another agent's.
+        """
+        directory = StateDir.acquire(Path(state_dir))
+        try:
+            there = log.take()
+            restore(directory, agent_id, there)
+        except BaseException:
+            directory.release()
+            raise
+        store = cls._open(directory, lambda: open_checked(directory, accept_empty=False, rebuild=rebuild), rebuilds=rebuild)
+        try:
+            store.replicate(log, there)
+        except BaseException:
+            store.close()
+            raise
+        return store
 
     @classmethod
     def open_existing(cls, state_dir: str | os.PathLike[str]) -> OffsetStore:
@@ -56,7 +84,12 @@ class OffsetStore(LaneStore):
         FatalError as for `open`, also when there is no store. An older one is migrated, as the agent would.
         """
         directory = StateDir.acquire(Path(state_dir), create=False)
-        return cls._open(directory, lambda: open_existing(directory))
+
+        def opened() -> OpenedStore:
+            refuse_copy(directory)
+            return open_existing(directory)
+
+        return cls._open(directory, opened)
 
     @classmethod
     def _open(cls, directory: StateDir, opened: Callable[[], OpenedStore], *, rebuilds: bool = False) -> OffsetStore:

@@ -19,6 +19,8 @@ from copycat_agent.offsets.sqlite_errors import is_damage, translate
 from copycat_agent.offsets.state_dir import DATABASE, leave_marker, marker_of
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from copycat_agent.offsets.state_dir import StateDir
 
 _CHECK_SECONDS = 20.0  # half a million rows take about 5 s; a slow disk must not keep the agent from starting
@@ -138,17 +140,26 @@ def _repair_ledger(connection: sqlite3.Connection) -> None:
 
 
 def _create(directory: StateDir, database: Path, kept: agent_identity.Kept | None) -> None:
+    def fill(connection: sqlite3.Connection) -> None:
+        schema.migrate(connection)
+        if kept is not None:
+            schema.set_uuid(connection, kept.uuid)
+
+    create(directory, database, fill)
+
+
+def create(directory: StateDir, database: Path, fill: Callable[[sqlite3.Connection], None]) -> None:
     """Make the database under another name and rename it whole: an empty file with its name is then always damage."""
     fresh = database.with_name(database.name + ".new")
     for suffix in ("", "-journal", "-wal", "-shm"):
         Path(f"{fresh}{suffix}").unlink(missing_ok=True)
     fresh.touch(mode=0o600)
     connection = connect(str(fresh))
-    schema.migrate(connection)
-    if kept is not None:
-        schema.set_uuid(connection, kept.uuid)
-    connection.execute("PRAGMA journal_mode = WAL").fetchone()
-    connection.close()
+    try:
+        fill(connection)
+        connection.execute("PRAGMA journal_mode = WAL").fetchone()
+    finally:
+        connection.close()
     with fresh.open("rb") as stream:
         os.fsync(stream.fileno())
     for suffix in ("-wal", "-shm"):  # an empty leftover of a read-only look must not meet the new file

@@ -118,6 +118,11 @@ class DeliveryOptions(Options):
     tasks_max: int = Field(2, ge=1, le=64, description="Tasks of this connector that work side by side.")
     max_batch_bytes: ByteSize = Field(64 * 2**20, ge=64 * 2**10, description="A task reads at most this much per round.")
     max_batch_time: Duration = Field(5.0, gt=0, description="A task reads at most this long per round.")
+    positions: Literal["local", "kafka"] | None = Field(
+        None,
+        description="kafka: only for an agent with an agent_id, which keeps all its state in Kafka; local: only for one without. "
+        "Without it either will do. exactly_once keeps positions in Kafka in both.",
+    )
     linger: Duration = Field(
         0.05,
         ge=0,
@@ -367,6 +372,11 @@ class ApiOptions(Options):
 class AgentOptions(Options):
     """agent.yaml: what holds for all connectors. Everything has a default."""
 
+    agent_id: ConnectorName | None = Field(
+        None,
+        description="Keeps all state of this agent in Kafka, under this name. Of the processes with one name one runs, and another can "
+        "take over (run --standby), see cluster.md. 1 to 63 lowercase letters, digits and -, not - first.",
+    )
     kafka: KafkaOptions = Field(KafkaOptions(), description="Defaults for all connectors.")
     state_dir: str | None = Field(None, description="Directory of offsets and lock; default $STATE_DIRECTORY, else ~/.local/state/copycat.")
     spark: SparkOptions = Field(SparkOptions(), description="The local Spark session.")

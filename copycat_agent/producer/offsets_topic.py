@@ -53,14 +53,14 @@ class OffsetsTopic:
     def __init__(self, admin: Admin) -> None:
         self._admin = admin
 
-    def ensure(self, topic: str) -> int:
-        """Returns how many partitions the offsets topic has. Makes it, compacted, where it is missing.
+    def ensure(self, topic: str, partitions: int = PARTITIONS) -> int:
+        """Returns how many partitions the topic has. Makes it, compacted and with so many, where it is missing.
 
         BlockedError, with the command for it, when this user may not, or when it is there and does not keep the latest of each key.
         """
         count = self._partitions(topic)
         if count == 0:
-            self._create(topic)
+            self._create(topic, partitions)
             deadline = time.monotonic() + _LEADER_SECONDS
             while (count := self._partitions(topic)) == 0:
                 if time.monotonic() > deadline or self._admin.stopping():
@@ -80,20 +80,20 @@ class OffsetsTopic:
             raise topic_error(exception.args[0], f"topic {topic}", topic) from None
         return len(found.partitions) if all(one.leader is not None and one.leader.id >= 0 for one in found.partitions) else 0
 
-    def _create(self, topic: str) -> None:
+    def _create(self, topic: str, partitions: int) -> None:
         replicas = min(MOST_REPLICAS, len(cluster(self._admin).nodes))
         config, fewer = topic_configs(replicas)
-        error = self._refusal(NewTopic(topic, PARTITIONS, replicas, config=config))
+        error = self._refusal(NewTopic(topic, partitions, replicas, config=config))
         if error is not None and error.code() in _REFUSES_CONFIG:
             config = fewer
-            error = self._refusal(NewTopic(topic, PARTITIONS, replicas, config=config))
+            error = self._refusal(NewTopic(topic, partitions, replicas, config=config))
         if error is None or error.code() == KafkaError.TOPIC_ALREADY_EXISTS:
             return
         told = translate(error, f"creating topic {topic}")
         if not isinstance(told, BlockedError):
             raise told
         options = "".join(f" --config {name}={value}" for name, value in config.items())
-        command = f"--create --topic {topic} --partitions {PARTITIONS} --replication-factor {replicas}{options}"
+        command = f"--create --topic {topic} --partitions {partitions} --replication-factor {replicas}{options}"
         hint = f"grant this user Create on it, or create it: kafka-topics.sh --bootstrap-server {self._admin.servers} {command}"
         raise BlockedError(told.message, hint)
 

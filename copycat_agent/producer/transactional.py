@@ -21,7 +21,7 @@ from copycat_agent.producer.consuming import offset_after
 from copycat_agent.producer.kafka_errors import not_made, with_trouble
 from copycat_agent.producer.lane_producer import LaneProducer
 from copycat_agent.producer.learnt import Pace, Shared
-from copycat_agent.producer.offsets_topic import OffsetsTopic, cluster, topic_error
+from copycat_agent.producer.offsets_topic import PARTITIONS, OffsetsTopic, cluster, topic_error
 from copycat_agent.producer.settings import client_settings, distrust_token
 from copycat_agent.transactions.protocol import Entry
 
@@ -115,9 +115,9 @@ class KafkaSteps:
         """Returns the id of the cluster."""
         return str(cluster(self._admin).cluster_id)
 
-    def ensure_topic(self, topic: str) -> int:
-        """Returns how many partitions the offsets topic has; see `OffsetsTopic.ensure`."""
-        return OffsetsTopic(self._admin).ensure(topic)
+    def ensure_topic(self, topic: str, partitions: int = PARTITIONS) -> int:
+        """Returns how many partitions the topic has; see `OffsetsTopic.ensure`."""
+        return OffsetsTopic(self._admin).ensure(topic, partitions)
 
     def end(self, place: OffsetsPartition) -> int:
         """The end of the place, open transactions included."""

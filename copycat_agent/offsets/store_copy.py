@@ -1,0 +1,83 @@
+"""The state directory of an agent whose state is in Kafka: its files are a copy, made anew at each start.
+
+A file beside the store says so, with the agent's id: commands and agents that know nothing of the log do not touch the copy.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from copycat_agent import logs
+from copycat_agent.errors import FatalError
+from copycat_agent.offsets import agent_identity, entries
+from copycat_agent.offsets.state_dir import DATABASE, marker_of
+from copycat_agent.offsets.store_file import create
+
+if TYPE_CHECKING:
+    from copycat_agent.offsets.entries import Entries
+    from copycat_agent.offsets.state_dir import StateDir
+
+NAME = "agent_id"
+
+_log = logs.get("offsets")
+
+
+def refuse_copy(directory: StateDir) -> None:
+    """FatalError where the directory holds a copy only: what is changed in it would be gone at the next start."""
+    if whose := copy_of(directory.path):
+        words = f"the state in {directory.path} is a copy: agent {whose} keeps its own in Kafka"
+        way = f"set agent_id: {whose} in agent.yaml; its state is changed while it runs: stop the connector (copycat ctl stop NAME) first. "
+        raise FatalError(words, f"{way}To go on without Kafka, and only when no agent {whose} runs any more: rm {directory.path / NAME}")
+
+
+def copy_of(path: Path) -> str:
+    """The id of the agent whose copy the directory holds, "" where it holds its own."""
+    try:
+        return (path / NAME).read_text("utf-8", "replace").strip()
+    except OSError:
+        return ""
+
+
+def restore(directory: StateDir, agent_id: str, there: Entries) -> None:
+    """Make the files what `there` says. FatalError when the directory is another agent's, or `there` cannot be read.
+
+    Where nothing is there, the files stay as they are.
+    """
+    path, place = directory.path, f"the state of agent {agent_id} in Kafka"
+    if (whose := copy_of(path)) and whose != agent_id:
+        raise FatalError(f"{path} is the state directory of agent {whose}, not of {agent_id}", "give each its own: --state-dir DIR")
+    database = path / DATABASE
+    if not there:
+        if whose and database.exists():
+            _log.warning("Kafka has no state of this agent any more; what this host has of it is put there", agent=agent_id)
+        _mark(directory, agent_id)
+        return
+    kept = entries.identity(there, place)
+    if not whose and database.exists():
+        _refuse_others(path, kept, agent_id)
+    _mark(directory, agent_id)
+    files = (Path(f"{database}{suffix}") for suffix in ("", "-wal", "-shm"))
+    for leftover in (*files, marker_of(database), path / agent_identity.NAME):
+        leftover.unlink(missing_ok=True)
+    create(directory, database, functools.partial(entries.fill, entries=there, place=place))
+    agent_identity.save(directory, kept)
+
+
+def _refuse_others(path: Path, kept: agent_identity.Kept, agent_id: str) -> None:
+    """What the directory has of an agent that is not the one in Kafka would be lost."""
+    here = agent_identity.load(path)
+    if here is None or here.uuid not in {kept.uuid, *kept.former}:
+        words = f"{path} has the state of an agent that is not {agent_id}, whose state is in Kafka"
+        raise FatalError(words, "give this one a directory of its own with --state-dir, or another agent_id; or move what is there away")
+
+
+def _mark(directory: StateDir, agent_id: str) -> None:
+    path = directory.path / NAME
+    with path.open("w", encoding="utf-8") as stream:
+        stream.write(f"{agent_id}\n")
+        stream.flush()
+        os.fsync(stream.fileno())
+    directory.sync()

@@ -1,0 +1,134 @@
+"""An agent's state in a compacted topic of one partition: written in transactions by one process at a time, read by the next.
+
+Each write is a transaction of one transactional id, so Kafka keeps out whoever had the id before. After a write that failed nobody knows
+what became of it: a new producer brings it to an end, and what is there is compared with what shall be.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Callable, Mapping
+
+from confluent_kafka import KafkaException, Producer
+
+from copycat_agent.errors import CopycatError, FencedError, RetriableError
+from copycat_agent.model import OffsetsPartition
+from copycat_agent.options import KafkaOptions
+from copycat_agent.producer.kafka_errors import not_made, transaction_refused, translate
+from copycat_agent.producer.settings import SILENT, transactional_settings
+from copycat_agent.producer.transactional import KafkaSteps
+
+ANSWER_SECONDS = 20.0
+"""How long a producer may take to be fenced, and a transaction to be committed."""
+_ROOM_SECONDS = 0.1
+_LEADER_KEY = b'["leader"]'
+
+
+def topic_of(agent_id: str) -> str:
+    """The topic with the state of an agent."""
+    return f"__copycat_state.{agent_id}"
+
+
+class StateTopic:
+    """See above. From one thread at a time."""
+
+    def __init__(self, options: KafkaOptions, agent_id: str, *, stopping: Callable[[], bool] = lambda: False) -> None:
+        """Nothing is asked yet. `stopping` ends a wait."""
+        self.place = OffsetsPartition(topic_of(agent_id), 0)
+        self._options = options
+        self._id = f"copycat.state.{agent_id}"
+        self._steps = KafkaSteps(options, self._id, stopping=stopping)
+        self._client: Producer | None = None
+        self._is_doubtful = False
+        self._leader = secrets.token_hex(8).encode()
+
+    def ensure(self) -> None:
+        """Make the topic where it is missing. RetriableError and BlockedError as Kafka has it."""
+        self._steps.ensure_topic(self.place.topic, 1)
+
+    def take(self) -> dict[bytes, bytes]:
+        """Keep out every other process, and return the latest value of each key.
+
+        RetriableError and BlockedError as Kafka has it; FatalError when the brokers know no transactions.
+        """
+        self._fence()
+        found = self._read()
+        self._commit({_LEADER_KEY: self._leader})
+        found.pop(_LEADER_KEY, None)
+        return found
+
+    def publish(self, changes: Mapping[bytes, bytes | None], everything: Callable[[], Mapping[bytes, bytes]]) -> None:
+        """See `offsets.entries.Log`."""
+        self._commit(self._missing(everything()) if self._is_doubtful else changes)
+
+    def doubt(self) -> None:
+        """See `offsets.entries.Log`."""
+        self._is_doubtful = True
+
+    def close(self) -> None:
+        """Free the clients."""
+        self._client = None
+        self._steps.close()
+
+    def _missing(self, wanted: Mapping[bytes, bytes]) -> dict[bytes, bytes | None]:
+        """What to write for `wanted` to be there, once what was written before is committed or undone."""
+        self._check_leader(self._read())  # before: a new producer would keep out whoever has taken over meanwhile
+        self._fence()
+        found = self._read()
+        self._check_leader(found)
+        del found[_LEADER_KEY]
+        gone = dict.fromkeys(found.keys() - wanted.keys())
+        return {**gone, **{key: value for key, value in wanted.items() if found.get(key) != value}}
+
+    def _check_leader(self, found: Mapping[bytes, bytes]) -> None:
+        if found.get(_LEADER_KEY) != self._leader:
+            raise FencedError(f"another process writes {self.place.topic} now")
+
+    def _read(self) -> dict[bytes, bytes]:
+        latest = {entry.key: entry.value for entry in self._steps.replay(self.place, 0, self._steps.end(self.place))}
+        self._steps.free()
+        return {key: value for key, value in latest.items() if value is not None}
+
+    def _fence(self) -> None:
+        settings = {**transactional_settings(self._options, self._id, self._id), "linger.ms": "0", "statistics.interval.ms": "0"}
+        self._client = None
+        try:
+            client = Producer(settings, logger=SILENT)
+        except KafkaException as exception:
+            raise not_made(exception.args[0]) from None
+        try:
+            client.init_transactions(ANSWER_SECONDS)
+        except KafkaException as exception:
+            raise self._told(exception, "taking over") from None
+        self._client = client
+
+    def _commit(self, changes: Mapping[bytes, bytes | None]) -> None:
+        self._is_doubtful = True
+        client, self._client = self._client, None
+        if client is None:
+            raise RetriableError(f"what was written to {self.place.topic} before is not known to be there")
+        try:
+            client.begin_transaction()
+            for key, value in changes.items():
+                self._produce(client, key, value)
+            client.commit_transaction(ANSWER_SECONDS)
+        except KafkaException as exception:
+            raise self._told(exception, "writing") from None
+        self._client, self._is_doubtful = client, False
+
+    def _produce(self, client: Producer, key: bytes, value: bytes | None) -> None:
+        deadline = time.monotonic() + ANSWER_SECONDS
+        while True:
+            try:
+                client.produce(self.place.topic, value, key, self.place.partition)
+            except BufferError:
+                if time.monotonic() > deadline:
+                    raise RetriableError(f"writing {self.place.topic}: Kafka takes nothing") from None
+                client.poll(_ROOM_SECONDS)
+            else:
+                return
+
+    def _told(self, exception: KafkaException, doing: str) -> CopycatError:
+        what = f"{doing} topic {self.place.topic}"
+        return transaction_refused(exception.args[0], what, self._id) or translate(exception.args[0], what)
