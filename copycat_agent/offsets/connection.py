@@ -19,10 +19,10 @@ from copycat_agent import logs
 from copycat_agent.errors import CopycatError, FatalError, FencedError, RetriableError
 from copycat_agent.model import Account, SavedRow, SourceOffset, SourcePartition
 from copycat_agent.offsets import agent_identity, ledger, saved_rows
-from copycat_agent.offsets.entries import IDENTITY_KEY, Changes, Entries, Log, Watched, everything
 from copycat_agent.offsets.lanes import NOTHING_TOLD, LaneCommit, Wish
 from copycat_agent.offsets.sqlite_errors import RETRIABLE, is_callers, translate, unsaved
 from copycat_agent.offsets.state_dir import DATABASE, leave_marker
+from copycat_agent.offsets.state_log import IDENTITY_KEY, ChangedRows, Changes, Entries, StateLog, everything
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
@@ -112,8 +112,8 @@ class HeldFile:
         self._path = str(directory.path / DATABASE) if directory else ""
         self._rows_since_look = 0
         self._waiting: deque[Commit] = deque()
-        self._log: Log | None = None
-        self._watched: Watched | None = None
+        self._log: StateLog | None = None
+        self._watched: ChangedRows | None = None
         self._ledger = ledger.Ledger()
         self._inode = os.stat(self._path).st_ino if directory else 0  # noqa: PTH116 - a str path
 
@@ -185,7 +185,7 @@ class HeldFile:
                 self._log.doubt()
             raise
 
-    def replicate(self, log: Log, there: Entries) -> None:
+    def replicate(self, log: StateLog, there: Entries) -> None:
         """Write to `log` as well from now on, before anything counts as saved; and at once what is not `there` yet.
 
         RetriableError when that does not work now, FencedError when another process writes there.
@@ -193,7 +193,7 @@ class HeldFile:
         with self._lock:
             entries = everything(self._connection, self._kept)
             log.publish({**dict.fromkeys(there.keys() - entries.keys()), **dict(entries.items() - there.items())}, lambda: entries)
-            self._log, self._watched = log, Watched(self._connection)
+            self._log, self._watched = log, ChangedRows(self._connection)
 
     def _publish(self, changes: Changes, kept: agent_identity.Kept) -> None:
         """Raises RetriableError; FatalError once another process has taken over, and from then on."""

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from typing import Self
 
     from copycat_agent.model import Loss, LossReason, LossTotal
-    from copycat_agent.offsets.entries import Log
+    from copycat_agent.offsets.state_log import StateLog
 
 TARGETS = ("running", "paused", "stopped")
 """What a person may ask a connector to be."""
@@ -55,7 +55,7 @@ class OffsetStore(LaneStore):
         return cls._open(directory, opened, rebuilds=rebuild)
 
     @classmethod
-    def open_replicated(cls, state_dir: str | os.PathLike[str], log: Log, agent_id: str, *, rebuild: bool = False) -> OffsetStore:
+    def open_replicated(cls, state_dir: str | os.PathLike[str], log: StateLog, agent_id: str, *, rebuild: bool = False) -> OffsetStore:
         """As `open`, for the agent with this id, whose state is in `log`: what is there counts, the file is a copy that is made anew.
 
         Where nothing is there, what the directory has goes there. FatalError also when the directory is another agent's.

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 
 from copycat_agent import logs
 from copycat_agent.errors import FatalError
-from copycat_agent.offsets import agent_identity, entries
+from copycat_agent.offsets import agent_identity, state_log
 from copycat_agent.offsets.state_dir import DATABASE, marker_of
 from copycat_agent.offsets.store_file import create
 
 if TYPE_CHECKING:
-    from copycat_agent.offsets.entries import Entries
     from copycat_agent.offsets.state_dir import StateDir
+    from copycat_agent.offsets.state_log import Entries
 
 NAME = "agent_id"
 
@@ -55,14 +55,14 @@ def restore(directory: StateDir, agent_id: str, there: Entries) -> None:
             _log.warning("Kafka has no state of this agent any more; what this host has of it is put there", agent=agent_id)
         _mark(directory, agent_id)
         return
-    kept = entries.identity(there, place)
+    kept = state_log.identity(there, place)
     if not whose and database.exists():
         _refuse_others(path, kept, agent_id)
     _mark(directory, agent_id)
     files = (Path(f"{database}{suffix}") for suffix in ("", "-wal", "-shm"))
     for leftover in (*files, marker_of(database), path / agent_identity.NAME):
         leftover.unlink(missing_ok=True)
-    create(directory, database, functools.partial(entries.fill, entries=there, place=place))
+    create(directory, database, functools.partial(state_log.fill, entries=there, place=place))
     agent_identity.save(directory, kept)
 
 

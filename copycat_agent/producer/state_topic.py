@@ -59,11 +59,11 @@ class StateTopic:
         return found
 
     def publish(self, changes: Mapping[bytes, bytes | None], everything: Callable[[], Mapping[bytes, bytes]]) -> None:
-        """See `offsets.entries.Log`."""
+        """See `offsets.state_log.Log`."""
         self._commit(self._missing(everything()) if self._is_doubtful else changes)
 
     def doubt(self) -> None:
-        """See `offsets.entries.Log`."""
+        """See `offsets.state_log.Log`."""
         self._is_doubtful = True
 
     def close(self) -> None:
@@ -73,7 +73,7 @@ class StateTopic:
 
     def _missing(self, wanted: Mapping[bytes, bytes]) -> dict[bytes, bytes | None]:
         """What to write for `wanted` to be there, once what was written before is committed or undone."""
-        self._check_leader(self._read())  # before: a new producer would keep out whoever has taken over meanwhile
+        self._check_leader(self._read(decided=True))  # before: a new producer would keep out whoever has taken over meanwhile
         self._fence()
         found = self._read()
         self._check_leader(found)
@@ -85,8 +85,9 @@ class StateTopic:
         if found.get(_LEADER_KEY) != self._leader:
             raise FencedError(f"another process writes {self.place.topic} now")
 
-    def _read(self) -> dict[bytes, bytes]:
-        latest = {entry.key: entry.value for entry in self._steps.replay(self.place, 0, self._steps.end(self.place))}
+    def _read(self, *, decided: bool = False) -> dict[bytes, bytes]:
+        """What is committed; `decided`: without waiting for a transaction that is open."""
+        latest = {entry.key: entry.value for entry in self._steps.replay(self.place, 0, self._steps.end(self.place, decided=decided))}
         self._steps.free()
         return {key: value for key, value in latest.items() if value is not None}
 

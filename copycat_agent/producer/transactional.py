@@ -119,15 +119,14 @@ class KafkaSteps:
         """Returns how many partitions the topic has; see `OffsetsTopic.ensure`."""
         return OffsetsTopic(self._admin).ensure(topic, partitions)
 
-    def end(self, place: OffsetsPartition) -> int:
-        """The end of the place, open transactions included."""
+    def end(self, place: OffsetsPartition, *, decided: bool = False) -> int:
+        """The end of the place, open transactions included; or, `decided`, where the first one that is open begins."""
+        isolation = IsolationLevel.READ_COMMITTED if decided else IsolationLevel.READ_UNCOMMITTED
         wanted = TopicPartition(place.topic, place.partition)
         latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]
         try:
             found = self._admin.ask(
-                lambda client: client.list_offsets(
-                    {wanted: latest}, isolation_level=IsolationLevel.READ_UNCOMMITTED, request_timeout=ANSWER_SECONDS
-                )[wanted]
+                lambda client: client.list_offsets({wanted: latest}, isolation_level=isolation, request_timeout=ANSWER_SECONDS)[wanted]
             )
         except KafkaException as exception:
             self._admin.close()  # it would go on with what it knows of the leader for minutes: after a restart, that is refused each time

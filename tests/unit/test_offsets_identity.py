@@ -28,7 +28,9 @@ from copycat_agent.offsets import agent_identity
 from copycat_agent.offsets.state_dir import StateDir
 directory = StateDir.acquire(__import__("pathlib").Path(sys.argv[1]))
 while True:
-    print(agent_identity.start(directory, agent_identity.load(directory.path), ())[1].nonce, flush=True)
+    kept, identity = agent_identity.started(agent_identity.load(directory.path), ())
+    agent_identity.save(directory, kept)
+    print(identity.nonce, flush=True)
 """
 
 

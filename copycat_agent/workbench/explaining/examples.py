@@ -236,6 +236,8 @@ EXAMPLES = {
     "kafka.create_topics": "{partitions: 3}",
     "kafka.create_topics.config": "{retention.ms: 604800000}",
     "spark.conf": "{spark.ui.enabled: false}",
+    "agent_id": "lake",
+    "delivery.positions": "local",
     "state_dir": "/var/lib/copycat",
     "api.listen": "127.0.0.1:9464",
     "api.connect": "{listen: 127.0.0.1:8083}",

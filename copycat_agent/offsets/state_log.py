@@ -29,7 +29,7 @@ _BYTES = "base64"
 """How a value of bytes is told from others: an object with this name in it. SQLite has no objects."""
 
 
-class Log(Protocol):
+class StateLog(Protocol):
     """Where the entries of one agent's store are kept, so that another process can take them over."""
 
     def take(self) -> Entries:
@@ -45,7 +45,7 @@ class Log(Protocol):
         """What was published last does not hold here: compare before the next."""
 
 
-class _Table(NamedTuple):
+class _StoreTable(NamedTuple):
     """Columns of a table; `key` is empty where it has one row at most."""
 
     name: str
@@ -69,7 +69,7 @@ class _Table(NamedTuple):
         return _text([self.name, *(values[name] for name in self.key)]), _text([_plain(value) for value in row])
 
 
-class Watched:
+class ChangedRows:
     """A connection, watched for the rows that each of its transactions changes."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
@@ -136,12 +136,12 @@ def _unreadable(place: str) -> FatalError:
     return FatalError(f"what {place} has of this agent cannot be read", "another program has written there: see what stands in it")
 
 
-def _tables(connection: sqlite3.Connection) -> list[_Table]:
+def _tables(connection: sqlite3.Connection) -> list[_StoreTable]:
     found = []
     for (name,) in connection.execute("SELECT name FROM main.sqlite_master WHERE type = 'table' ORDER BY name").fetchall():
         columns = connection.execute(f"PRAGMA main.table_info({name})").fetchall()
         keys = sorted((place, column) for _, column, _, _, _, place in columns if place)
-        found.append(_Table(name, tuple(column[1] for column in columns), tuple(column for _, column in keys)))
+        found.append(_StoreTable(name, tuple(column[1] for column in columns), tuple(column for _, column in keys)))
     return found
 
 

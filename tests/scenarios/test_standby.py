@@ -1,0 +1,124 @@
+"""Two agents with one agent_id: one runs, the other takes over with all that the first had saved, whatever became of it."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from collections import Counter
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.rig.kafka import consume, unique_topic, wait_for_markers
+from tests.rig.waiting import wait_until
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from copycat_agent.dev_broker import DevBroker
+    from tests.rig.agent import AgentProcess
+
+LINES = 3_000
+
+
+class Two:
+    """Both agents, a directory that both see, and a connector of each guarantee."""
+
+    def __init__(self, make_agent: Callable[..., AgentProcess], bootstrap: str, shared: Path) -> None:
+        self.bootstrap, self.shared, self.written = bootstrap, shared, 0
+        self.agent_id = unique_topic("pair").replace(".", "-")
+        self.topics = {guarantee: unique_topic(guarantee) for guarantee in ("at_least_once", "exactly_once")}
+        shared.mkdir()
+        self.agents = [make_agent(bootstrap, name) for name in ("one", "two")]
+        for agent in self.agents:
+            (agent.root / "agent.yaml").write_text(f"agent_id: {self.agent_id}\nkafka: {{create_topics: {{partitions: 1}}}}\n")
+            for guarantee, topic in self.topics.items():
+                source = {"type": "objects", "uri": shared.as_uri(), "min_age": "0s", "poll_interval": "1s", "format": {"type": "lines"}}
+                delivery = {"guarantee": guarantee, "positions": "kafka", "max_batch_bytes": "64KiB"}
+                agent.define(guarantee.replace("_", "-"), {"source": source, "record": {"topic": topic}, "delivery": delivery})
+            agent.define("idle", {"source": {**source, "pattern": "*.none"}, "record": {"topic": "idle"}})
+
+    def write(self) -> None:
+        """One more object."""
+        lines = "".join(f"{number}\n" for number in range(self.written, self.written + LINES))
+        self.written += LINES
+        beside = self.shared.parent / "beside"
+        beside.write_text(lines)
+        beside.rename(self.shared / f"{self.written:08}.txt")
+
+    def arrived(self, guarantee: str) -> Counter[bytes | None]:
+        return Counter(record.value for record in consume(self.bootstrap, self.topics[guarantee], "read_committed"))
+
+    def wait(self, least: int) -> None:
+        """Until so many lines are there, with both guarantees."""
+        for guarantee, topic in self.topics.items():
+            consume(self.bootstrap, topic, until=1, deadline=60)
+            wait_until(partial(self._has, guarantee, least), 60, f"{least} lines, {guarantee}")
+
+    def _has(self, guarantee: str, least: int) -> bool:
+        return len(self.arrived(guarantee)) >= least
+
+    def check(self) -> None:
+        """All are there, none lost; none twice with exactly_once."""
+        self.wait(self.written)
+        wait_for_markers(self.bootstrap, self.topics["exactly_once"])
+        wanted = {b"%d" % number for number in range(self.written)}
+        assert self.arrived("at_least_once").keys() == wanted
+        assert self.arrived("exactly_once") == Counter(wanted)
+
+    def said(self, agent: AgentProcess, *command: str) -> Any:
+        """What a command about a running agent prints, as JSON."""
+        call = [sys.executable, "-m", "copycat_agent", *command, "--state-dir", str(agent.state_dir), "--format", "json"]
+        done = subprocess.run(call, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)
+
+
+@pytest.fixture
+def two(make_agent: Callable[..., AgentProcess], broker: DevBroker, tmp_path: Path) -> Two:
+    return Two(make_agent, broker.bootstrap, tmp_path / "shared")
+
+
+@pytest.mark.timeout(300)
+def test_another_agent_takes_over_from_one_that_was_killed_stopped_or_asked_to_end(two: Two) -> None:
+    one, other = two.agents
+    one.start()
+    two.write()
+    two.wait(1)
+    other.start()
+    assert two.said(one, "ctl", "pause", "idle") is not None
+    assert other.wait(90) == 1, "without --standby it ends while another one leads"
+    assert "--standby" in other.log
+
+    other.start("--standby")
+    wait_until(lambda: "stands by" in other.log, 60, lambda: other.log)
+    two.write()
+    one.kill()
+    two.write()
+    two.check()
+    states = {connector["name"]: connector["state"] for connector in two.said(other, "status")["connectors"]}
+    assert states["idle"].lower() == "paused"
+
+    one.start("--standby")
+    wait_until(lambda: "stands by" in one.log, 60, lambda: one.log)
+    two.write()
+    other.signal(signal.SIGSTOP)
+    two.write()
+    two.check()
+    other.signal(signal.SIGCONT)
+    assert other.wait() == 75
+    assert "taken over" in other.log
+
+    stood_by = other.log.count("stands by")
+    other.start("--standby")
+    wait_until(lambda: other.log.count("stands by") > stood_by, 60, lambda: other.log)
+    two.write()
+    one.stop()
+    two.check()
+    other.stop()
+    with pytest.raises(AssertionError, match=two.agent_id):
+        two.said(other, "offsets", "show", "at-least-once")
