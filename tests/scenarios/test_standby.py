@@ -40,6 +40,7 @@ class Two:
                 source = {"type": "objects", "uri": shared.as_uri(), "min_age": "0s", "poll_interval": "1s", "format": {"type": "lines"}}
                 delivery = {"guarantee": guarantee, "positions": "kafka", "max_batch_bytes": "64KiB"}
                 agent.define(guarantee.replace("_", "-"), {"source": source, "record": {"topic": topic}, "delivery": delivery})
+            agent.define("here", {"source": {"type": "log_file", "include": ["/tmp/*.none"]}, "record": {"topic": "here"}})
             agent.define("idle", {"source": {**source, "pattern": "*.none"}, "record": {"topic": "idle"}})
 
     def write(self) -> None:
@@ -102,6 +103,7 @@ def test_another_agent_takes_over_from_one_that_was_killed_stopped_or_asked_to_e
     two.check()
     states = {connector["name"]: connector["state"] for connector in two.said(other, "status")["connectors"]}
     assert states["idle"].lower() == "paused"
+    assert "here" not in states, "what only one host can read is not run where another one may take over"
 
     one.start("--standby")
     wait_until(lambda: "stands by" in one.log, 60, lambda: one.log)
