@@ -143,7 +143,7 @@ def agent(control: Control, _request: Request) -> object:
         "directory": absolute(view.directory), "agent_file": absolute(view.agent_file), "spark": view.spark, "java_pid": view.java_pid,
         "offsets_unsaved": view.offsets_unsaved, "stopping": view.stopping, "reloads": dict(view.reloads), "stuck": list(view.stuck),
         "last_reload": _reload(view.last_reload) if view.last_reload else None, "log_level": view.log_level, "log_until": view.log_until,
-        "hangs": view.hangs, "page": view.page,
+        "hangs": view.hangs, "page": view.page, "master": view.master,
     }  # fmt: skip
 
 

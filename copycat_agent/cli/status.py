@@ -151,6 +151,8 @@ def _once(look: LookAtAgent, console: Console) -> None:
         typer.echo("the agent has no connectors", err=True)
     if any(one["state"] in _OUTSIDE for one in look.connectors):
         typer.echo(f"what is wrong, step by step: copycat doctor {visible(look.agent['directory'])}", err=True)
+    if look.agent.get("master"):
+        typer.echo(f"tasks run on {visible(look.agent['master'])}", err=True)
     for words in warnings(look.agent):
         typer.echo(f"warning: {words}", err=True)
 

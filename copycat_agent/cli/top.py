@@ -160,6 +160,7 @@ def _head(look: LookAtAgent, now: float) -> Text:
     unread = sum(one["lag"]["bytes"] for one in look.connectors)
     parts = [
         f"copycat {agent['version']}", f"pid {agent['pid']}", f"up {age(now - agent['started'])}", f"spark {visible(agent['spark'])}",
+        *([f"on {visible(agent['master'])}"] if agent.get("master") else []),
         f"{rate(total)} records/s", f"{size(unread)} unread",
     ]  # fmt: skip
     return Text("  ".join(parts), "bold")

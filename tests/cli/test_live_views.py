@@ -227,6 +227,11 @@ def test_top_shows_the_agent_its_connectors_why_and_the_brokers() -> None:
     ]
 
 
+def test_top_says_on_which_cluster_tasks_run() -> None:
+    assert "spark running  on spark://m:7077" in drawn(top.frame(top_of(look(QUIET, master="spark://m:7077")), 160, NOW), 160)[0]
+    assert " on " not in drawn(top.frame(top_of(look(QUIET)), 160, NOW), 160)[0]
+
+
 def test_top_shows_what_is_wrong_with_the_agent_as_a_whole() -> None:
     reload = {"kept": {"web": "a tab"}, "restart": ["spark.master"]}
     lines = drawn(top.frame(top_of(look(QUIET, offsets_unsaved="disk full", stuck=["web"], last_reload=reload)), 160, NOW), 160)

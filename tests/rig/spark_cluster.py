@@ -32,10 +32,13 @@ os.execv(sys.argv[2], sys.argv[2:])
 
 
 class SparkCluster:
-    """`workers` of two cores each. What executors find on their path is `python_path`, and what travels with the jobs."""
+    """`workers` of `cores` each. What executors find on their path is `python_path`, and what travels with the jobs."""
 
-    def __init__(self, directory: Path, workers: int = 2, python_path: str = "", environ: dict[str, str] | None = None) -> None:
+    def __init__(
+        self, directory: Path, workers: int = 2, python_path: str = "", environ: dict[str, str] | None = None, cores: int = 2
+    ) -> None:
         self.directory = directory
+        self._cores = cores
         self._port = free_port()
         self._count = workers
         self._environ = {
@@ -90,9 +93,9 @@ class SparkCluster:
         self.master = self._java("master", "org.apache.spark.deploy.master.Master", "--host", _HOST, "--port", str(self._port))
 
     def start_worker(self, number: int) -> None:
-        """With two cores, so that two sessions have room, and a directory of its own for executors."""
+        """With two cores, unless it was said otherwise, so that two sessions have room, and a directory of its own for executors."""
         work = self.directory / f"work-{number}"
-        options = ("--host", _HOST, "--cores", "2", "--memory", "2g", "--work-dir", str(work), self.url)
+        options = ("--host", _HOST, "--cores", str(self._cores), "--memory", "2g", "--work-dir", str(work), self.url)
         self.workers.append(self._java(f"worker-{number}", "org.apache.spark.deploy.worker.Worker", *options))
 
     def _is_up(self) -> bool:

@@ -22,6 +22,7 @@ from copycat_agent.options import AgentOptions, KafkaOptions, SparkOptions
 from copycat_agent.spark import cluster_task, sql_task
 from copycat_agent.spark.cluster_host import TRUSTED, ClusterHost, addresses, driver_host, is_cluster, refusal, settings, zip_package
 from copycat_agent.spark.cluster_job import TOKEN_BYTES, Exchange
+from copycat_agent.spark.cluster_staff import ClusterStaff
 from copycat_agent.spark.cluster_task import RUN
 from tests.rig.threads import NewThreads
 from tests.rig.waiting import wait_until
@@ -117,6 +118,24 @@ def test_it_may_cross_what_is_encrypted_or_stays_here(tmp_path: Path, conf: dict
 
 def test_a_definition_without_secrets_may_go_anywhere(tmp_path: Path) -> None:
     assert refusal(_definition(tmp_path), {"spark.driver.host": "10.0.0.5"}, FAR) is None
+
+
+def test_a_runner_is_sent_no_secret_either_and_no_credential_of_the_agent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "canary")
+    conf = {"spark.driver.host": "192.0.2.5", "spark.driver.bindAddress": "127.0.0.1"}
+    staff = ClusterStaff(ClusterHost(SparkOptions(conf=conf), tmp_path, FAR, None))
+    plain = replace(batch("answer"), definition=pickle.dumps(_definition(tmp_path)))
+    assert "canary" not in repr(staff.work(1, plain))
+    with pytest.raises(FatalError, match="holds secrets"):
+        staff.work(1, replace(plain, definition=pickle.dumps(_definition(tmp_path, security=SECURITY))))
+    staff.close()
+
+
+def test_an_address_that_is_not_of_this_host_is_said_to_be(tmp_path: Path) -> None:
+    conf = {"spark.driver.host": "192.0.2.5"}
+    with pytest.raises(FatalError, match="cannot be let in at this host's address") as raised:
+        ClusterStaff(ClusterHost(SparkOptions(conf=conf), tmp_path, FAR, None))
+    assert "spark.driver.bindAddress" in raised.value.hint
 
 
 def test_the_package_that_travels_is_whole(tmp_path: Path) -> None:

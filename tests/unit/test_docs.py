@@ -32,7 +32,16 @@ CALL = re.compile(r"(?:^|\$ |/|\(|sudo |-u copycat )copycat +([a-z].*)")
 OPTION = re.compile(r"(?:^|\s|\[)(--?[a-z][a-z-]*)")
 SECTIONS = ("record", "delivery", "errors", "limits", "kafka", "converters", "spark", "api", "log", "line")
 """Of definitions and agent.yaml."""
-SPARKS_OWN = ("spark.cores.", "spark.driver.", "spark.ssl.")
+SPARKS_OWN = (
+    "spark.archives",
+    "spark.authenticate",
+    "spark.cores.",
+    "spark.driver.",
+    "spark.executor.",
+    "spark.network.",
+    "spark.speculation",
+    "spark.ssl.",
+)
 """What stands under `spark.conf`."""
 FOREIGN = {
     "SSL connection closed by peer: connecting to a PLAINTEXT broker listener?", "Failed to resolve", "Name or service not known",

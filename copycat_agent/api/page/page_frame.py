@@ -76,7 +76,8 @@ def document(view: View, moment: Moment) -> str:
     about = agent(moment.control, Request("", None))
     assert isinstance(about, dict)
     banner = [tag("p", words, class_="warning", role="alert") for words in warnings(about)]
-    made = f"copycat {about['version']} on {socket.gethostname()}, up {age(moment.now - about['started'])}, Spark {about['spark']}. "
+    where = f" on {about['master']}" if about["master"] else ""
+    made = f"copycat {about['version']} on {socket.gethostname()}, up {age(moment.now - about['started'])}, Spark {about['spark']}{where}. "
     foot = tag("footer", made, f"As of {time_text(moment.now * 1000, 'seconds')}.")
     live = tag("div", *banner, view.live, foot, id="live" if view.live else None)
     return _around(view.title, joined(view.fixed, live), operates=moment.operates)

@@ -1,0 +1,252 @@
+"""An agent whose tasks run on a real cluster: each record arrives, once where that is promised, whatever of the cluster is killed."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import random
+import signal
+import threading
+import time
+from collections import Counter
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import psutil
+import pytest
+from confluent_kafka import Producer
+
+from tests.rig.agent import AgentProcess, is_alive
+from tests.rig.kafka import consume, create_topic, unique_topic
+from tests.rig.spark_cluster import SparkCluster, kill
+from tests.rig.waiting import wait_until
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from copycat_agent.dev_broker import DevBroker
+
+SECONDS = 90.0
+TAKE_OVER_SECONDS = 20.0
+"""Within which batches of what is gone go on elsewhere."""
+SECRET = "canary-of-a-cluster-4d1e"
+_LINES = 100
+
+pytestmark = pytest.mark.timeout(400)
+
+
+class Load:
+    """Objects that come into a directory, and records that come into a topic, all numbered, ten times a second."""
+
+    def __init__(self, root: Path, bootstrap: str, topic: str) -> None:
+        self.directory = root / "objects"
+        self.directory.mkdir()
+        self.count = 0
+        """Of records of each kind that are there."""
+        self._topic = topic
+        self._producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": "5"})
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+
+    def _run(self) -> None:
+        for turn in itertools.count():
+            lines = [b"%09d" % (turn * _LINES + number) for number in range(_LINES)]
+            beside = self.directory.parent / "next"
+            beside.write_bytes(b"\n".join(lines) + b"\n")
+            beside.rename(self.directory / f"{turn:06}.log")
+            for line in lines:
+                self._producer.produce(self._topic, line, partition=turn % 4)
+            self._producer.flush()
+            self.count += _LINES
+            if self._stop.wait(0.1):
+                return
+
+    def end(self) -> set[bytes]:
+        """No more; all that were sent of each kind."""
+        self._stop.set()
+        self._thread.join()
+        return {b"%09d" % number for number in range(self.count)}
+
+
+class Site:
+    """A cluster, an agent with its tasks there, and a load for it: objects with at_least_once, a topic with exactly_once."""
+
+    def __init__(self, root: Path, broker: DevBroker, undo: ExitStack, workers: int = 2) -> None:
+        self._bootstrap = broker.bootstrap
+        (root / "cluster").mkdir()
+        self.cluster = undo.enter_context(SparkCluster(root / "cluster", workers, cores=1))
+        origin = create_topic(broker.bootstrap, unique_topic("origin"), 4)
+        self.objects, self.mirror = (create_topic(broker.bootstrap, unique_topic(name), 2) for name in ("objects", "mirror"))
+        self.load = Load(root, broker.bootstrap, origin)
+        undo.callback(self.load.end)
+        self.agent = undo.enter_context(AgentProcess(root / "agent", broker.bootstrap))
+        secret = root / "secret"
+        secret.write_text(SECRET)
+        source = {"type": "objects", "uri": f"file://{self.load.directory}/", "poll_interval": "200ms"}
+        record = {"topic": self.objects, "headers": {"token": f"${{file:{secret}}}"}}
+        self.agent.define("objects", {"source": source, "record": record, "delivery": {"tasks_max": 4}})
+        mirrored = {"type": "kafka", "topics": [origin], "poll_interval": "100ms"}
+        delivery = {"guarantee": "exactly_once", "tasks_max": 4}
+        self.agent.define("mirror", {"source": mirrored, "record": {"topic": self.mirror}, "delivery": delivery})
+        self.agent.define("app", {"source": {"type": "log_file", "include": [f"{root}/*.log"]}, "record": {"topic": "nowhere"}})
+        self.agent.start("--master", self.cluster.url)
+
+    def goes_on(self, seconds: float = SECONDS) -> None:
+        """Wait until what is there by now has arrived, and what comes next."""
+        self._has(self.load.count + _LINES, seconds)
+
+    def _has(self, count: int, seconds: float) -> None:
+        wanted = {b"%09d" % number for number in range(count)}
+
+        def missing() -> list[int]:
+            return [len(wanted - set(self.arrived(topic))) for topic in (self.objects, self.mirror)]
+
+        wait_until(lambda: not any(missing()), seconds, lambda: f"{missing()} of {count} are missing; {self.agent.log[-3000:]}")
+
+    def arrived(self, topic: str) -> Counter[bytes]:
+        """How often each value has arrived."""
+        return Counter(one.value or b"" for one in consume(self._bootstrap, topic, "read_committed"))
+
+    def is_whole(self) -> None:
+        """Everything has arrived, and what is promised exactly once has arrived once."""
+        sent = self.load.end()
+        self._has(self.load.count, SECONDS)
+        assert set(self.arrived(self.objects)) == sent
+        mirrored = self.arrived(self.mirror)
+        assert set(mirrored) == sent
+        assert max(mirrored.values()) == 1
+
+
+@pytest.fixture
+def make_site(tmp_path: Path, cache: None, broker: DevBroker) -> Iterator[Callable[..., Site]]:
+    """`make_site(workers=2)`: workers of one core each."""
+    with ExitStack() as undo:
+        yield lambda workers=2: Site(tmp_path, broker, undo, workers)
+
+
+def _one_of(find: Callable[[], list[psutil.Process]]) -> psutil.Process:
+    """Any that `find` finds, waited for."""
+    return random.choice(wait_until(lambda: _alive(find), SECONDS, "there is one"))
+
+
+def _alive(find: Callable[[], list[psutil.Process]]) -> list[psutil.Process]:
+    with suppress(psutil.NoSuchProcess):
+        return [one for one in find() if is_alive(one)]
+    return []
+
+
+def test_what_is_killed_in_the_middle_loses_nothing_and_what_is_of_this_host_is_refused(make_site: Callable[..., Site]) -> None:
+    site = make_site()
+    site.goes_on()
+    assert len(_alive(site.cluster.pythons)) == 2, "a runner for each core"
+    kill(_one_of(site.cluster.pythons))
+    site.goes_on()
+    kill(_one_of(site.cluster.executors))
+    site.goes_on()
+    site.is_whole()
+    refusals = [json.loads(line)["diff"] for line in site.agent.log.splitlines() if '"! app: ' in line]
+    assert len(refusals) == 1
+    assert "log_file is not read on a cluster" in refusals[0]
+    assert "second agent on this host, without --master" in refusals[0]
+    _is_nowhere(SECRET, site)
+    site.agent.stop()
+
+
+def _is_nowhere(secret: str, site: Site) -> None:
+    """Neither in what Spark writes, nor in what anybody on these hosts sees of its processes."""
+    jvm = site.agent.jvm()
+    assert jvm is not None
+    processes = [jvm, site.cluster.master, *site.cluster.workers, *site.cluster.executors(), *site.cluster.pythons()]
+    for process in processes:
+        assert process is not None
+        for kind in ("cmdline", "environ"):
+            assert secret.encode() not in Path(f"/proc/{process.pid}/{kind}").read_bytes()
+    places = [site.cluster.directory, site.agent.state_dir / "run"]
+    for path in (path for place in places for path in place.rglob("*") if path.is_file()):
+        assert secret.encode() not in path.read_bytes(), path
+    assert secret not in site.agent.log
+
+
+@pytest.mark.long
+def test_a_worker_that_comes_later_gets_tasks(make_site: Callable[..., Site]) -> None:
+    site = make_site(1)
+    site.goes_on()
+    assert len(_alive(site.cluster.pythons)) == 1
+    site.cluster.start_worker(1)
+    wait_until(lambda: len(_alive(site.cluster.pythons)) == 2, SECONDS, "it has a runner")
+    late = psutil.Process(site.cluster.workers[1].pid)
+
+    def used() -> float:
+        family = [one for one in late.children(recursive=True) if one.name().startswith("python")]
+        return sum(one.cpu_times().user for one in family)
+
+    site.goes_on()
+    before = used()
+    wait_until(lambda: used() > before + 0.5, SECONDS, "it works")
+    site.is_whole()
+    site.agent.stop()
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("victims", ["pythons", "executors"])
+def test_what_is_stopped_holds_up_nothing_for_long(make_site: Callable[..., Site], victims: str) -> None:
+    site = make_site()
+    site.goes_on()
+    victim = _one_of(getattr(site.cluster, victims))
+    victim.suspend()
+    began = time.monotonic()
+    site.goes_on(TAKE_OVER_SECONDS + 10)  # it takes some time to see what has arrived
+    took = time.monotonic() - began
+    with suppress(psutil.NoSuchProcess):
+        victim.resume()
+    site.goes_on()
+    site.is_whole()
+    assert took < TAKE_OVER_SECONDS + 10
+    site.agent.stop()
+
+
+@pytest.mark.long
+def test_the_drivers_jvm_and_the_agent_itself_may_die(make_site: Callable[..., Site]) -> None:
+    site = make_site()
+    site.goes_on()
+    jvm = site.agent.jvm()
+    assert jvm is not None
+    kill(jvm)
+    site.goes_on()
+    site.agent.kill()
+    wait_until(lambda: not _alive(site.cluster.pythons), SECONDS, "nobody works on for an agent that is gone")
+    site.agent.start("--master", site.cluster.url)
+    site.goes_on()
+    site.is_whole()
+    site.agent.stop()
+
+
+@pytest.mark.long
+def test_a_master_that_is_away_for_a_moment_stops_nothing(make_site: Callable[..., Site]) -> None:
+    site = make_site()
+    site.goes_on()
+    assert site.cluster.master is not None
+    site.cluster.master.send_signal(signal.SIGKILL)
+    site.cluster.master.wait()
+    site.goes_on()
+    site.cluster.start_master()
+    site.goes_on()
+    site.is_whole()
+
+
+@pytest.mark.long
+@pytest.mark.timeout(900)
+def test_many_kills_lose_nothing(make_site: Callable[..., Site], rng: random.Random) -> None:
+    site = make_site()
+    site.goes_on()
+    for _ in range(int(os.environ.get("COPYCAT_CLUSTER_KILLS", "8"))):
+        victims = rng.choice(["pythons", "pythons", "executors"])
+        kill(_one_of(getattr(site.cluster, victims)))
+        time.sleep(rng.uniform(0, 5))
+        if rng.random() < 0.5:
+            site.goes_on()
+    site.goes_on()
+    site.is_whole()
