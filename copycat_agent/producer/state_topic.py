@@ -41,6 +41,7 @@ class StateTopic:
         self._steps = KafkaSteps(options, self._id, stopping=stopping)
         self._client: Producer | None = None
         self._is_doubtful = False
+        self._refused_until, self._refusal = 0.0, ""
         self._leader = secrets.token_hex(8).encode()
 
     def ensure(self) -> None:
@@ -59,11 +60,24 @@ class StateTopic:
         return found
 
     def publish(self, changes: Mapping[bytes, bytes | None], everything: Callable[[], Mapping[bytes, bytes]]) -> None:
-        """See `offsets.state_log.Log`."""
-        self._commit(self._missing(everything()) if self._is_doubtful else changes)
+        """See `offsets.state_log.StateLog`.
+
+        After a failure it is refused for as long as that took: the caller has a lock that others wait for, also while Kafka is away.
+        """
+        began = time.monotonic()
+        if began < self._refused_until:
+            raise RetriableError(self._refusal)
+        try:
+            self._commit(self._missing(everything()) if self._is_doubtful else changes)
+        except FencedError:
+            raise
+        except RetriableError as error:
+            now = time.monotonic()
+            self._refused_until, self._refusal = now + (now - began), error.message
+            raise
 
     def doubt(self) -> None:
-        """See `offsets.state_log.Log`."""
+        """See `offsets.state_log.StateLog`."""
         self._is_doubtful = True
 
     def close(self) -> None:

@@ -12,6 +12,7 @@ from copycat_agent.producer import state_topic
 from copycat_agent.producer.state_topic import StateTopic
 from tests.rig.kafka import unique_topic
 from tests.rig.proxy import END_TXN, PRODUCE
+from tests.rig.waiting import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -71,8 +72,20 @@ def test_a_write_without_an_answer_is_written_or_not_and_the_next_one_knows(
     with pytest.raises(RetriableError):
         first.publish({b"a": b"2"}, never)
     proxied_broker.proxy.reset()
+    asked = sum(proxied_broker.proxy.requests.values())
+    with pytest.raises(RetriableError):
+        first.publish({b"a": b"2"}, never)
+    assert sum(proxied_broker.proxy.requests.values()) == asked, "it is refused at once, for a while"
     wanted = {b"a": b"1", b"c": b"3"}  # the caller has undone what it wanted to write, and writes another thing
-    first.publish({b"c": b"3"}, lambda: wanted)
+
+    def is_written() -> bool:
+        try:
+            first.publish({b"c": b"3"}, lambda: wanted)
+        except RetriableError:
+            return False
+        return True
+
+    wait_until(is_written, 30, "Kafka answers again")
     assert state(proxied_broker.bootstrap).take() == wanted
 
 
