@@ -29,7 +29,7 @@ from copycat_agent.options import (
     Secret,
     SourceOptions,
 )
-from copycat_agent.producer.topic_reading import KnownOffsets, KnownTopics, PartitionReader, Removed, TopicRanges, cut
+from copycat_agent.producer.topic_reading import KnownOffsets, KnownTopics, PartitionReader, PassedOffsets, Removed, TopicRanges, cut
 from copycat_agent.sinks.files_options import FilesSinkOptions, RollOptions
 from copycat_agent.sources import SOURCES, Source, SourceKind
 from copycat_agent.sources.contract import (
@@ -42,6 +42,7 @@ from copycat_agent.sources.contract import (
     Gone,
     LostRecords,
     OffsetSource,
+    Passed,
     PolledOptions,
     Position,
     Probed,
@@ -116,6 +117,8 @@ __all__ = [
     "Options",
     "Parsed",
     "PartitionReader",
+    "Passed",
+    "PassedOffsets",
     "Patterns",
     "PolledOptions",
     "Position",

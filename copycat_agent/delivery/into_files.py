@@ -142,6 +142,8 @@ class _Writing:
         producer.read_by(progress)
         try:
             run.run()
+            if progress.error is None and not progress.changed:
+                producer.pass_by()
         except Exception as error:  # noqa: BLE001 - as above
             failure = as_value(error)
         finally:
@@ -276,6 +278,13 @@ class _Range:
         if not done.is_mine:
             words = f"{place.topic}/{place.partition} was written up to offset {done.end} by another agent"
             raise RetriableError(words, "it goes on from there; let one agent run the connector")
+
+    def pass_by(self) -> None:
+        """Claim offsets behind the last record, which are of none: only aborted records, say. Else they would be read for ever."""
+        progress = self._progress
+        assert progress is not None
+        if progress.stream is not None and progress.stream.reached(progress.sent_position) > self.end:  # type: ignore[attr-defined]
+            self.flush()
 
     def _renew(self) -> None:
         self._files.abandon()

@@ -6,6 +6,7 @@ time, without a group; the group only keeps what `TopicRanges.commit` gives it, 
 
 from __future__ import annotations
 
+import json
 import re
 import threading
 import time
@@ -37,7 +38,9 @@ STALL_SECONDS = 20.0
 """A read that gets nothing for so long, while there is something, is given up."""
 IDLE_SECONDS = 60.0
 """A client that nobody reads with is closed after this time."""
-_POLL_SECONDS = 0.2
+POLL_SECONDS = 0.2
+REPORTS_PER_STALL = 4
+"""So often a client reports in `STALL_SECONDS`."""
 _RUN_MESSAGES = 500
 _QUEUE_KBYTES = 16 * 1024
 """Fetched ahead and held for who reads, per client."""
@@ -54,6 +57,12 @@ class Removed(NamedTuple):
     """Records from `start` up to, not including, `end` are in the topic no more: it keeps records for a time, or was cut."""
 
     start: int
+    end: int
+
+
+class PassedOffsets(NamedTuple):
+    """Up to here there are no records, as far as a read has come: aborted ones, say. It ends so where it would be given up otherwise."""
+
     end: int
 
 
@@ -216,9 +225,10 @@ class PartitionReader:
         self._timer: threading.Timer | None = None
         """Closes idle clients; one for all of them, while there are any."""
 
-    def read(self, topic: str, partition: int, start: int, end: int) -> Iterator[Received | Removed]:
+    def read(self, topic: str, partition: int, start: int, end: int) -> Iterator[Received | Removed | PassedOffsets]:
         """The records of a partition from one offset up to, not including, another, in order; what of them is there no more.
 
+        `PassedOffsets` is the last: the rest is to be read from there.
         Raises RetriableError when nothing comes, BlockedError when this user is refused, FatalError for what never works.
         """
         client = self._take()
@@ -264,6 +274,38 @@ class PartitionReader:
             client.close()
 
 
+class _Fetched:
+    """How far a client has fetched without finding a record, by its statistics: it tells nobody else of records that were aborted.
+
+    One for each wait for messages. An offset counts if the client has moved on to it meanwhile, as two of its reports say, and there is
+    still no message once it has reported: what it holds is handed over before a report that comes later, through the same queue.
+    """
+
+    def __init__(self, topic: str = "", partition: int = -1) -> None:
+        self._topic, self._partition = topic, str(partition)
+        self._since_us = time.monotonic_ns() // 1000
+        self._first = -1
+        self._looks = 0
+        self.passed = -1
+
+    def hear(self, text: str) -> None:
+        """A report, as JSON. Those that were written before this wait count for nothing."""
+        report = json.loads(text)
+        found = report["topics"].get(self._topic, {}).get("partitions", {}).get(self._partition)
+        if found is None or report["ts"] <= self._since_us:
+            return
+        offset = found["next_offset"]
+        if self._first < 0 or offset < self._first or found["fetchq_cnt"]:
+            self._first, self.passed = offset, -1
+        elif offset > self._first:
+            self.passed, self._looks = offset, 0
+
+    def is_certain(self) -> bool:
+        """Called each time that there was no message: whether that is so for the second time since the report."""
+        self._looks += 1
+        return self._looks > 1
+
+
 class _Client:
     """A consumer that reads one partition at a time."""
 
@@ -271,23 +313,29 @@ class _Client:
         self._options = options
         self.is_closed = False
         self._trouble: KafkaError | None = None
+        self._fetched = _Fetched()
         settings = {
             "fetch.wait.max.ms": "100", "queued.max.messages.kbytes": str(_QUEUE_KBYTES), "fetch.queue.backoff.ms": _BACKOFF_MS,
             **client_settings(options), "group.id": "copycat",
             "enable.auto.commit": False, "enable.auto.offset.store": False, "auto.offset.reset": "error", "isolation.level": isolation,
-            "enable.partition.eof": True, "error_cb": self._heard,
+            "enable.partition.eof": True, "error_cb": self._heard, "stats_cb": self._reported,
+            "statistics.interval.ms": round(STALL_SECONDS * 1000 / REPORTS_PER_STALL),
         }  # fmt: skip
         try:
             self._consumer = Consumer(settings, logger=SILENT)
         except KafkaException as exception:
             raise not_made(exception.args[0]) from None
 
-    def read(self, topic: str, partition: int, start: int, end: int) -> Iterator[Received | Removed]:
+    def read(self, topic: str, partition: int, start: int, end: int) -> Iterator[Received | Removed | PassedOffsets]:
         """See `PartitionReader.read`."""
         position = start
         self._assign(topic, partition, start)
         while position < end:
-            for message in self._some(topic, partition):
+            if not (messages := self._some(topic, partition, position)):
+                if (passed := self._fetched.passed) < end:
+                    yield PassedOffsets(passed)
+                return
+            for message in messages:
                 error, offset = message.error(), message.offset() or 0
                 if error is None and offset < end:
                     yield received(message, partition, offset)
@@ -303,10 +351,13 @@ class _Client:
                 else:
                     raise self._told(error, topic)
 
-    def _some(self, topic: str, partition: int) -> list[Message]:
-        """The next messages. Raises RetriableError when none come."""
+    def _some(self, topic: str, partition: int, position: int) -> list[Message]:
+        """The next messages; none where others are passed, see `_Fetched`. Raises RetriableError when nothing comes."""
         deadline = time.monotonic() + STALL_SECONDS
+        self._fetched = _Fetched(topic, partition)
         while not (messages := self._consumed(topic)):
+            if self._fetched.passed > position and self._fetched.is_certain():
+                break
             if time.monotonic() > deadline:
                 words = f"{topic}/{partition}: nothing came for {STALL_SECONDS:g} s from {','.join(self._options.bootstrap_servers)}"
                 raise with_trouble(RetriableError(words), self._trouble)
@@ -320,7 +371,7 @@ class _Client:
 
     def _consumed(self, topic: str) -> list[Message]:
         try:
-            return self._consumer.consume(_RUN_MESSAGES, _POLL_SECONDS)
+            return self._consumer.consume(_RUN_MESSAGES, POLL_SECONDS)
         except KafkaException as exception:
             raise self._told(exception.args[0], topic) from None
 
@@ -341,6 +392,9 @@ class _Client:
         distrust_token(self._options, error)
         if self._trouble is None or error.code() != KafkaError._ALL_BROKERS_DOWN:  # noqa: SLF001 - which only follows from what is known
             self._trouble = error
+
+    def _reported(self, statistics: str) -> None:
+        self._fetched.hear(statistics)
 
     def rest(self) -> None:
         """Nothing is read for now."""

@@ -38,6 +38,10 @@ class LostRecords(NamedTuple):
     damaged: bool = False
 
 
+class Passed(NamedTuple):
+    """In place of a record, as the last that a read gives: up to the offset behind it there are no more; the rest is read from there."""
+
+
 class Enveloped(NamedTuple):
     """A record, and what came with it: key, headers and time, as Kafka has them. A value of None is a null.
 
@@ -193,7 +197,7 @@ class OffsetSource(Protocol):
     def place(self, stretch: Stretch) -> TopicPlace:
         """The partition that a stretch is of."""
 
-    def read(self, stretch: Stretch) -> Iterator[tuple[Enveloped | LostRecords, int]]:
+    def read(self, stretch: Stretch) -> Iterator[tuple[Enveloped | LostRecords | Passed, int]]:
         """In a task: the stretch's records in order, each with the offset behind it, from which this may be called again."""
 
     def apply(self, stretch: Stretch, position: int | None, *, finished: bool) -> Position:

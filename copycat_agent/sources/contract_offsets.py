@@ -9,7 +9,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any, cast
 
 from copycat_agent.formats import Frame, Parsed
-from copycat_agent.sources.contract import Enveloped, LostRecords, OffsetSource, Probed, RunsAs, as_text
+from copycat_agent.sources.contract import Enveloped, LostRecords, OffsetSource, Passed, Probed, RunsAs, as_text
 from copycat_agent.sources.contract_partitions import OffsetPartitions
 from copycat_agent.sources.contract_stream import Records, RecordStream, SourceHalves, kind_of
 from copycat_agent.sources.contract_threads import weight
@@ -35,7 +35,9 @@ class OffsetStream(RecordStream):
     def __init__(self, split: Split, records: OffsetRecords) -> None:
         super().__init__(split, records)
         self._behind: int | None = None
-        """Where the last record ends, once the stretch was read to its end."""
+        """Where the last record ends, once the stretch was read to its end, or to `_passed`."""
+        self._passed: int | None = None
+        """Where reading ended, though the stretch goes on."""
 
     def place(self) -> TopicPlace:
         source: OffsetSource = self._source
@@ -48,7 +50,7 @@ class OffsetStream(RecordStream):
     def frames(self, framing: Records, start: int, end: int, **how: Any) -> Iterator[Frame]:  # noqa: ANN401 - as above
         """Called again from where a record ends, when something has to be sent again."""
         del framing, end, how
-        self._behind = None
+        self._behind = self._passed = None
         self._lost = [one for one in self._lost if one[0] < start - self._base]
         for run in self._runs(self._source.read(self._stretch._replace(start=start))):
             records, places = self._sorted(run, start)
@@ -59,14 +61,16 @@ class OffsetStream(RecordStream):
     def _sorted(self, run: ReadRun, start: int) -> tuple[Sequence[Enveloped], Sequence[int]]:
         """The records of a run, and where each begins and the last one ends; what stands for lost ones is noted."""
         found, ends = zip(*run, strict=True)
-        if LostRecords not in set(map(type, found)):
+        if not {LostRecords, Passed} & set(map(type, found)):
             return found, (start, *ends)
         records, places = list[Enveloped](), [start]
-        for record, behind in run:
+        for record, behind in cast("list[tuple[Any, int]]", run):
             if isinstance(record, LostRecords):
                 self._lost.append((places[-1] - self._base, record, behind))
+            elif isinstance(record, Passed):
+                self._passed = behind
             else:
-                records.append(cast("Enveloped", record))
+                records.append(record)
                 places.append(behind)
         return records, places
 
@@ -84,7 +88,7 @@ class OffsetStream(RecordStream):
             begin = end
 
     def _weigh(self, record: Any) -> int:  # noqa: ANN401 - as above
-        if isinstance(record, LostRecords):
+        if isinstance(record, LostRecords | Passed):
             return 0
         value, (key, headers, _), _, raw = record
         size_bytes = len(raw) if raw is not None else len(value) if isinstance(value, bytes) else weight(value)
@@ -93,15 +97,18 @@ class OffsetStream(RecordStream):
         return size_bytes + sum(len(name) + len(content or b"") for name, content in headers) if headers else size_bytes
 
     def reached(self, position: int) -> int:
-        """The offset that what was read up to `position` reaches: the end of the stretch, behind its last record."""
-        return self._stretch.end if position == self._behind else position
+        """The offset that what was read up to `position` reaches: the end of the stretch, behind its last record, or what was passed."""
+        if position != self._behind:
+            return position
+        return self._stretch.end if self._passed is None else self._passed
 
     def complete(self, result: SplitResult) -> SplitResult:
         settled = result.offset.position
-        finished = not result.changed and settled == self._behind
-        if settled == self._base and not finished:
+        is_all = not result.changed and settled == self._behind
+        if settled == self._base and not is_all:
             return result
-        position, reached = self._source.apply(self._stretch, settled, finished=finished), self.reached(settled)
+        reached = self.reached(settled)
+        position = self._source.apply(self._stretch, reached, finished=is_all and self._passed is None)
         offset = replace(result.offset, position=reached, cursor=as_text(position), path=self._stretch.name, mtime_ns=time.time_ns())
         return replace(result, offset=offset, losses=(*result.losses, *self._losses(reached - self._base)))
 

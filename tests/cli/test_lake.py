@@ -51,6 +51,15 @@ def test_what_would_be_written_is_shown(in_process: Callable[..., Said], connect
     assert "30 records behind it" in in_process("plan", connectors, *state).out
 
 
+def test_a_definition_to_begin_with_is_good_with_topics_and_with_files(in_process: Callable[..., Said], connectors: Path) -> None:
+    begun = in_process("new", "kafka").out
+    (connectors / "kafka.yaml").write_text(begun, "utf-8")
+    assert "good kafka: kafka -> copy.{@topic}" in in_process("check", connectors).out
+    record, rest = begun.split("# sink:")
+    (connectors / "kafka.yaml").write_text(record.split("record:")[0] + "sink:" + rest.replace("\n#   ", "\n  "), "utf-8")
+    assert "good kafka: kafka -> file:///srv/lake/orders/{@topic}/dt=" in in_process("check", connectors).out
+
+
 @pytest.mark.usefixtures("lake")
 def test_what_files_cannot_do_is_said(in_process: Callable[..., Said], connectors: Path) -> None:
     replayed = in_process("dlq", "replay", connectors, "lake")

@@ -10,7 +10,7 @@ import pytest
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from copycat_agent.extending import Enveloped, LostRecords, PolledOptions
+from copycat_agent.extending import Enveloped, LostRecords, Passed, PolledOptions
 from copycat_agent.options import KafkaOptions
 from copycat_agent.sources import SOURCES
 from copycat_agent.sources.kafka.kafka_source import KafkaSource
@@ -156,19 +156,21 @@ class Reading:
         found: list[tuple[Any, int]] = []
         for stretch in self.look(to_the_end=to_the_end):
             last: int | None = None
-            count = 0
+            count, passed = 0, False
             reading: Any = self.source.read(stretch)
             with contextlib.closing(reading):
                 for record, position in reading:
                     if isinstance(record, LostRecords):
                         self.lost.append(record)
+                    elif isinstance(record, Passed):
+                        passed = True
                     else:
                         found.append((record, position))
                         count += 1
                     last = position
                     if count == most:
                         break
-            self.positions[stretch.key] = self.source.apply(stretch, last, finished=most is None or count < most)
+            self.positions[stretch.key] = self.source.apply(stretch, last, finished=not passed and (most is None or count < most))
         return found
 
     def values(self, most: int | None = None) -> list[Any]:

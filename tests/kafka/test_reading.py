@@ -12,6 +12,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewPartitions
 
 from copycat_agent.errors import FatalError, RetriableError
+from copycat_agent.options import KafkaOptions
 from copycat_agent.producer import topic_reading
 from copycat_agent.sources.kafka import kafka_source
 from tests.kafka.conftest import Reading, Sent, Writer, delete_records, numbered, options, send
@@ -284,6 +285,37 @@ def test_many_reads_keep_one_timer_between_them(broker: DevBroker, topic: str) -
     calls: list[Any] = [one.function for one in threading.enumerate() if isinstance(one, threading.Timer)]
     timers = Counter(one.__self__ for one in calls)
     assert {*timers.values()} == {1}, "readers of other tests may have one, too"
+
+
+def test_an_aborted_stretch_that_takes_long_to_pass_is_passed_step_by_step(
+    broker: DevBroker, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(topic_reading, "STALL_SECONDS", 0.1)
+    monkeypatch.setattr(topic_reading, "POLL_SECONDS", 0.005)
+    writer = Writer(broker.bootstrap, topic)
+    send(broker.bootstrap, topic, numbered(0, 3))
+    writer.abort([Sent(b"x" * 1000)] * 100_000)
+    send(broker.bootstrap, topic, numbered(3, 1))
+    slow = KafkaOptions(bootstrap_servers=(broker.bootstrap,), client={"fetch.message.max.bytes": "50000"})
+    reading = Reading(options(broker.bootstrap, topic, kafka=slow))
+    found, steps = list[bytes](), list[int]()
+    while len(found) < 4:
+        try:
+            found += reading.values()
+        except RetriableError:  # a busy machine: it took too long for one report
+            continue
+        steps.append(reading.offset())
+    assert found == values(0, 4)
+    assert len(steps) > 1
+    assert steps == sorted(set(steps)), "each read gets further"
+
+
+def test_a_position_that_was_set_by_hand_learns_which_topic_it_is_of(broker: DevBroker, topic: str) -> None:
+    send(broker.bootstrap, topic, numbered(0, 5))
+    reading = Reading(options(broker.bootstrap, topic))
+    reading.positions[f"{topic}/0"] = {"offset": 2}
+    assert reading.values() == values(2, 3)
+    assert reading.positions[f"{topic}/0"]["topic_id"]
 
 
 def test_nobody_answers() -> None:

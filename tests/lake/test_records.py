@@ -15,6 +15,9 @@ from confluent_kafka.schema_registry.avro import AvroSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 from pyarrow import parquet
 
+from copycat_agent.producer import topic_reading
+from tests.kafka.conftest import Sent as Aborted
+from tests.kafka.conftest import Writer
 from tests.lake.conftest import BEGIN_MS, Lake, Sent, as_json, number_of
 from tests.rig.kafka import consume, wait_for_markers
 from tests.rig.waiting import wait_until
@@ -161,6 +164,20 @@ def test_a_topic_of_nulls_alone_is_passed_and_makes_no_file(lake: Lake) -> None:
     lake.send(as_json([{"n": 1}]))
     (file,) = lake.run()
     assert (file.name.first, file.name.last) == (50, 50)
+
+
+def test_what_holds_only_aborted_records_is_passed_once(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(topic_reading, "STALL_SECONDS", 0.6)
+    monkeypatch.setattr(topic_reading, "REPORTS_PER_STALL", 30)
+    monkeypatch.setattr(topic_reading, "POLL_SECONDS", 0.005)
+    lake.send(as_json({"n": number} for number in range(5)))
+    lake.run()
+    Writer(lake.bootstrap, lake.topic).abort([Aborted(b"x" * 1000)] * 100_000)
+    lake.run()
+    assert lake.last.lag.records == 0
+    lake.send(as_json({"n": number} for number in range(5, 10)))
+    lake.assert_each_once(lake.run())
+    assert len(list((lake.root / "_copycat").rglob("claims/*/*/*"))) > 3, "passed in more than one step"
 
 
 def test_what_was_aborted_or_is_open_is_not_written(lake: Lake) -> None:

@@ -23,6 +23,8 @@ from copycat_agent.extending import (
     KnownTopics,
     LostRecords,
     PartitionReader,
+    Passed,
+    PassedOffsets,
     Position,
     Removed,
     RetriableError,
@@ -155,13 +157,15 @@ class KafkaSource:
         rolling = self._rolling.get(found.key)
         if rolling is not None and self._targets is None and not rolling.is_due(position["offset"], found.end, _record_bytes(position)):
             return None
-        return Stretch(found.key, found.key, position["offset"], found.end, work=position.get("topic_id", "").encode())
+        known = self._topics.found.get(found.key.rpartition("/")[0])  # a position that somebody has set names no topic
+        topic_id = position.get("topic_id") or (known.topic_id if known else "")
+        return Stretch(found.key, found.key, position["offset"], found.end, work=topic_id.encode())
 
     def place(self, stretch: Stretch) -> TopicPlace:
         topic, _, number = stretch.key.rpartition("/")
         return TopicPlace(topic, int(number))
 
-    def read(self, stretch: Stretch) -> Iterator[tuple[Enveloped | LostRecords, int]]:
+    def read(self, stretch: Stretch) -> Iterator[tuple[Enveloped | LostRecords | Passed, int]]:
         topic, number = self.place(stretch)
         records, sampled, read = 0, 0, self._read
         for one in self._reader.read(topic, number, stretch.start, stretch.end):
@@ -170,6 +174,8 @@ class KafkaSource:
                     f"{one.end - one.start:,} records were deleted from {stretch.name} before they could be read: the topic keeps no older"
                 )
                 yield LostRecords(words, one.end - one.start), one.end
+            elif isinstance(one, PassedOffsets):
+                yield Passed(), one.end
             else:
                 _, offset, value, headers, timestamp_ms, key = one
                 if (records := records + 1) % SAMPLED == 1:  # one in so many is enough

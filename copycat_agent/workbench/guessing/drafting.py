@@ -184,7 +184,23 @@ def _step(step: StepGuess) -> Iterator[str]:
         yield _line("    on_error: keep", "counted, and the record goes on; default: what errors says")
 
 
+def _copied(parts: DefinitionDraft) -> Iterator[str]:
+    """Of records of topics, which have a key, headers and a time; or files in place of it."""
+    topic = "copy.{@topic}" if parts.topic == f"logs.{parts.name}" else parts.topic
+    yield "record:"
+    yield _line(f"  topic: {written(topic)}", "key, headers and time of records stay as they are")
+    yield _line("  partition: source", "if the target has as many; default: by the key")
+    yield _line("# sink:", "in place of record: files of a directory or an object store")
+    yield "#   type: files"
+    yield _line("#   uri: file:///srv/lake/orders/", "or s3://lake/orders/, gs://, abfss://")
+    yield '#   path: "{@topic}/dt={@timestamp:%Y-%m-%d}"'
+    yield _line("#   format: parquet", "converters.value: json says then how values are read")
+
+
 def _record(parts: DefinitionDraft) -> Iterator[str]:
+    if parts.subject == "kafka":
+        yield from _copied(parts)
+        return
     guess = parts.guess
     yield "record:"
     yield _line(f"  topic: {written(parts.topic)}", 'or a template with a literal beginning, "logs.{level}"')
