@@ -1,4 +1,4 @@
-"""`benchmarks/run failover`: two agents with one agent_id, one of which runs, while all is killed, stopped or asked to end. Every line counts.
+"""`benchmarks/run failover`: two agents with one agent_id, of which one runs. Whatever is killed or stopped, every line counts.
 
 With `--cluster` their tasks are on a real Spark standalone cluster, whose executors, workers and master are killed as well. Totals over all
 calls are kept as those of `kill_loop`, for one state of the product's code.
