@@ -375,7 +375,7 @@ class AgentOptions(Options):
     agent_id: ConnectorName | None = Field(
         None,
         description="Keeps all state of this agent in Kafka, under this name. Of the processes with one name one runs, and another can "
-        "take over (run --standby), see cluster.md. 1 to 63 lowercase letters, digits and -, not - first.",
+        "take over (run --standby), see failover.md. 1 to 63 lowercase letters, digits and -, not - first.",
     )
     kafka: KafkaOptions = Field(KafkaOptions(), description="Defaults for all connectors.")
     state_dir: str | None = Field(None, description="Directory of offsets and lock; default $STATE_DIRECTORY, else ~/.local/state/copycat.")
