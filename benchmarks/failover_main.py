@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import json
 import os
 import random
 import shutil
@@ -56,12 +57,22 @@ class Pair:
 
     def leader(self) -> AgentProcess:
         """The one that leads, waited for."""
-        return wait_until(lambda: next((one for one in self.agents if _leads(one)), None), 120, "nobody leads")
+        return wait_until(lambda: max(filter(_leads, self.agents), key=_led_at, default=None), 120, "nobody leads")
 
     def other(self) -> AgentProcess:
         """The one that does not."""
         leader = self.leader()
-        return next(one for one in self.agents if one is not leader)
+        other = next(one for one in self.agents if one is not leader)
+        if _leads(other):  # it hears of it, and ends
+            self._restart(other)
+        elif not other.is_running:
+            self.start(other)
+        return other
+
+    def _restart(self, agent: AgentProcess) -> None:
+        if (code := agent.wait(120)) != 75:
+            self.broken.append(f"an agent ended with {code} after another one had taken over")
+        self.start(agent)
 
     def strikes(self) -> dict[str, Callable[[], None]]:
         """By who is struck."""
@@ -91,9 +102,7 @@ class Pair:
         self._taken_over(other, led)
         time.sleep(self.dice.uniform(*_STOPPED_SECONDS) - _STOPPED_SECONDS[0])
         leader.signal(signal.SIGCONT)
-        if (code := leader.wait(120)) != 75:
-            self.broken.append(f"an agent that was stopped ended with {code} after another one had taken over")
-        self.start(leader)
+        self._restart(leader)
 
     def _ask_leader(self) -> None:
         leader, other = self.leader(), self.other()
@@ -146,6 +155,11 @@ class Pair:
 
 def _leads(agent: AgentProcess) -> bool:
     return agent.is_running and agent.log.rfind(_LEADS) > agent.log.rfind(_STANDS_BY)
+
+
+def _led_at(agent: AgentProcess) -> str:
+    """When it began to. One that led before may not have heard yet that another one does."""
+    return str(json.loads(next(line for line in reversed(agent.log.splitlines()) if _LEADS in line))["ts"])
 
 
 def main() -> None:

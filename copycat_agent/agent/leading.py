@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from copycat_agent.options import KafkaOptions
 
-WAIT_SECONDS = 2.5 * SESSION_SECONDS
+WAIT_SECONDS = 2 * SESSION_SECONDS
 """How long a process that is not to stand by waits: longer than the group remembers one that was killed."""
 STAND_BY = "start this one with --standby, to take over when that one is gone"
 _LOOK_SECONDS = 0.2

@@ -16,9 +16,9 @@ from copycat_agent.options import KafkaOptions
 from copycat_agent.producer.kafka_errors import not_made, translate
 from copycat_agent.producer.settings import SILENT, client_settings, distrust_token
 
-SESSION_SECONDS = 8.0
-"""Brokers take 6 s at least."""
-_HEARTBEAT_SECONDS = 2.0
+SESSION_SECONDS = 12.0
+"""Longer than a broker takes to start again: else the lead would change with that. Brokers take 6 s at least."""
+_HEARTBEAT_SECONDS = 3.0
 _LOOK_SECONDS = 0.2
 
 
