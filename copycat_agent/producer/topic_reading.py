@@ -25,6 +25,7 @@ from confluent_kafka import (
     TopicPartition,
 )
 from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._acl import AclOperation
 from confluent_kafka.admin._listoffsets import OffsetSpec
 
 from copycat_agent.errors import BlockedError, CopycatError, FatalError, RetriableError
@@ -142,6 +143,16 @@ class TopicRanges:
                 found[place] = answer.offset
         return KnownOffsets(found, errors)
 
+    def closed(self, topics: Iterable[str]) -> list[str]:
+        """Those of the topics that this user may look at, and not read."""
+        answers = self._each(lambda client: _described(client, sorted(topics), include_authorized_operations=True))
+        return [name for name, one in sorted(answers.items()) if not isinstance(one, KafkaError) and not _may_read(one)]
+
+    def may_commit(self, group: str) -> bool:
+        """Whether this user may save offsets for a group."""
+        answers = self._each(lambda client: client.describe_consumer_groups([group], include_authorized_operations=True))
+        return not isinstance(answers[group], KafkaError) and _may_read(answers[group])
+
     def commit(self, group: str, positions: Mapping[PlaceOf, int], seconds: float = ANSWER_SECONDS) -> None:
         """Save offsets for a group that nobody is a member of, for people and for tools that show a lag."""
         offsets = ConsumerGroupTopicPartitions(group, [TopicPartition(*place, offset) for place, offset in positions.items()])
@@ -173,9 +184,15 @@ class TopicRanges:
         self._admin.close()
 
 
-def _described(client: AdminClient, topics: Sequence[str]) -> Mapping[Any, Future[Any]]:
+def _described(client: AdminClient, topics: Sequence[str], **more: bool) -> Mapping[Any, Future[Any]]:
     """Asks about topics, none of which is made by that. Of one that a list leaves out there are words."""
-    return client.describe_topics(TopicCollection(list(topics)), request_timeout=ANSWER_SECONDS) if topics else {}
+    return client.describe_topics(TopicCollection(list(topics)), request_timeout=ANSWER_SECONDS, **more) if topics else {}
+
+
+def _may_read(described: Any) -> bool:  # noqa: ANN401 - the library's, of a topic or a group
+    """A cluster that knows no authorisation says nothing of it."""
+    allowed = described.authorized_operations
+    return not allowed or AclOperation.READ in allowed
 
 
 def _answer(one: Future[Any]) -> Any:  # noqa: ANN401 - the library's
@@ -348,7 +365,7 @@ class _Client:
                     position = begin
                     self._assign(topic, partition, position)
                     break
-                else:
+                elif error.code() != KafkaError.GROUP_AUTHORIZATION_FAILED:
                     raise self._told(error, topic)
 
     def _some(self, topic: str, partition: int, position: int) -> list[Message]:
@@ -371,7 +388,10 @@ class _Client:
 
     def _consumed(self, topic: str) -> list[Message]:
         try:
-            return self._consumer.consume(_RUN_MESSAGES, POLL_SECONDS)
+            messages = self._consumer.consume(_RUN_MESSAGES, POLL_SECONDS)
+            # the client looks for the coordinator of its group, though it needs none: whoever may not read a group may read topics
+            is_of_group = len(messages) == 1 and (error := messages[0].error()) and error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED
+            return [] if is_of_group else messages
         except KafkaException as exception:
             raise self._told(exception.args[0], topic) from None
 
@@ -416,4 +436,6 @@ def cut(name: str, position: int) -> FatalError:
 def _told(error: KafkaError, what: str, topic: str = "") -> CopycatError:
     if error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
         return BlockedError(f"{what}: {error.str()}", f"grant this user Read and Describe on the topic {topic}".rstrip())
+    if error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
+        return BlockedError(f"{what}: {error.str()}", "grant this user Read on the group")
     return translate(error, what)

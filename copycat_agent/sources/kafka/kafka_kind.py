@@ -9,6 +9,7 @@ from copycat_agent.sources.kafka.kafka_options import KafkaSourceOptions
 from copycat_agent.sources.kafka.kafka_source import KafkaSource
 
 _SHOWN = 5
+READ = "kafka-acls.sh --add --operation Read"
 
 _SAMPLE = """\
 type: kafka
@@ -34,6 +35,11 @@ def probe_topics(options: KafkaSourceOptions, user: RunsAs) -> Iterator[Probed]:
                 "topics", "none is there that source.topics stands for, or that this user may see", "fail", "grant Describe and Read"
             )
             return
+        closed = ranges.closed(topics)
+        yield from (Probed("topic", f"topic {name} may be looked at, and not read", "fail", f"grant Read on it: {READ}") for name in closed)
+        if (group := options.group_name) and not ranges.may_commit(group):
+            words = f"group {group}: this user may not save positions there for tools that show a lag; all else goes without"
+            yield Probed("group", words, "warn", f"grant Read on the group: {READ}")
         places = [(name, number) for name, topic in topics.items() for number in topic.partitions]
         begins, ends = ranges.begins(places), ranges.ends(places)
         yield from (Probed("partition", error.message, "fail", error.hint) for error in {**begins.errors, **ends.errors}.values())

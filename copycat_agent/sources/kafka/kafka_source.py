@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, cast
 
 from copycat_agent.extending import (
+    BlockedError,
     CopycatError,
     Envelope,
     Enveloped,
@@ -71,14 +72,15 @@ class KafkaSource:
         """Partitions that end before the position, and since when that is so."""
         self._told: dict[tuple[str, int], int] = {}
         self._committed_at = 0.0
+        self._group_trouble = ""
+        """Why this user may not save positions for the group."""
 
     def look(self, saved: Mapping[str, Position], *, to_the_end: bool) -> Iterator[Finding]:
         if time.monotonic() >= self._committed_at + COMMIT_SECONDS:
             self._commit()
         positions = {key: _checked(key, position) for key, position in saved.items()}
         self._discover()
-        yield from (Troubled(name, f"topic {name} is not there") for name in self._topics.missing)
-        yield from (Troubled(name, error.message) for name, error in self._topics.refused.items())
+        yield from self._troubles()
         places = [(name, number) for name, topic in self._topics.found.items() for number in topic.partitions]
         starts = self._starts([place for place in places if _key(place) not in saved], {key.rpartition("/")[0] for key in saved})
         ends = self._ends(places, to_the_end=to_the_end)
@@ -101,6 +103,13 @@ class KafkaSource:
                 raise _made_anew(topic)
             self._check_end(key, offset, end)
             yield Found(key, end=end, unread=int(max(0, end - offset) * _record_bytes(positions[key])), name=key)
+
+    def _troubles(self) -> Iterator[Troubled]:
+        """What is told beside what can be read. A run to the end needs no group."""
+        yield from (Troubled(name, f"topic {name} is not there") for name in self._topics.missing)
+        yield from (Troubled(name, error.message) for name, error in self._topics.refused.items())
+        if self._group_trouble and self._targets is None:
+            yield Troubled(f"group {self._options.group_name}", self._group_trouble)
 
     def _discover(self) -> None:
         """What topics and partitions there are, now and then."""
@@ -207,8 +216,10 @@ class KafkaSource:
         told, self._told = self._told, {}
         try:
             self._ranges.commit(self._options.group_name, told, **within)
-        except CopycatError:
+            self._group_trouble = ""
+        except CopycatError as error:
             self._told = {**told, **self._told}
+            self._group_trouble = error.message if isinstance(error, BlockedError) else ""
 
     def close(self) -> None:
         self._commit(seconds=CLOSE_SECONDS)
