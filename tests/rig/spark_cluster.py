@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
@@ -104,12 +105,11 @@ class SparkCluster:
 
     def executors(self) -> list[psutil.Process]:
         """JVMs that workers have started."""
-        families = [psutil.Process(worker.pid).children() for worker in self.workers if worker.poll() is None]
-        return [one for family in families for one in family]
+        return [one for worker in self.workers if worker.poll() is None for one in _children(psutil.Process(worker.pid))]
 
     def pythons(self) -> list[psutil.Process]:
         """Python workers under executors, without the daemons they are forks of."""
-        return [one for executor in self.executors() for daemon in executor.children() for one in daemon.children()]
+        return [one for executor in self.executors() for daemon in _children(executor) for one in _children(daemon)]
 
     def executor_words(self) -> str:
         """All that executors have logged."""
@@ -125,6 +125,13 @@ class SparkCluster:
     def _log(self, name: str) -> str:
         path = self.directory / f"{name}.log"
         return path.read_text("utf-8", "replace") if path.exists() else ""
+
+
+def _children(process: psutil.Process) -> list[psutil.Process]:
+    """None of one that has just ended."""
+    with suppress(psutil.NoSuchProcess):
+        return process.children()
+    return []
 
 
 def kill(process: psutil.Process) -> None:
