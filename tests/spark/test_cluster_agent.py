@@ -34,6 +34,9 @@ TAKE_OVER_SECONDS = 20.0
 SECRET = "canary-of-a-cluster-4d1e"
 _LINES = 100
 
+VICTIMS = {"pythons": 4, "executors": 3, "workers": 1, "jvm": 1, "agent": 1}
+"""Who is killed in a loop, how often of ten times: A JVM of the driver that dies young three times in a row is the agent's end."""
+
 pytestmark = pytest.mark.timeout(400)
 
 
@@ -76,6 +79,7 @@ class Site:
 
     def __init__(self, root: Path, broker: DevBroker, undo: ExitStack, workers: int = 2) -> None:
         self._bootstrap = broker.bootstrap
+        self._numbers = itertools.count(workers)
         (root / "cluster").mkdir()
         self.cluster = undo.enter_context(SparkCluster(root / "cluster", workers, cores=1))
         origin = create_topic(broker.bootstrap, unique_topic("origin"), 4)
@@ -109,6 +113,26 @@ class Site:
     def arrived(self, topic: str) -> Counter[bytes]:
         """How often each value has arrived."""
         return Counter(one.value or b"" for one in consume(self._bootstrap, topic, "read_committed"))
+
+    def strike(self, victim: str, dice: random.Random) -> None:
+        """Kill one of `VICTIMS`, and start again what nobody else does."""
+        if victim == "agent":
+            self.agent.kill()
+            self.agent.start("--master", self.cluster.url)
+        elif victim == "jvm":
+            kill(_one_of(lambda: [one for one in [self.agent.jvm()] if one]))
+        elif victim == "workers":
+            number = dice.randrange(len(self.cluster.workers))
+            worker = self.cluster.workers[number]
+            family = psutil.Process(worker.pid).children(recursive=True)
+            for one in (psutil.Process(worker.pid), *family):
+                with suppress(psutil.NoSuchProcess):
+                    kill(one)
+            worker.wait()
+            del self.cluster.workers[number]
+            self.cluster.start_worker(next(self._numbers))
+        else:
+            kill(_one_of(getattr(self.cluster, victim)))
 
     def is_whole(self) -> None:
         """Everything has arrived, and what is promised exactly once has arrived once."""
@@ -238,15 +262,18 @@ def test_a_master_that_is_away_for_a_moment_stops_nothing(make_site: Callable[..
 
 
 @pytest.mark.long
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(3600)
 def test_many_kills_lose_nothing(make_site: Callable[..., Site], rng: random.Random) -> None:
     site = make_site()
     site.goes_on()
-    for _ in range(int(os.environ.get("COPYCAT_CLUSTER_KILLS", "8"))):
-        victims = rng.choice(["pythons", "pythons", "executors"])
-        kill(_one_of(getattr(site.cluster, victims)))
+    struck: Counter[str] = Counter()
+    for _ in range(int(os.environ.get("COPYCAT_CLUSTER_KILLS", "12"))):
+        victim = rng.choices(list(VICTIMS), list(VICTIMS.values()))[0]
+        site.strike(victim, rng)
+        struck[victim] += 1
         time.sleep(rng.uniform(0, 5))
-        if rng.random() < 0.5:
+        if rng.random() < 0.5 or victim in {"agent", "jvm"}:
             site.goes_on()
+    print(dict(struck), site.load.count)
     site.goes_on()
     site.is_whole()
