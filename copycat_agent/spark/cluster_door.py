@@ -68,6 +68,7 @@ class RemoteLink(Link):
                 self._is_known()
             if isinstance(message, Hello):
                 self.pid, self.host = message.pid, message.host
+                _log.info("a process of an executor takes batches", runner=message.runner, host=self.host, pid=self.pid)
             yield message
 
     def is_stopped(self) -> bool:

@@ -176,6 +176,8 @@ def _reset(gateway: JavaGateway | None) -> None:
 
 
 _CAUSES_MAX = 10
+_NO_REASONS = ("at ", "File ", "^", "Driver stacktrace:")
+_ABORTED = re.compile("^Job aborted due to stage failure: .*most recent failure: ")
 _JAVA_CAUSE = re.compile(r"[\w.$]+Exception: (?!Traceback \(most recent call last\)).+")
 
 
@@ -190,10 +192,10 @@ def reason_of(error: BaseException) -> str:
         return "the JVM does not answer"
     if "exited unexpectedly" in text:
         return "its Python worker was ended"
-    lines = [line.strip() for line in text.splitlines() if line.strip() and not line.lstrip().startswith(("at ", "File ", "^"))]
+    lines = [line.strip() for line in text.splitlines() if line.strip() and not line.lstrip().startswith(_NO_REASONS)]
     telling = [line for line in lines if "Error: " in line or line.endswith("Error")]
     causes = [found[0] for line in lines if (found := _JAVA_CAUSE.search(line))]
-    return (telling or causes[:1] or lines or [type(error).__name__])[-1][:300]
+    return _ABORTED.sub("", (telling or causes[:1] or lines or [type(error).__name__])[-1])[:300]
 
 
 def words_of(error: BaseException) -> str:

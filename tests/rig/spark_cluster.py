@@ -135,8 +135,9 @@ def _children(process: psutil.Process) -> list[psutil.Process]:
 
 
 def kill(process: psutil.Process) -> None:
-    """SIGKILL, and wait for its end."""
-    os.kill(process.pid, signal.SIGKILL)
+    """SIGKILL, and wait for its end, which may have come by itself."""
+    with suppress(ProcessLookupError):
+        os.kill(process.pid, signal.SIGKILL)
     psutil.wait_procs([process], 10)
 
 

@@ -18,6 +18,7 @@ import psutil
 import pytest
 from confluent_kafka import Producer
 
+from tests.lake.written import files_below
 from tests.rig.agent import AgentProcess, is_alive
 from tests.rig.kafka import consume, create_topic, unique_topic
 from tests.rig.spark_cluster import SparkCluster, kill
@@ -32,7 +33,7 @@ SECONDS = 90.0
 TAKE_OVER_SECONDS = 20.0
 """Within which batches of what is gone go on elsewhere."""
 SECRET = "canary-of-a-cluster-4d1e"
-_LINES = 100
+_LINES = 25
 
 VICTIMS = {"pythons": 4, "executors": 3, "workers": 1, "jvm": 1, "agent": 1}
 """Who is killed in a loop, how often of ten times: A JVM of the driver that dies young three times in a row is the agent's end."""
@@ -82,9 +83,10 @@ class Site:
         self._numbers = itertools.count(workers)
         (root / "cluster").mkdir()
         self.cluster = undo.enter_context(SparkCluster(root / "cluster", workers, cores=1))
-        origin = create_topic(broker.bootstrap, unique_topic("origin"), 4)
-        self.objects, self.mirror = (create_topic(broker.bootstrap, unique_topic(name), 2) for name in ("objects", "mirror"))
-        self.load = Load(root, broker.bootstrap, origin)
+        self.origin = create_topic(broker.bootstrap, unique_topic("origin"), 4)
+        names = ("objects", "mirror", "queried")
+        self.objects, self.mirror, self.queried = (create_topic(broker.bootstrap, unique_topic(name), 2) for name in names)
+        self.load = Load(root, broker.bootstrap, self.origin)
         undo.callback(self.load.end)
         self.agent = undo.enter_context(AgentProcess(root / "agent", broker.bootstrap))
         secret = root / "secret"
@@ -92,7 +94,7 @@ class Site:
         source = {"type": "objects", "uri": f"file://{self.load.directory}/", "poll_interval": "200ms"}
         record = {"topic": self.objects, "headers": {"token": f"${{file:{secret}}}"}}
         self.agent.define("objects", {"source": source, "record": record, "delivery": {"tasks_max": 4}})
-        mirrored = {"type": "kafka", "topics": [origin], "poll_interval": "100ms"}
+        mirrored = {"type": "kafka", "topics": [self.origin], "poll_interval": "100ms"}
         delivery = {"guarantee": "exactly_once", "tasks_max": 4}
         self.agent.define("mirror", {"source": mirrored, "record": {"topic": self.mirror}, "delivery": delivery})
         self.agent.define("app", {"source": {"type": "log_file", "include": [f"{root}/*.log"]}, "record": {"topic": "nowhere"}})
@@ -215,20 +217,46 @@ def test_a_worker_that_comes_later_gets_tasks(make_site: Callable[..., Site]) ->
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("victims", ["pythons", "executors"])
+@pytest.mark.parametrize("victims", ["pythons", "executors", "executors and pythons"])
 def test_what_is_stopped_holds_up_nothing_for_long(make_site: Callable[..., Site], victims: str) -> None:
+    """With all that an executor has started it is as a host that is cut off, and comes back later."""
     site = make_site()
     site.goes_on()
-    victim = _one_of(getattr(site.cluster, victims))
-    victim.suspend()
-    began = time.monotonic()
+    victim = _one_of(getattr(site.cluster, victims.split(maxsplit=1)[0]))
+    family = [victim, *(victim.children(recursive=True) if "and" in victims else ())]
+    for one in family:
+        one.suspend()
     site.goes_on(TAKE_OVER_SECONDS + 10)  # it takes some time to see what has arrived
-    took = time.monotonic() - began
-    with suppress(psutil.NoSuchProcess):
-        victim.resume()
+    for one in family:
+        with suppress(psutil.NoSuchProcess):
+            one.resume()
     site.goes_on()
     site.is_whole()
-    assert took < TAKE_OVER_SECONDS + 10
+    site.agent.stop()
+
+
+@pytest.mark.long
+def test_a_query_has_a_core_of_its_own_and_files_of_a_lake_hold_each_record_once(make_site: Callable[..., Site], tmp_path: Path) -> None:
+    site = make_site()
+    site.goes_on()
+    source = {"type": "objects", "uri": f"file://{site.load.directory}/", "poll_interval": "200ms"}
+    query = "SELECT message FROM records WHERE message LIKE '%7'"
+    site.agent.define("query", {"source": source, "transforms": [{"sql": query}], "record": {"topic": site.queried}})
+    (tmp_path / "lake").mkdir()
+    sink = {"type": "files", "uri": f"file://{tmp_path}/lake/", "format": "lines", "roll": {"age": "1s", "idle": "500ms"}}
+    site.agent.define("lake", {"source": {"type": "kafka", "topics": [site.origin], "poll_interval": "100ms"}, "sink": sink})
+    wait_until(lambda: site.arrived(site.queried), SECONDS, lambda: f"no answer of the query: {site.agent.log[-3000:]}")
+    kill(_one_of(site.cluster.pythons))
+    site.is_whole()
+    sent = site.load.end()
+    sevens = {b'{"message":"%s"}' % line for line in sent if line.endswith(b"7")}
+    wait_until(lambda: set(site.arrived(site.queried)) == sevens, SECONDS, lambda: f"the query is behind: {site.agent.log[-3000:]}")
+
+    def lake() -> Counter[bytes]:
+        return Counter(line for path in files_below(tmp_path / "lake") for line in path.read_bytes().splitlines())
+
+    wait_until(lambda: lake().keys() == sent, SECONDS, lambda: f"{len(lake())} of {len(sent)}: {site.agent.log[-3000:]}")
+    assert max(lake().values()) == 1
     site.agent.stop()
 
 
