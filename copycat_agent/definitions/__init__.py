@@ -14,7 +14,16 @@ from types import MappingProxyType
 from typing import Any, Literal
 
 from copycat_agent.definitions.composing import compose, compose_agent, overridden
-from copycat_agent.definitions.loaded import NO_ADDRESS, Loaded, LoadedFile, reread, warnings, without_takers, without_twins
+from copycat_agent.definitions.loaded import (
+    NO_ADDRESS,
+    Loaded,
+    LoadedFile,
+    reread,
+    warnings,
+    without_clashes,
+    without_takers,
+    without_twins,
+)
 from copycat_agent.definitions.models import Loc, key_of
 from copycat_agent.definitions.options_reader import Reader
 from copycat_agent.definitions.problems import Finding, Places
@@ -80,7 +89,7 @@ def load_directory(
     how = {"resolve_env": resolve_env, "offline": offline}
     read = {path: load_content(path, content, agent, resolve_env=resolve_env, environ=environ) for path, content in drafts.items()}
     files = without_twins([read.get(path) or known.get(path) or load_file(path, agent, environ=environ, **how) for path in chosen])
-    files = without_takers(files)
+    files = without_clashes(without_takers(files))
     problems = tuple(problem for file in files for problem in file.problems)
     return Loaded(files, problems, (*warnings(files), *reread(files), *(doubt for file in files for doubt in file.doubts)))
 

@@ -7,10 +7,12 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from copycat_agent.definitions.source_rules import patterns_of
 from copycat_agent.errors import Problem
 from copycat_agent.options import Definition
+from copycat_agent.producer.topic_reading import is_name, stands_for
 from copycat_agent.sources.files.paths.matching import literal_prefix, shared_name
 from copycat_agent.sources.log_file.log_options import LogFileOptions
 from copycat_agent.sources.spool_dir.spool_options import SpoolDirOptions
@@ -179,6 +181,42 @@ def _taking(file: LoadedFile, source: SpoolDirOptions | LogFileOptions, other: L
     text = f"{file.name} {does} files that {other.name} ({other.path}) reads too, like {name!r}: perhaps before it has read them"
     hint = "narrow the patterns of one, or set cleanup.policy: none in both, or let one read a directory of its own"
     return file.problem("cleanup-shared", text, hint)
+
+
+def without_clashes(files: Sequence[LoadedFile]) -> tuple[LoadedFile, ...]:
+    """The files with a problem for each enabled connector that would give its files the names of another one's: neither loads.
+
+    As far as patterns tell, and among definitions that load. A file's name says topic, partition and offsets, whatever cluster they are of.
+    """
+    return tuple(_refuse_clash(file, files) for file in files)
+
+
+def _refuse_clash(file: LoadedFile, files: Iterable[LoadedFile]) -> LoadedFile:
+    own = file.enabled
+    if own is None or own.sink.has_topics:
+        return file
+    found = [problem for other in files if other is not file and (problem := _clash(file, own, other))]
+    return replace(file, definition=None, problems=(*file.problems, *found)) if found else file
+
+
+def _clash(file: LoadedFile, own: Definition, other: LoadedFile) -> Problem | None:
+    theirs = other.enabled
+    if theirs is None or theirs.sink.has_topics or theirs.target != own.target:
+        return None
+    name = _shared_topic(own.source, theirs.source) or _shared_topic(theirs.source, own.source)
+    if not name:
+        return None
+    text = f"{file.name} and {other.name} ({other.path}) write records of topic {name} to {own.target}, in files of the same names"
+    return file.problem("files-shared", text, "give one of them another sink.uri, or another fixed part of sink.path")
+
+
+def _shared_topic(one: Any, other: Any) -> str:  # noqa: ANN401 - of source kafka
+    """A topic, or pattern, of the one that the other reads, too; "" where there is none, or nobody can tell."""
+    for name in one.topics:
+        is_same = name in other.topics if not is_name(name) else stands_for(name, other.topics, other.exclude)
+        if is_same and not (is_name(name) and stands_for(name, one.exclude, ())):
+            return str(name)
+    return ""
 
 
 def reread(files: Sequence[LoadedFile]) -> tuple[Problem, ...]:

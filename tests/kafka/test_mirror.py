@@ -61,7 +61,7 @@ def test_transactions_of_others_are_copied_once_they_are_committed(guarantee: st
     shipping.send(numbered(90, 10))
     shipping.mirror(guarantee)
     assert len(shipping.arrived(30)) == 30
-    time.sleep(1)
+    wait_until(lambda: shipping.status.lag.records == 0, 30, lambda: f"{shipping.status}")
     assert len(shipping.arrived()) == 30, "what an open transaction holds back"
     writer.commit()
     assert shipping.is_same(70)
@@ -278,7 +278,7 @@ def test_the_broker_is_restarted_in_the_middle(guarantee: str, shipping: Mirror,
     shipping.mirror(guarantee, delivery={"max_batch_bytes": "64KiB"})
     assert len(shipping.arrived(200)) >= 200
     own_broker.stop()
-    time.sleep(1)
+    wait_until(lambda: shipping.status.state == "retrying", 60, lambda: f"{shipping.status}")
     own_broker.start()
     wait_until(lambda: len(shipping.arrived()) >= 15000, 90, lambda: f"{shipping.status}")
     shipping.stop()
@@ -303,7 +303,7 @@ def test_a_pause_and_other_topics_go_on_where_they_were(shipping: Mirror) -> Non
     worker.pause(shipping.name)
     wait_until(lambda: shipping.status.state == "paused", 30)
     shipping.send(numbered(10, 10))
-    time.sleep(1)
+    wait_until(lambda: shipping.status.lag.records == 10, 30, lambda: f"{shipping.status}")
     assert len(shipping.arrived()) == 10
     worker.resume(shipping.name)
     assert len(shipping.arrived(20)) == 20

@@ -51,7 +51,7 @@ class RangeFiles:
     """
 
     def __init__(self, options: FilesSinkOptions, scratch: Path, limits: RangeLimits = _LIMITS) -> None:
-        """`scratch` is a directory for these files alone; it is made where it is missing."""
+        """`scratch` is a directory for these files alone; it is made with the first record where it is missing."""
         self._make = _maker(options)
         self._scratch = scratch
         self._limits = limits
@@ -61,8 +61,6 @@ class RangeFiles:
         self._paths: list[Path] = []
         self._held_bytes = 0
         self._is_spent = False
-        with self._removing():
-            scratch.mkdir(parents=True, exist_ok=True)
 
     def add(self, directory: str, value: Any, schema: Schema | None = None) -> None:  # noqa: ANN401 - bytes, text or fields
         """One record. Raises DataError for one that does not fit; then nothing of it is in any file."""
@@ -117,6 +115,8 @@ class RangeFiles:
     def _part(self, directory: str, schema: Schema | None) -> DirectoryFiles:
         part = self._parts.get((directory, schema))
         if part is None:
+            if not self._parts:
+                self._scratch.mkdir(parents=True, exist_ok=True)
             part = self._parts[directory, schema] = self._make(directory, schema, self._new_path)
         return part
 

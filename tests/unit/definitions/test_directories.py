@@ -103,6 +103,28 @@ def test_everybody_is_compared_with_everybody_whose_patterns_may_share_a_file(lo
     assert [tuple(each.text.split()[:3:2]) for each in loaded.warnings] == shared
 
 
+@pytest.mark.parametrize(
+    ("topics", "path", "clash"),
+    [
+        ("[a, orders]", "{@topic}", "orders"),
+        ('["ord.*"]', "{@topic}", "orders"),
+        ("[payments]", "{@topic}", ""),
+        ('["ord.*"]\n  exclude: [orders]', "{@topic}", ""),
+        ("[orders]", "other/{@topic}", ""),
+    ],
+)
+def test_two_connectors_whose_files_would_have_the_same_names_are_refused(load: Load, topics: str, path: str, clash: str) -> None:
+    def into(name: str, topics: str, path: str, uri: str) -> str:
+        kafka = "kafka: {bootstrap_servers: [b:9092]}"
+        sink = f"sink: {{type: files, uri: '{uri}', path: '{path}'}}"
+        return f"name: {name}\nsource:\n  type: kafka\n  topics: {topics}\n{sink}\n{kafka}\n"
+
+    loaded = load(into("one", "[orders]", "{@topic}", "file:///lake/"), into("two", topics, path, "file:///lake"))
+    assert list(loaded.definitions) == ([] if clash else ["one", "two"]), loaded.problems
+    assert [one.code for one in loaded.problems] == (["files-shared"] * 2 if clash else [])
+    assert all(f"topic {clash}" in one.text for one in loaded.problems)
+
+
 def test_a_disabled_connector_loads_and_is_nobodys_twin(load: Load) -> None:
     loaded = load(named("one"), named("two") + "enabled: false\n")
     assert loaded.definitions["two"].enabled is False

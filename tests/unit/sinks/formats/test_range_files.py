@@ -103,6 +103,7 @@ def test_a_range_is_full_when_row_groups_would_be_small_and_goes_on_where_it_has
 @pytest.mark.parametrize("is_closed", [False, True])
 def test_nothing_is_left_of_what_is_abandoned(tmp_path: Path, format_: str, is_closed: bool) -> None:
     files = RangeFiles(options(format_), tmp_path / "range", RangeLimits(held_bytes=2**20, left_bytes=0))
+    assert not (tmp_path / "range").exists(), "nothing is made before there is a record"
     for number in range(4):
         large = [{"n": 1, "t": "x" * 2**19}] if format_ in ("parquet", "csv", "avro") else [json.dumps("x" * 2**19).encode()]
         files.add_all(f"d{number}", large * 9)
