@@ -7,7 +7,8 @@ are written against this contract alone import this module, and of the rest noth
 from __future__ import annotations
 
 from copycat_agent.converters import CONVERTERS, Converter, ConverterKind, Site
-from copycat_agent.converters.reading import ValueReader, value_reader
+from copycat_agent.converters.reading import value_reader
+from copycat_agent.converters.understood import ValueReader
 from copycat_agent.errors import BlockedError, CopycatError, DamageError, DataError, FatalError, FileError, RetriableError
 from copycat_agent.formats import Chunk, Envelope, Frame, Gap, LongLine, Parsed, RecordFile, RecordFormat, SkippedRest, Unparsed
 from copycat_agent.formats.arrow_rows import ArrowRows

@@ -103,6 +103,7 @@ LATE: dict[tuple[str, str], str] = {
     ("converters", "copycat_agent.converters.avro_form"): "imports fastavro, 0.1 s that other converters do without",
     ("converters", "copycat_agent.converters.json_form"): "imports jsonschema, 0.1 s that other converters do without",
     ("converters", "copycat_agent.converters.proto_form"): "imports protobuf and its compiler, 0.1 s that others do without",
+    ("converters", "copycat_agent.converters.proto_reading"): "as proto_form",
     ("converters", "copycat_agent.converters.converting"): "imports the client of schema registries, 0.24 s",
     ("converters", "copycat_agent.converters.registry_access"): "imports the client of schema registries, 0.24 s",
     ("converters", "copycat_agent.converters.registered_reading"): "as registry_access, and fastavro",

@@ -22,9 +22,9 @@ _EXACT_DOUBLE, _EXACT_FLOAT = 2**53, 2**24
 _FIRST_SECOND, _LAST_SECOND = -62_135_596_800, 253_402_300_799
 """What google.protobuf.Timestamp can be, in seconds since 1970."""
 _WHOLE_NUMBER = re.compile(r"0|-?[1-9][0-9]{0,19}")
-_JSON_TYPES = ("google.protobuf.Struct", "google.protobuf.Value", "google.protobuf.ListValue")
+JSON_TYPES = ("google.protobuf.Struct", "google.protobuf.Value", "google.protobuf.ListValue")
 _WRAPPED = "google.protobuf."
-_WRAPPERS = frozenset(
+WRAPPERS = frozenset(
     _WRAPPED + name
     for name in (
         "DoubleValue",
@@ -69,9 +69,9 @@ class _Fits:
         name = message.full_name
         if name == "google.protobuf.Timestamp":
             return _timestamp
-        if name in _JSON_TYPES:
+        if name in JSON_TYPES:
             return _json(message)
-        if name in _WRAPPERS:
+        if name in WRAPPERS:
             inner = self._single(message.fields_by_name["value"])
             return lambda value: {"value": inner(value)}
         if name not in self._messages:

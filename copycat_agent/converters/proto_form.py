@@ -157,8 +157,7 @@ class ProtoForm(SchemaForm):
         return self.of_columns((), name, "")
 
     def _others(self, schema: Written, registry: SchemaRegistry) -> dict[str, Any]:
-        found = referred(schema, registry, lambda one: None if one.name == _ROOT or one.name.startswith(_GOOGLES) else one.name)
-        return {name: other.text for name, other in found}
+        return _imported(schema, registry)
 
     def _writer(self, text: str, others: dict[str, Any]) -> Writer:
         return self._compiled(message_of(compile_proto(_ROOT, {_ROOT: text, **others}), self._options.message))
@@ -166,6 +165,17 @@ class ProtoForm(SchemaForm):
     def _compiled(self, message: Descriptor) -> Writer:
         before, write = message_indexes(message), writer_of(message, drops=self._options.extra_fields == "drop")
         return Writer(lambda value: before + write(value), message.full_name, _key(message))
+
+
+def _imported(schema: Written, registry: SchemaRegistry) -> dict[str, str]:
+    """The texts that a schema of the registry imports, by their names."""
+    found = referred(schema, registry, lambda one: None if one.name == _ROOT or one.name.startswith(_GOOGLES) else one.name)
+    return {name: other.text for name, other in found}
+
+
+def file_of(schema: Written, registry: SchemaRegistry) -> FileDescriptor:
+    """A schema of the registry, compiled. Raises BadSchemaError, and what the registry raises."""
+    return compile_proto(_ROOT, {_ROOT: schema.text, **_imported(schema, registry)})
 
 
 def _refer(file: FileDescriptor, texts: dict[str, str], registry: SchemaRegistry, done: dict[str, Reference], *, registers: bool) -> None:

@@ -5,19 +5,15 @@ Null has no bytes, and is nobody's business here.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from copycat_agent.converters.understood import Understood, json_object
+from copycat_agent.converters.understood import Understood, ValueReader, json_object
 
 if TYPE_CHECKING:
     from copycat_agent.options import ConverterOptions, SchemaRegistryOptions
 
 
-ValueReader = Callable[[bytes], Understood]
-"""Raises RetriableError where a schema registry does not answer, BlockedError where it has no such schema."""
-
-READABLE = ("bytes", "string", "json", "avro", "json_schema")
+READABLE = ("bytes", "string", "json", "avro", "json_schema", "protobuf")
 """Types of converters whose values can be read."""
 
 

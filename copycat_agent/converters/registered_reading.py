@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
+from copycat_agent.converters.avro_whole import whole_schema
+from copycat_agent.converters.base import BadSchemaError
 from copycat_agent.converters.registry_access import registry_of
-from copycat_agent.converters.understood import Understood, json_object
-from copycat_agent.errors import BlockedError
+from copycat_agent.converters.schema_forms import referred
+from copycat_agent.converters.understood import Understood, ValueReader, json_object
 from copycat_agent.formats.draft import Unparsed
-from copycat_agent.formats.records.avro_reading import BadAvroSchemaError, Reading, read_alone, reading_of
+from copycat_agent.formats.records.avro_reading import BadAvroSchemaError, read_alone, reading_of
 from copycat_agent.options import SchemaRegistryOptions
+
+if TYPE_CHECKING:
+    from copycat_agent.converters.base import Written
+    from copycat_agent.converters.registry_access import SchemaRegistry
+
 
 _PREFIX_BYTES = 5
 _SCHEMAS_KEPT = 1000
@@ -20,8 +28,8 @@ class RegisteredReader:
     """One per definition and process; thread-safe."""
 
     def __init__(self, kind: str, registry: SchemaRegistryOptions) -> None:
-        """`kind` is avro or json_schema. Asks nothing yet."""
-        self._is_avro = kind == "avro"
+        """`kind` is avro, json_schema or protobuf. Asks nothing yet."""
+        self._kind = kind
         self._registry = registry_of(registry)
         self._reading = lru_cache(_SCHEMAS_KEPT)(self._asked)
 
@@ -29,20 +37,29 @@ class RegisteredReader:
         """A `reading.ValueReader`. JSON says itself what its fields are: its schema is not asked for."""
         if len(data) < _PREFIX_BYTES or data[0]:
             return Understood(Unparsed("it does not begin with the id of a schema", _HINT))
-        if not self._is_avro:
+        if self._kind == "json_schema":
             return Understood(json_object(data[_PREFIX_BYTES:]))
-        reading = self._reading(int.from_bytes(data[1:_PREFIX_BYTES], "big"))
-        if isinstance(reading, Unparsed):
-            return Understood(reading)
-        return Understood(read_alone(data[_PREFIX_BYTES:], reading), reading.schema)
+        read = self._reading(int.from_bytes(data[1:_PREFIX_BYTES], "big"))
+        return Understood(read) if isinstance(read, Unparsed) else read(data[_PREFIX_BYTES:])
 
-    def _asked(self, number: int) -> Reading | Unparsed:
+    def _asked(self, number: int) -> ValueReader | Unparsed:
         written = self._registry.by_id(number)
-        if written.kind != "AVRO":
-            return Unparsed(f"schema {number} is of type {written.kind}, the converter is avro", "correct converters.value")
-        if written.references:
-            raise BlockedError(f"schema {number} refers to other schemas, and is not read", "register it with all that it needs")
+        if written.kind != self._kind.upper():
+            return Unparsed(f"schema {number} is of type {written.kind}, the converter is {self._kind}", "correct converters.value")
         try:
-            return reading_of(written.text)
-        except BadAvroSchemaError as error:
+            return (_avro if self._kind == "avro" else _protobuf)(written, self._registry)
+        except (BadAvroSchemaError, BadSchemaError) as error:
             return Unparsed(f"schema {number}: {error}", "correct the schema")
+
+
+def _avro(written: Written, registry: SchemaRegistry) -> ValueReader:
+    others = [other.text for _, other in referred(written, registry, lambda one: (one.subject, one.version))]
+    reading = reading_of(whole_schema(written.text, others) if others else written.text)
+    return lambda data: Understood(read_alone(data, reading), reading.schema)
+
+
+def _protobuf(written: Written, registry: SchemaRegistry) -> ValueReader:
+    from copycat_agent.converters.proto_reading import reading_by  # noqa: PLC0415 - imports the compiler, which few need
+
+    reading = reading_by(written, registry)
+    return lambda data: Understood(reading.read(data))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from copycat_agent.formats.draft import Unparsed
@@ -14,6 +15,10 @@ class Understood(NamedTuple):
 
     value: bytes | dict[str, Any] | Unparsed
     schema: Schema | None = None
+
+
+ValueReader = Callable[[bytes], Understood]
+"""Raises RetriableError where a schema registry does not answer, BlockedError where it has no such schema."""
 
 
 def json_object(data: bytes) -> dict[str, Any] | Unparsed:

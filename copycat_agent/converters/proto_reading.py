@@ -1,0 +1,113 @@
+"""Messages into fields: the reverse of `proto_fields`, for values of topics."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import UTC
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from google.protobuf import json_format  # type: ignore[import-untyped]
+from google.protobuf.descriptor import Descriptor, FieldDescriptor, FileDescriptor  # type: ignore[import-untyped]
+from google.protobuf.message import DecodeError, Message  # type: ignore[import-untyped]
+from google.protobuf.message_factory import GetMessageClass  # type: ignore[import-untyped]
+
+from copycat_agent.converters.proto_fields import JSON_TYPES, WRAPPERS
+from copycat_agent.converters.proto_form import file_of
+from copycat_agent.formats.draft import Unparsed
+
+if TYPE_CHECKING:
+    from copycat_agent.converters.base import Written
+    from copycat_agent.converters.registry_access import SchemaRegistry
+
+_VARINT_BYTES = 10
+_MICROSECOND_NANOS = 1000
+
+
+class ProtoReading:
+    """Reads payloads of one file's messages: before a message stands which one it is. Thread-safe."""
+
+    def __init__(self, file: FileDescriptor) -> None:
+        self._file = file
+        self._message = lru_cache(100)(self._found)
+
+    def read(self, data: bytes) -> dict[str, Any] | Unparsed:
+        """The fields of the message that a payload holds; a field that is not set and may be left out is None."""
+        try:
+            path, begin = _indexes(data)
+            message = GetMessageClass(self._message(path)).FromString(data[begin:])
+            return _fields(message)
+        except (IndexError, ValueError):
+            return Unparsed("it does not say which message of its schema it is", "was it written with a schema registry?")
+        except (DecodeError, RecursionError, json_format.Error):
+            return Unparsed("it is no message of its schema")
+
+    def _found(self, path: tuple[int, ...]) -> Descriptor:
+        first, *inner = path
+        found = self._file.message_types_by_name.values()[first]
+        for index in inner:
+            found = found.nested_types[index]
+        return found
+
+
+def reading_by(schema: Written, registry: SchemaRegistry) -> ProtoReading:
+    """Of a schema of the registry. Raises BadSchemaError, and what the registry raises."""
+    return ProtoReading(file_of(schema, registry))
+
+
+def _indexes(data: bytes) -> tuple[tuple[int, ...], int]:
+    """Which message, as a path from the file, and where it begins. IndexError or ValueError where that is not said."""
+    count, at = _varint(data, 0)
+    path = []
+    for _ in range(count):
+        index, at = _varint(data, at)
+        path.append(index)
+    if any(index < 0 for index in (count, *path)):
+        raise ValueError
+    return tuple(path) or (0,), at
+
+
+def _varint(data: bytes, at: int) -> tuple[int, int]:
+    """A zigzag number, and where it ends."""
+    number = 0
+    for shift in range(_VARINT_BYTES):
+        byte = data[at + shift]
+        number |= (byte & 127) << 7 * shift
+        if byte < 128:  # noqa: PLR2004 - the last has no high bit
+            return number >> 1 ^ -(number & 1), at + shift + 1
+    raise ValueError
+
+
+def _fields(message: Message) -> dict[str, Any]:
+    return {field.name: _of_field(message, field) for field in message.DESCRIPTOR.fields}
+
+
+def _of_field(message: Message, field: FieldDescriptor) -> Any:  # noqa: ANN401 - any field's
+    if not field.is_repeated:
+        if field.has_presence and not message.HasField(field.name):
+            return None
+        return _of(field)(getattr(message, field.name))
+    found = getattr(message, field.name)
+    if field.message_type is not None and field.message_type.GetOptions().map_entry:
+        of = _of(field.message_type.fields_by_name["value"])
+        return {key if isinstance(key, str) else str(key): of(value) for key, value in found.items()}
+    return list(map(_of(field), found))
+
+
+def _of(field: FieldDescriptor) -> Callable[[Any], Any]:
+    """What makes a value of a field's single values."""
+    if field.enum_type is not None:
+        names: Mapping[int, Any] = field.enum_type.values_by_number
+        return lambda value: names[value].name if value in names else value
+    return _of_message if field.message_type is not None else lambda value: value
+
+
+def _of_message(message: Message) -> Any:  # noqa: ANN401 - as above
+    name = message.DESCRIPTOR.full_name
+    if name == "google.protobuf.Timestamp":  # a time finer than datetime has it is a text
+        return message.ToJsonString() if message.nanos % _MICROSECOND_NANOS else message.ToDatetime(UTC)
+    if name in WRAPPERS:
+        return message.value
+    if name in JSON_TYPES or name.startswith("google.protobuf."):
+        return json_format.MessageToDict(message)
+    return _fields(message)

@@ -1,0 +1,128 @@
+"""Values behind the id of a schema are read, with all that the schema refers to."""
+
+from __future__ import annotations
+
+import io
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+import fastavro
+import pytest
+from google.protobuf import timestamp_pb2  # type: ignore[import-untyped]
+
+from copycat_agent.converters import registered_reading
+from copycat_agent.converters.base import Reference, Written
+from copycat_agent.converters.proto_fields import writer_of
+from copycat_agent.converters.proto_form import compile_proto, message_indexes, message_of
+from copycat_agent.converters.registered_reading import RegisteredReader
+from copycat_agent.converters.registry_access import Registered
+from copycat_agent.formats.draft import Unparsed
+from copycat_agent.options import SchemaRegistryOptions
+
+
+class Registry:
+    """Stands in for a schema registry: schemas by id, and by subject."""
+
+    def __init__(self, main: Written, **others: Written) -> None:
+        self._main, self._others = main, others
+
+    def by_id(self, number: int) -> Written:
+        assert number == 7
+        return self._main
+
+    def version(self, subject: str, version: int) -> Registered:
+        return Registered(version, self._others[subject])
+
+
+def reader(kind: str, registry: Registry, monkeypatch: pytest.MonkeyPatch) -> RegisteredReader:
+    monkeypatch.setattr(registered_reading, "registry_of", lambda _: registry)
+    return RegisteredReader(kind, SchemaRegistryOptions(url="http://127.0.0.1:1"))
+
+
+def behind_id(payload: bytes) -> bytes:
+    return b"\0" + (7).to_bytes(4, "big") + payload
+
+
+PLACE = {"type": "record", "name": "Place", "namespace": "com.geo", "fields": [{"name": "city", "type": "string"}]}
+KIND = {"type": "enum", "name": "Kind", "symbols": ["A", "B"]}
+ORDER: dict[str, Any] = {
+    "type": "record", "name": "Order", "namespace": "com.shop",
+    "fields": [
+        {"name": "from", "type": "com.geo.Place"}, {"name": "to", "type": ["null", "com.geo.Place"]}, {"name": "kind", "type": "Kind"},
+        {"name": "via", "type": {"type": "array", "items": "com.geo.Place"}},
+    ],
+}  # fmt: skip
+
+
+def test_avro_schemas_may_refer_to_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    refers = (Reference("com.geo.Place", "place", 1), Reference("Kind", "kind", 1))
+    inner = Written("AVRO", json.dumps(PLACE)), Written("AVRO", json.dumps({**KIND, "namespace": "com.shop"}))
+    registry = Registry(Written("AVRO", json.dumps(ORDER), refers), place=inner[0], kind=inner[1])
+    value = {"from": {"city": "Bonn"}, "to": None, "kind": "B", "via": [{"city": "Ulm"}]}
+    named: dict[str, Any] = {}
+    fastavro.parse_schema(PLACE, named_schemas=named)
+    fastavro.parse_schema({**KIND, "namespace": "com.shop"}, named_schemas=named)
+    out = io.BytesIO()
+    fastavro.schemaless_writer(out, fastavro.parse_schema(ORDER, named_schemas=named), value)
+    understood = reader("avro", registry, monkeypatch).read(behind_id(out.getvalue()))
+    assert understood.value == value
+    assert understood.schema is not None
+    assert fastavro.parse_schema(json.loads(understood.schema.avro)), "whole by itself: files are written by it"
+
+
+def test_an_avro_schema_that_refers_to_none_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    registry = Registry(Written("AVRO", json.dumps(ORDER), (Reference("x", "x", 1),)), x=Written("AVRO", "no schema"))
+    value = reader("avro", registry, monkeypatch).read(behind_id(b"x")).value
+    assert isinstance(value, Unparsed)
+    assert "schema 7: it, or one that it refers to, is no Avro schema" in str(value)
+
+
+MONEY = 'syntax = "proto3"; package shop; message Money { int64 units = 1; string currency = 2; }'
+PROTO = """
+syntax = "proto3";
+package shop;
+import "money.proto";
+import "google/protobuf/timestamp.proto";
+import "google/protobuf/wrappers.proto";
+enum Kind { UNKNOWN = 0; GIFT = 1; }
+message Other { string text = 1; }
+message Order {
+  message Line { string article = 1; Money price = 2; }
+  int64 n = 1; bytes raw = 2; Kind kind = 3; repeated Line lines = 4; map<string, int32> counts = 5;
+  google.protobuf.Timestamp at = 6; google.protobuf.StringValue note = 7; optional double weight = 8;
+  oneof way { string road = 9; string rail = 10; }
+}
+"""
+
+
+def test_messages_are_read_with_what_their_schema_imports(monkeypatch: pytest.MonkeyPatch) -> None:
+    registry = Registry(Written("PROTOBUF", PROTO, (Reference("money.proto", "money", 1),)), money=Written("PROTOBUF", MONEY))
+    order = message_of(compile_proto("o.proto", {"o.proto": PROTO, "money.proto": MONEY}), "Order")
+    moment = datetime(2026, 11, 29, 12, 0, 0, 5, UTC)
+    value = {
+        "n": 2**60, "raw": b"\xff", "kind": "GIFT", "lines": [{"article": "tea", "price": {"units": 3, "currency": "EUR"}}],
+        "counts": {"a": 1}, "at": moment, "note": "", "weight": None, "road": None, "rail": "x",
+    }  # fmt: skip
+    given = {name: one for name, one in value.items() if one is not None}
+    read = reader("protobuf", registry, monkeypatch).read
+    payload = message_indexes(order) + writer_of(order, drops=False)(given)
+    assert read(behind_id(payload)).value == value
+    first = message_of(order.file, "Other")
+    assert read(behind_id(message_indexes(first) + writer_of(first, drops=False)({"text": "t"}))).value == {"text": "t"}
+    line = message_of(order.file, "Order.Line")
+    inner = read(behind_id(message_indexes(line) + writer_of(line, drops=False)({"article": "tea"}))).value
+    assert inner == {"article": "tea", "price": None}
+
+
+@pytest.mark.parametrize("payload", [b"", b"\x02", b"\x02\x10", b"\x00\xff", b"\x01", b"\xff" * 12])
+def test_what_is_no_message_is_a_bad_record(payload: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    registry = Registry(Written("PROTOBUF", MONEY))
+    assert isinstance(reader("protobuf", registry, monkeypatch).read(behind_id(payload)).value, Unparsed)
+
+
+def test_a_time_finer_than_a_microsecond_keeps_all_its_digits(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = 'syntax = "proto3"; import "google/protobuf/timestamp.proto"; message One { google.protobuf.Timestamp at = 1; }'
+    read = reader("protobuf", Registry(Written("PROTOBUF", text)), monkeypatch).read
+    inner = timestamp_pb2.Timestamp(seconds=1, nanos=1).SerializeToString()
+    assert read(behind_id(b"\0\x0a" + bytes([len(inner)]) + inner)).value == {"at": "1970-01-01T00:00:01.000000001Z"}
