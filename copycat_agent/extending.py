@@ -30,6 +30,7 @@ from copycat_agent.options import (
     Secret,
     SourceOptions,
 )
+from copycat_agent.producer.group_positions import GroupPositions
 from copycat_agent.producer.topic_reading import KnownOffsets, KnownTopics, PartitionReader, PassedOffsets, Removed, TopicRanges, cut
 from copycat_agent.sinks.files_options import FilesSinkOptions, RollOptions
 from copycat_agent.sources import SOURCES, Source, SourceKind
@@ -109,6 +110,7 @@ __all__ = [
     "FrameSource",
     "Gap",
     "Gone",
+    "GroupPositions",
     "KafkaOptions",
     "KnownOffsets",
     "KnownTopics",

@@ -1,7 +1,7 @@
 """Reading topics as a source does: what partitions there are, how far they go, and their records between two offsets.
 
 `TopicRanges` asks an admin client, so that one request says where all partitions end. `PartitionReader` assigns itself one partition at a
-time, without a group; the group only keeps what `TopicRanges.commit` gives it, for people and for tools that show a lag.
+time, without a group; the group only keeps what `GroupPositions` gives it, for people and for tools that show a lag.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from typing import Any, NamedTuple, cast
 
 from confluent_kafka import (
     Consumer,
-    ConsumerGroupTopicPartitions,
     IsolationLevel,
     KafkaError,
     KafkaException,
@@ -152,15 +151,6 @@ class TopicRanges:
         """Whether this user may save offsets for a group."""
         answers = self._each(lambda client: client.describe_consumer_groups([group], include_authorized_operations=True))
         return not isinstance(answers[group], KafkaError) and _may_read(answers[group])
-
-    def commit(self, group: str, positions: Mapping[PlaceOf, int], seconds: float = ANSWER_SECONDS) -> None:
-        """Save offsets for a group that nobody is a member of, for people and for tools that show a lag."""
-        offsets = ConsumerGroupTopicPartitions(group, [TopicPartition(*place, offset) for place, offset in positions.items()])
-
-        def question(client: AdminClient) -> Future[Any]:
-            return client.alter_consumer_group_offsets([offsets], request_timeout=seconds)[group]
-
-        self._asked(question, seconds + 1, f"saving positions of group {group}")
 
     def _each(self, ask: Callable[[AdminClient], Mapping[Any, Future[Any]]]) -> dict[Any, Any]:
         """The answer to each part of a question: what was found, or a KafkaError of its own."""
@@ -436,6 +426,4 @@ def cut(name: str, position: int) -> FatalError:
 def _told(error: KafkaError, what: str, topic: str = "") -> CopycatError:
     if error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
         return BlockedError(f"{what}: {error.str()}", f"grant this user Read and Describe on the topic {topic}".rstrip())
-    if error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
-        return BlockedError(f"{what}: {error.str()}", "grant this user Read on the group")
     return translate(error, what)

@@ -14,6 +14,7 @@ from confluent_kafka.cimpl import NewPartitions
 from copycat_agent.errors import FatalError, RetriableError
 from copycat_agent.options import KafkaOptions
 from copycat_agent.producer import topic_reading
+from copycat_agent.producer.group_positions import GroupPositions
 from copycat_agent.sources.kafka import kafka_source
 from tests.kafka.conftest import Reading, Sent, Writer, delete_records, numbered, options, send
 from tests.rig.kafka import create_topic, delete_topic, unique_topic
@@ -330,8 +331,14 @@ def test_a_broker_that_goes_away_and_comes_back_is_read_on(own_broker: DevBroker
     send(own_broker.bootstrap, topic, numbered(0, 5))
     reading = Reading(options(own_broker.bootstrap, topic))
     (stretch,) = reading.look()
+    group = GroupPositions(KafkaOptions(bootstrap_servers=(own_broker.bootstrap,)), "of it")
+    group.commit({(topic, 0): 1}, 30)
     own_broker.stop()
+    with pytest.raises(RetriableError, match="saving positions of group of it"):
+        group.commit({(topic, 0): 2}, 1)
     with pytest.raises(RetriableError, match=f"{topic}/0: nothing came for 2 s"):
         list(reading.source.read(stretch))
     own_broker.start()
     assert [one.value for one, _ in reading.source.read(stretch)] == values(0, 5)  # type: ignore[union-attr]
+    group.commit({(topic, 0): 3}, 30)
+    group.close()

@@ -20,6 +20,7 @@ from copycat_agent.extending import (
     FatalError,
     Finding,
     Found,
+    GroupPositions,
     KnownOffsets,
     KnownTopics,
     LostRecords,
@@ -46,8 +47,8 @@ CUT_SECONDS = 10.0
 """A partition may end before its position for so long."""
 COMMIT_SECONDS = 5.0
 """Between two times that positions are told to the group."""
-CLOSE_SECONDS = 1.0
-"""The last time may take so long."""
+ANSWER_SECONDS, CLOSE_SECONDS = 3.0, 1.0
+"""So long an answer is waited for, and the last time."""
 
 
 class KafkaSource:
@@ -57,6 +58,7 @@ class KafkaSource:
         self._options = options
         committed = options.isolation == "read_committed"
         self._ranges = TopicRanges(options.cluster, committed=committed)
+        self._group = GroupPositions(options.cluster, options.group_name)
         self._reader = PartitionReader(options.cluster, committed=committed)
         self._topics = KnownTopics({}, [], {})
         self._first: frozenset[str] | None = None
@@ -208,21 +210,22 @@ class KafkaSource:
             topic, _, number = key.rpartition("/")
             self._told[topic, int(number)] = position["offset"]
 
-    def _commit(self, **within: float) -> None:
+    def _commit(self, seconds: float = ANSWER_SECONDS) -> None:
         """Tell the group, for people: the connector goes on by what it has saved itself."""
         if not self._told or not self._options.group_name:
             return
         self._committed_at = time.monotonic()
         told, self._told = self._told, {}
         try:
-            self._ranges.commit(self._options.group_name, told, **within)
+            self._group.commit(told, seconds)
             self._group_trouble = ""
         except CopycatError as error:
             self._told = {**told, **self._told}
             self._group_trouble = error.message if isinstance(error, BlockedError) else ""
 
     def close(self) -> None:
-        self._commit(seconds=CLOSE_SECONDS)
+        self._commit(CLOSE_SECONDS)
+        self._group.close()
         self._ranges.close()
 
 

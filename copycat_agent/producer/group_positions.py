@@ -1,0 +1,75 @@
+"""Positions that a group keeps for people and for tools that show a lag. Nobody is a member of it.
+
+A consumer commits them. With librdkafka 2.16.1 the request of its admin client ends the process (rdkafka_queue.h: `eonce->refcnt > 0`)
+when the broker that it asks goes away meanwhile.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+
+from copycat_agent.errors import BlockedError, CopycatError, RetriableError
+from copycat_agent.options import KafkaOptions
+from copycat_agent.producer.kafka_errors import not_made, translate
+from copycat_agent.producer.settings import SILENT, client_settings, distrust_token
+
+_POLL_SECONDS = 0.1
+
+
+class GroupPositions:
+    """Used from one thread at a time. Makes its client when it is first needed."""
+
+    def __init__(self, options: KafkaOptions, group: str) -> None:
+        self._options, self._group = options, group
+        self._consumer: Consumer | None = None
+        self._answers: list[KafkaError | None] = []
+
+    def commit(self, positions: Mapping[tuple[str, int], int], seconds: float) -> None:
+        """Save offsets by topic and partition. Raises RetriableError without an answer in time, BlockedError where that is refused.
+
+        What was not answered in time may still be saved.
+        """
+        consumer = self._consumer = self._consumer or self._made()
+        self._answers.clear()
+        deadline = time.monotonic() + seconds
+        try:
+            consumer.commit(offsets=[TopicPartition(*place, offset) for place, offset in positions.items()], asynchronous=True)
+            while not self._answers and time.monotonic() < deadline:
+                message = consumer.poll(_POLL_SECONDS)
+                error = None if message is None else message.error()
+                if error is not None and error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
+                    raise self._told(error)
+        except KafkaException as exception:
+            raise self._told(exception.args[0]) from None
+        if not self._answers:
+            raise RetriableError(f"saving positions of group {self._group}: no broker answers")
+        if (refused := self._answers[0]) is not None:
+            raise self._told(refused)
+
+    def _made(self) -> Consumer:
+        settings = {
+            **client_settings(self._options), "group.id": self._group, "enable.auto.commit": False, "enable.auto.offset.store": False,
+            "on_commit": self._answered, "error_cb": lambda error: distrust_token(self._options, error),
+        }  # fmt: skip
+        try:
+            return Consumer(settings, logger=SILENT)
+        except KafkaException as exception:
+            raise not_made(exception.args[0]) from None
+
+    def _answered(self, error: KafkaError | None, places: list[TopicPartition]) -> None:
+        self._answers.append(error or next((one.error for one in places if one.error), None))
+
+    def _told(self, error: KafkaError) -> CopycatError:
+        what = f"saving positions of group {self._group}"
+        if error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
+            return BlockedError(f"{what}: {error.str()}", "grant this user Read on the group")
+        return translate(error, what)
+
+    def close(self) -> None:
+        """Free the client."""
+        if self._consumer is not None:
+            self._consumer.close()
+            self._consumer = None
