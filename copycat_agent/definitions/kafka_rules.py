@@ -149,11 +149,17 @@ def _security(reader: Reader, name: str, text: str, hint: str) -> None:
 
 
 def check_spark(reader: Reader, spark: SparkOptions) -> None:
-    """Spark settings show in the JVM's command line: nothing secret may stand there."""
+    """Spark settings show in command lines of JVMs: nothing secret may stand there.
+
+    But for the one secret that Spark keeps out of them, without which nothing is encrypted on the way to a standalone cluster.
+    """
     for name in spark.conf:
         loc: Loc = ("spark", "conf", name)
         if not name.startswith("spark."):
             reader.report(loc, "bad-value", "a Spark setting starts with spark.", on_key=True)
+        elif name == "spark.authenticate.secret":  # to the driver's JVM in memory, to those of executors in their environment
+            if loc not in reader.secret:
+                reader.report(loc, "secret-in-public", "others may read this file", "refer to the secret: ${file:PATH}", on_key=True)
         elif is_secret_name(name) or loc in reader.secret:
             hint = "everyone on this host can read the command line of the JVM"
             reader.report(loc, "secret-in-public", "a secret cannot be given to Spark", hint, on_key=True)

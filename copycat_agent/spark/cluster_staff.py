@@ -19,6 +19,8 @@ from copycat_agent.spark.cluster_job import bury_a_stopped_session
 from copycat_agent.spark.staff import RunnerJobs
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from pyspark import SparkContext
 
     from copycat_agent.model import Batch
@@ -40,6 +42,16 @@ def wanted(cores: int, *, with_jobs: bool) -> int:
     """How many runners so many cores are to have. `with_jobs`: some batches are Spark jobs of their own, which need cores as well."""
     left = max(1, cores // 4) if with_jobs else 0
     return min(MOST_RUNNERS, cores, max(1, cores - left))
+
+
+def changes(kept: Collection[int], connected: Collection[int], cores: int, *, with_jobs: bool) -> tuple[list[int], list[int]]:
+    """Which runners to begin with, and which to end, those first that have not come. Without a core those that are kept wait for one."""
+    if not cores:
+        return [], []
+    surplus = len(kept) - wanted(cores, with_jobs=with_jobs)
+    free = (index for index in itertools.count() if index not in kept)
+    begin = list(itertools.islice(free, max(0, -surplus)))
+    return begin, sorted(kept, key=lambda one: (one in connected, -one))[: max(0, surplus)]
 
 
 class ClusterStaff:
@@ -100,25 +112,21 @@ class ClusterStaff:
     def _follow_cores(self, jobs: RunnerJobs, roster: Roster) -> None:
         """Thread."""
         while not self._closed.wait(LOOK_SECONDS if jobs.kept else LOOK_SECONDS / 4):
-            cores = self._cores()
-            if cores is None:
-                continue
-            surplus = len(jobs.kept) - wanted(cores, with_jobs=self._leaves_cores)
-            free = (index for index in itertools.count() if index not in jobs.kept)
-            for index in itertools.islice(free, max(0, -surplus)):
-                jobs.keep(index)
             connected = roster.connected()
-            for index in sorted(jobs.kept, key=lambda one: (one in connected, -one))[: max(0, surplus)]:
+            begin, end = changes(jobs.kept, connected, self._cores(), with_jobs=self._leaves_cores)
+            for index in begin:
+                jobs.keep(index)
+            for index in end:
                 jobs.drop(index)
                 roster.retire(index) if index in connected else self.dismiss(index)
 
-    def _cores(self) -> int | None:
-        """Those of all executors that there are now; None while nobody can tell."""
+    def _cores(self) -> int:
+        """Those of all executors that there are now; 0 while nobody can tell."""
         try:
             context = self._host.session(LOOK_SECONDS).context._jsc.sc()  # noqa: SLF001 - pyspark has no other way to ask
             return int(context.maxNumConcurrentTasks(context.resourceProfileManager().defaultResourceProfile()))
         except Exception:  # noqa: BLE001 - whatever the host, and py4j for a JVM that is going, raise
-            return None
+            return 0
 
     def _run_job(self, session: Session, index: int) -> str:
         from copycat_agent.spark.session import run_task  # noqa: PLC0415 - imports pyspark, and is not needed before

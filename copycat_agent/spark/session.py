@@ -68,6 +68,8 @@ DEFAULTS = {
 }
 """What `spark.conf` of agent.yaml may change."""
 
+_OF_CLUSTERS = "spark.authenticate.secret"  # a local session makes one of its own
+
 PRIVATE = {
     "spark.ui.enabled": "false",
     "spark.driver.host": "127.0.0.1",
@@ -90,7 +92,7 @@ def configuration(conf: Mapping[str, str], slots: int, local_dir: Path, socket_d
     """All of Spark's settings. A failed task is not repeated by Spark: the agent plans it again, from committed offsets."""
     return {
         **DEFAULTS,
-        **conf,
+        **{name: value for name, value in conf.items() if name != _OF_CLUSTERS},
         **PRIVATE,
         "spark.master": f"local[{slots},1]",
         "spark.local.dir": str(local_dir),

@@ -36,10 +36,12 @@ class SparkCluster:
     """`workers` of `cores` each. What executors find on their path is `python_path`, and what travels with the jobs."""
 
     def __init__(
-        self, directory: Path, workers: int = 2, python_path: str = "", environ: dict[str, str] | None = None, cores: int = 2
-    ) -> None:
+        self, directory: Path, workers: int = 2, python_path: str = "", environ: dict[str, str] | None = None, cores: int = 2,
+        conf: dict[str, str] | None = None,
+    ) -> None:  # fmt: skip
         self.directory = directory
         self._cores = cores
+        self._conf = [f"-D{name}={value}" for name, value in (conf or {}).items()]
         self._port = free_port()
         self._count = workers
         self._environ = {
@@ -118,7 +120,7 @@ class SparkCluster:
     def _java(self, name: str, main: str, *arguments: str) -> subprocess.Popen[bytes]:
         classes = java.class_path(java.spark_home() / "jars")
         bound = [sys.executable, "-c", _BIND_TO_PARENT, str(os.getpid())]
-        command = [*bound, java.find_java(os.environ).path, *_OPTIONS, "-cp", classes, main, "--webui-port", "0", *arguments]
+        command = [*bound, java.find_java(os.environ).path, *_OPTIONS, *self._conf, "-cp", classes, main, "--webui-port", "0", *arguments]
         with (self.directory / f"{name}.log").open("ab") as log:
             return subprocess.Popen(command, env=self._environ, cwd=self.directory, stdout=log, stderr=subprocess.STDOUT)
 

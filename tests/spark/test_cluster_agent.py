@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 import psutil
 import pytest
+import yaml
 from confluent_kafka import Producer
 
 from tests.lake.written import files_below
@@ -29,16 +30,19 @@ if TYPE_CHECKING:
 
     from copycat_agent.dev_broker import DevBroker
 
-SECONDS = 90.0
+SECONDS = 180.0
+"""For executors and their processes to come up, on a machine that is busy."""
 TAKE_OVER_SECONDS = 20.0
 """Within which batches of what is gone go on elsewhere."""
 SECRET = "canary-of-a-cluster-4d1e"
+CHANNEL = "canary-of-sparks-channel-8a02"
+ENCRYPTED = {"spark.authenticate": "true", "spark.authenticate.secret": CHANNEL, "spark.network.crypto.enabled": "true"}
 _LINES = 25
 
 VICTIMS = {"pythons": 4, "executors": 3, "workers": 1, "jvm": 1, "agent": 1}
 """Who is killed in a loop, how often of ten times: A JVM of the driver that dies young three times in a row is the agent's end."""
 
-pytestmark = pytest.mark.timeout(400)
+pytestmark = pytest.mark.timeout(900)
 
 
 class Load:
@@ -78,11 +82,11 @@ class Load:
 class Site:
     """A cluster, an agent with its tasks there, and a load for it: objects with at_least_once, a topic with exactly_once."""
 
-    def __init__(self, root: Path, broker: DevBroker, undo: ExitStack, workers: int = 2) -> None:
+    def __init__(self, root: Path, broker: DevBroker, undo: ExitStack, workers: int = 2, *, encrypted: bool = False) -> None:
         self._bootstrap = broker.bootstrap
         self._numbers = itertools.count(workers)
         (root / "cluster").mkdir()
-        self.cluster = undo.enter_context(SparkCluster(root / "cluster", workers, cores=1))
+        self.cluster = undo.enter_context(SparkCluster(root / "cluster", workers, cores=1, conf=ENCRYPTED if encrypted else {}))
         self.origin = create_topic(broker.bootstrap, unique_topic("origin"), 4)
         names = ("objects", "mirror", "queried")
         self.objects, self.mirror, self.queried = (create_topic(broker.bootstrap, unique_topic(name), 2) for name in names)
@@ -98,7 +102,11 @@ class Site:
         delivery = {"guarantee": "exactly_once", "tasks_max": 4}
         self.agent.define("mirror", {"source": mirrored, "record": {"topic": self.mirror}, "delivery": delivery})
         self.agent.define("app", {"source": {"type": "log_file", "include": [f"{root}/*.log"]}, "record": {"topic": "nowhere"}})
-        self.agent.start("--master", self.cluster.url)
+        (root / "spark-secret").write_text(CHANNEL)
+        conf = {**ENCRYPTED, "spark.authenticate.secret": f"${{file:{root / 'spark-secret'}}}"} if encrypted else {}
+        config = root / "agent" / "agent.yaml"
+        config.write_text(yaml.safe_dump({"spark": {"conf": conf}}), "utf-8")
+        self.agent.start("--master", self.cluster.url, "--config", str(config))
 
     def goes_on(self, seconds: float = SECONDS) -> None:
         """Wait until what is there by now has arrived, and what comes next."""
@@ -110,7 +118,11 @@ class Site:
         def missing() -> list[int]:
             return [len(wanted - set(self.arrived(topic))) for topic in (self.objects, self.mirror)]
 
-        wait_until(lambda: not any(missing()), seconds, lambda: f"{missing()} of {count} are missing; {self.agent.log[-3000:]}")
+        wait_until(lambda: not any(missing()), seconds, lambda: f"{missing()} of {count} are missing; {self.words()}")
+
+    def words(self) -> str:
+        """What the agent said last, without the objects that it found."""
+        return "\n".join([line for line in self.agent.log.splitlines() if "partition begins" not in line][-60:])
 
     def arrived(self, topic: str) -> Counter[bytes]:
         """How often each value has arrived."""
@@ -150,7 +162,7 @@ class Site:
 def make_site(tmp_path: Path, cache: None, broker: DevBroker) -> Iterator[Callable[..., Site]]:
     """`make_site(workers=2)`: workers of one core each."""
     with ExitStack() as undo:
-        yield lambda workers=2: Site(tmp_path, broker, undo, workers)
+        yield lambda workers=2, **more: Site(tmp_path, broker, undo, workers, **more)
 
 
 def _one_of(find: Callable[[], list[psutil.Process]]) -> psutil.Process:
@@ -194,6 +206,23 @@ def _is_nowhere(secret: str, site: Site) -> None:
     for path in (path for place in places for path in place.rglob("*") if path.is_file()):
         assert secret.encode() not in path.read_bytes(), path
     assert secret not in site.agent.log
+
+
+@pytest.mark.long
+def test_a_channel_that_is_encrypted_carries_the_same_and_shows_its_secret_in_no_command_line(make_site: Callable[..., Site]) -> None:
+    site = make_site(encrypted=True)
+    site.goes_on()
+    jvm = site.agent.jvm()
+    assert jvm is not None
+    own = [jvm, psutil.Process(site.agent.pid)]
+    for process in [*own, *site.cluster.executors(), *site.cluster.pythons()]:
+        assert CHANNEL.encode() not in Path(f"/proc/{process.pid}/cmdline").read_bytes()
+    for process in own:
+        assert CHANNEL.encode() not in Path(f"/proc/{process.pid}/environ").read_bytes()
+    assert CHANNEL not in site.agent.log
+    assert CHANNEL not in site.cluster.executor_words()
+    site.is_whole()
+    site.agent.stop()
 
 
 @pytest.mark.long
@@ -245,17 +274,17 @@ def test_a_query_has_a_core_of_its_own_and_files_of_a_lake_hold_each_record_once
     (tmp_path / "lake").mkdir()
     sink = {"type": "files", "uri": f"file://{tmp_path}/lake/", "format": "lines", "roll": {"age": "1s", "idle": "500ms"}}
     site.agent.define("lake", {"source": {"type": "kafka", "topics": [site.origin], "poll_interval": "100ms"}, "sink": sink})
-    wait_until(lambda: site.arrived(site.queried), SECONDS, lambda: f"no answer of the query: {site.agent.log[-3000:]}")
+    wait_until(lambda: site.arrived(site.queried), SECONDS, lambda: f"no answer of the query: {site.words()}")
     kill(_one_of(site.cluster.pythons))
     site.is_whole()
     sent = site.load.end()
     sevens = {b'{"message":"%s"}' % line for line in sent if line.endswith(b"7")}
-    wait_until(lambda: set(site.arrived(site.queried)) == sevens, SECONDS, lambda: f"the query is behind: {site.agent.log[-3000:]}")
+    wait_until(lambda: set(site.arrived(site.queried)) == sevens, SECONDS, lambda: f"the query is behind: {site.words()}")
 
     def lake() -> Counter[bytes]:
         return Counter(line for path in files_below(tmp_path / "lake") for line in path.read_bytes().splitlines())
 
-    wait_until(lambda: lake().keys() == sent, SECONDS, lambda: f"{len(lake())} of {len(sent)}: {site.agent.log[-3000:]}")
+    wait_until(lambda: lake().keys() == sent, SECONDS, lambda: f"{len(lake())} of {len(sent)}: {site.words()}")
     assert max(lake().values()) == 1
     site.agent.stop()
 

@@ -14,7 +14,7 @@ import pytest
 from copycat_agent.errors import RetriableError
 from copycat_agent.runner import BEAT_SECONDS
 from copycat_agent.spark import cluster_door
-from copycat_agent.spark.cluster_staff import wanted
+from copycat_agent.spark.cluster_staff import changes, wanted
 from copycat_agent.spark.runners import RunnerExecutor
 from copycat_agent.tls_channel import connect
 from tests.rig.runner_processes import ProcessStaff
@@ -179,3 +179,18 @@ def test_tasks_spread_to_a_runner_that_comes_later(remote: Runners) -> None:
 )  # fmt: skip
 def test_each_core_has_a_runner_but_for_those_that_jobs_need(cores: int, alone: int, beside_jobs: int) -> None:
     assert (wanted(cores, with_jobs=False), wanted(cores, with_jobs=True)) == (alone, beside_jobs)
+
+
+@pytest.mark.parametrize(
+    ("kept", "connected", "cores", "begin", "end"),
+    [
+        ({}, {}, 2, [0, 1], []),
+        ({1, 2}, {1}, 4, [0, 3], []),
+        ({0, 1, 2}, {0, 2}, 2, [], [1]),
+        ({0, 1, 2}, {0, 1, 2}, 2, [], [2]),
+        ({0, 1}, {}, 0, [], []),
+    ],
+    ids=["at first", "an executor has come", "one has gone", "fewer are wanted", "all have gone and others are on their way"],
+)  # fmt: skip
+def test_runners_come_and_go_with_cores(kept: set[int], connected: set[int], cores: int, begin: list[int], end: list[int]) -> None:
+    assert changes(kept, connected, cores, with_jobs=False) == (begin, end)

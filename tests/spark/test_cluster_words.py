@@ -24,6 +24,7 @@ from copycat_agent.spark.cluster_host import TRUSTED, ClusterHost, addresses, dr
 from copycat_agent.spark.cluster_job import TOKEN_BYTES, Exchange
 from copycat_agent.spark.cluster_staff import ClusterStaff
 from copycat_agent.spark.cluster_task import RUN
+from copycat_agent.spark.session import configuration
 from tests.rig.threads import NewThreads
 from tests.rig.waiting import wait_until
 from tests.spark.batches import batch
@@ -129,6 +130,12 @@ def test_a_runner_is_sent_no_secret_either_and_no_credential_of_the_agent(tmp_pa
     with pytest.raises(FatalError, match="holds secrets"):
         staff.work(1, replace(plain, definition=pickle.dumps(_definition(tmp_path, security=SECURITY))))
     staff.close()
+
+
+def test_the_secret_of_a_clusters_channel_is_no_setting_of_a_local_session(tmp_path: Path) -> None:
+    conf = {"spark.authenticate.secret": "canary", "spark.x": "y"}
+    assert "canary" not in str(configuration(conf, 1, tmp_path, tmp_path))
+    assert settings(FAR, conf, "192.0.2.5", tmp_path)["spark.authenticate.secret"] == "canary"
 
 
 def test_an_address_that_is_not_of_this_host_is_said_to_be(tmp_path: Path) -> None:

@@ -228,6 +228,14 @@ def test_spark_is_given_no_secret(tmp_path: Path, environ: dict[str, str]) -> No
         assert CANARY not in str(caught.value)
 
 
+def test_spark_is_given_the_secret_of_its_own_channel_from_where_others_do_not_read(tmp_path: Path, environ: dict[str, str]) -> None:
+    config = tmp_path / "agent.yaml"
+    config.write_text("spark: {conf: {spark.authenticate.secret: '${cred:kafka_password}'}}\n")
+    options = load_agent(config, environ=environ)
+    assert options.spark.conf["spark.authenticate.secret"] == CANARY
+    assert CANARY not in str(options.masked())
+
+
 def test_what_is_no_secret_is_shown() -> None:
     text = "name: app\nkafka:\n  security:\n    password: x\n    username: me\n  client: {a: b}"
     assert masked_lines(text) == ("name: app", "kafka:", "  security:", f"    password: {HIDDEN}", "    username: me", "  client: {a: b}")
