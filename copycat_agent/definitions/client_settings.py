@@ -216,7 +216,7 @@ def check_name(name: str) -> tuple[str, str] | None:
     if name in REFUSED:
         return f"{name} cannot be set here", REFUSED[name]
     if PROPERTIES.get(name) == "consumer":
-        return f"{name} cannot be set here", "it is for consumers, and this agent only produces"
+        return f"{name} cannot be set here", "it is for consumers, whose settings the agent chooses itself"
     if PROPERTIES.get(name) == "callback":
         return f"{name} cannot be set here", "it is for programs, not for files"
     near = difflib.get_close_matches(name.replace("_", "."), ACCEPTED, n=1, cutoff=0.7)
