@@ -6,6 +6,7 @@ when the broker that it asks goes away meanwhile.
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Mapping
 
@@ -17,6 +18,7 @@ from copycat_agent.producer.kafka_errors import not_made, translate
 from copycat_agent.producer.settings import SILENT, client_settings, distrust_token
 
 _POLL_SECONDS = 0.1
+_CLOSE_SECONDS = 1.0
 
 
 class GroupPositions:
@@ -69,7 +71,9 @@ class GroupPositions:
         return translate(error, what)
 
     def close(self) -> None:
-        """Free the client."""
-        if self._consumer is not None:
-            self._consumer.close()
-            self._consumer = None
+        """Free the client. While no broker answers, that may take longer than anybody waits: it asks for what it was given last."""
+        consumer, self._consumer = self._consumer, None
+        if consumer is not None:
+            closing = threading.Thread(target=consumer.close, name="group", daemon=True)
+            closing.start()
+            closing.join(_CLOSE_SECONDS)

@@ -336,6 +336,9 @@ def test_a_broker_that_goes_away_and_comes_back_is_read_on(own_broker: DevBroker
     own_broker.stop()
     with pytest.raises(RetriableError, match="saving positions of group of it"):
         group.commit({(topic, 0): 2}, 1)
+    begun = time.monotonic()
+    group.close()
+    assert time.monotonic() - begun < 5, "nobody waits for a broker that is gone"
     with pytest.raises(RetriableError, match=f"{topic}/0: nothing came for 2 s"):
         list(reading.source.read(stretch))
     own_broker.start()
