@@ -7,8 +7,8 @@ are written against this contract alone import this module, and of the rest noth
 from __future__ import annotations
 
 from copycat_agent.converters import CONVERTERS, Converter, ConverterKind, Site
-from copycat_agent.converters.reading import value_reader
-from copycat_agent.converters.understood import ValueReader
+from copycat_agent.converters.reading import values_reader
+from copycat_agent.converters.understood import ValuesReader
 from copycat_agent.errors import BlockedError, CopycatError, DamageError, DataError, FatalError, FileError, RetriableError
 from copycat_agent.formats import Chunk, Envelope, Frame, Gap, LongLine, Parsed, RecordFile, RecordFormat, SkippedRest, Unparsed
 from copycat_agent.formats.arrow_rows import ArrowRows
@@ -30,6 +30,7 @@ from copycat_agent.options import (
     Secret,
     SourceOptions,
 )
+from copycat_agent.producer.consuming import Received
 from copycat_agent.producer.group_positions import GroupPositions
 from copycat_agent.producer.topic_reading import KnownOffsets, KnownTopics, PartitionReader, PassedOffsets, Removed, TopicRanges, cut
 from copycat_agent.sinks.files_options import FilesSinkOptions, RollOptions
@@ -127,6 +128,7 @@ __all__ = [
     "Position",
     "PrivateAttr",
     "Probed",
+    "Received",
     "Record",
     "RecordFile",
     "RecordFormat",
@@ -155,7 +157,7 @@ __all__ = [
     "TransformKind",
     "Troubled",
     "Unparsed",
-    "ValueReader",
+    "ValuesReader",
     "compile_path",
     "compile_template",
     "cut",
@@ -172,5 +174,5 @@ __all__ = [
     "source_kind",
     "spark_session",
     "taker",
-    "value_reader",
+    "values_reader",
 ]

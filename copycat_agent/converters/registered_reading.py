@@ -9,7 +9,7 @@ from copycat_agent.converters.avro_whole import whole_schema
 from copycat_agent.converters.base import BadSchemaError
 from copycat_agent.converters.registry_access import registry_of
 from copycat_agent.converters.schema_forms import referred
-from copycat_agent.converters.understood import Understood, ValueReader, json_object
+from copycat_agent.converters.understood import Understood, ValueReader, json_objects
 from copycat_agent.formats.draft import Unparsed
 from copycat_agent.formats.records.avro_reading import BadAvroSchemaError, read_alone, reading_of
 from copycat_agent.options import SchemaRegistryOptions
@@ -34,11 +34,12 @@ class RegisteredReader:
         self._reading = lru_cache(_SCHEMAS_KEPT)(self._asked)
 
     def read(self, data: bytes) -> Understood:
-        """A `reading.ValueReader`. JSON says itself what its fields are: its schema is not asked for."""
+        """A `ValueReader`. JSON says itself what its fields are: its schema is not asked for."""
         if len(data) < _PREFIX_BYTES or data[0]:
             return Understood(Unparsed("it does not begin with the id of a schema", _HINT))
         if self._kind == "json_schema":
-            return Understood(json_object(data[_PREFIX_BYTES:]))
+            (fields,) = json_objects((data[_PREFIX_BYTES:],))
+            return Understood(fields)
         read = self._reading(int.from_bytes(data[1:_PREFIX_BYTES], "big"))
         return Understood(read) if isinstance(read, Unparsed) else read(data[_PREFIX_BYTES:])
 

@@ -1,12 +1,12 @@
-"""What the bytes of a value in Kafka hold."""
+"""What the bytes of values in Kafka hold."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from copycat_agent.formats.draft import Unparsed
-from copycat_agent.formats.records.json_values import parse
+from copycat_agent.formats.records.json_values import parse_all
 from copycat_agent.model import Schema
 
 
@@ -18,12 +18,11 @@ class Understood(NamedTuple):
 
 
 ValueReader = Callable[[bytes], Understood]
-"""Raises RetriableError where a schema registry does not answer, BlockedError where it has no such schema."""
+ValuesReader = Callable[[Sequence[bytes]], list[Understood]]
+"""Both raise RetriableError where a schema registry does not answer, BlockedError where it has no such schema."""
 
 
-def json_object(data: bytes) -> dict[str, Any] | Unparsed:
-    """The fields of a JSON object."""
-    value = parse(data)
-    if isinstance(value, dict | Unparsed):
-        return value
-    return Unparsed("it is JSON, but no object", "only objects have fields")
+def json_objects(values: Sequence[bytes]) -> list[dict[str, Any] | Unparsed]:
+    """The fields of JSON objects."""
+    parsed = parse_all(values)
+    return [Unparsed("it is JSON, but no object", "only objects have fields") if isinstance(one, bytes) else one for one in parsed]

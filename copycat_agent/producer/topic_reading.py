@@ -232,8 +232,8 @@ class PartitionReader:
         self._timer: threading.Timer | None = None
         """Closes idle clients; one for all of them, while there are any."""
 
-    def read(self, topic: str, partition: int, start: int, end: int) -> Iterator[Received | Removed | PassedOffsets]:
-        """The records of a partition from one offset up to, not including, another, in order; what of them is there no more.
+    def read(self, topic: str, partition: int, start: int, end: int) -> Iterator[list[Received] | Removed | PassedOffsets]:
+        """The records of a partition from one offset up to, not including, another, some at a time; what of them is there no more.
 
         `PassedOffsets` is the last: the rest is to be read from there.
         Raises RetriableError when nothing comes, BlockedError when this user is refused, FatalError for what never works.
@@ -313,6 +313,21 @@ class _Fetched:
         return self._looks > 1
 
 
+def _sorted_out(messages: Sequence[Message], partition: int, position: int, end: int) -> tuple[list[Received], int, KafkaError | None]:
+    """The records among messages, how far they come, and the error that ends them."""
+    run: list[Received] = []
+    for message in messages:
+        error, offset = message.error(), message.offset() or 0
+        if error is None and offset < end:
+            run.append(received(message, partition, offset))
+            position = offset + 1
+        elif error is None or error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 - its spelling
+            position = max(position, offset)
+        elif error.code() != KafkaError.GROUP_AUTHORIZATION_FAILED:
+            return run, position, error
+    return run, position, None
+
+
 class _Client:
     """A consumer that reads one partition at a time."""
 
@@ -333,7 +348,7 @@ class _Client:
         except KafkaException as exception:
             raise not_made(exception.args[0]) from None
 
-    def read(self, topic: str, partition: int, start: int, end: int) -> Iterator[Received | Removed | PassedOffsets]:
+    def read(self, topic: str, partition: int, start: int, end: int) -> Iterator[list[Received] | Removed | PassedOffsets]:
         """See `PartitionReader.read`."""
         position = start
         self._assign(topic, partition, start)
@@ -342,21 +357,16 @@ class _Client:
                 if (passed := self._fetched.passed) < end:
                     yield PassedOffsets(passed)
                 return
-            for message in messages:
-                error, offset = message.error(), message.offset() or 0
-                if error is None and offset < end:
-                    yield received(message, partition, offset)
-                    position = offset + 1
-                elif error is None or error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 - its spelling
-                    position = max(position, offset)
-                elif error.code() in _GONE:
-                    begin = min(end, self._begin_behind(topic, partition, position))
-                    yield Removed(position, begin)
-                    position = begin
-                    self._assign(topic, partition, position)
-                    break
-                elif error.code() != KafkaError.GROUP_AUTHORIZATION_FAILED:
-                    raise self._told(error, topic)
+            run, position, failure = _sorted_out(messages, partition, position, end)
+            if run:
+                yield run
+            if failure is not None:
+                if failure.code() not in _GONE:
+                    raise self._told(failure, topic)
+                begin = min(end, self._begin_behind(topic, partition, position))
+                yield Removed(position, begin)
+                position = begin
+                self._assign(topic, partition, position)
 
     def _some(self, topic: str, partition: int, position: int) -> list[Message]:
         """The next messages; none where others are passed, see `_Fetched`. Raises RetriableError when nothing comes."""

@@ -88,10 +88,10 @@ class OffsetStream(RecordStream):
             begin = end
 
     def _weigh(self, record: Any) -> int:  # noqa: ANN401 - as above
-        if isinstance(record, LostRecords | Passed):
+        if type(record) is not Enveloped:
             return 0
         value, (key, headers, _), _, raw = record
-        size_bytes = len(raw) if raw is not None else len(value) if isinstance(value, bytes) else weight(value)
+        size_bytes = len(raw) if raw is not None else len(value) if type(value) is bytes else weight(cast("dict[str, Any]", value))
         if key:
             size_bytes += len(key)
         return size_bytes + sum(len(name) + len(content or b"") for name, content in headers) if headers else size_bytes

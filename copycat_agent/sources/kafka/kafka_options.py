@@ -17,8 +17,8 @@ from copycat_agent.extending import (
     PolledOptions,
     PrivateAttr,
     RollOptions,
-    ValueReader,
-    value_reader,
+    ValuesReader,
+    values_reader,
 )
 
 _TIMES = ("beginning", "end")
@@ -105,12 +105,12 @@ class KafkaSourceOptions(PolledOptions):
         """The group in which positions are kept; "" where no connector is known."""
         return self.group or (f"copycat-{self._connector}" if self._connector else "")
 
-    def value_reader(self) -> ValueReader | None:
+    def values_reader(self) -> ValuesReader | None:
         """What tells the bytes of values apart; None where they go on as they are."""
         converters = self._converters
         if converters is None or converters.value is None:
             return None
-        return value_reader(converters.value, converters.schema_registry)
+        return values_reader(converters.value, converters.schema_registry)
 
     def completed(self, definition: Definition) -> Self:
         """Returns them with the cluster, the connector's name, when files are written, and how values are read for them."""

@@ -9,7 +9,8 @@ how many bytes a record has, `into` where what lies before it was written.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import repeat
 from typing import Any, cast
 
 from copycat_agent.extending import (
@@ -28,8 +29,10 @@ from copycat_agent.extending import (
     Passed,
     PassedOffsets,
     Position,
+    Received,
     Removed,
     RetriableError,
+    Schema,
     Stretch,
     TopicPlace,
     TopicRanges,
@@ -49,6 +52,7 @@ COMMIT_SECONDS = 5.0
 """Between two times that positions are told to the group."""
 ANSWER_SECONDS, CLOSE_SECONDS = 3.0, 1.0
 """So long an answer is waited for, and the last time."""
+_NULL = None, None
 
 
 class KafkaSource:
@@ -69,7 +73,7 @@ class KafkaSource:
         self._rolling: dict[str, Rolling] = {}
         self._record_bytes: dict[str, float] = {}
         """Of partitions that were read here."""
-        self._read = options.value_reader()
+        self._read = options.values_reader()
         self._behind_since: dict[str, float] = {}
         """Partitions that end before the position, and since when that is so."""
         self._told: dict[tuple[str, int], int] = {}
@@ -178,7 +182,7 @@ class KafkaSource:
 
     def read(self, stretch: Stretch) -> Iterator[tuple[Enveloped | LostRecords | Passed, int]]:
         topic, number = self.place(stretch)
-        records, sampled, read = 0, 0, self._read
+        records, sampled = 0, 0
         for one in self._reader.read(topic, number, stretch.start, stretch.end):
             if isinstance(one, Removed):
                 words = (
@@ -188,16 +192,25 @@ class KafkaSource:
             elif isinstance(one, PassedOffsets):
                 yield Passed(), one.end
             else:
-                _, offset, value, headers, timestamp_ms, key = one
-                if (records := records + 1) % SAMPLED == 1:  # one in so many is enough
-                    sampled += len(value or b"") + len(key or b"")
-                    self._record_bytes[stretch.key] = sampled / (1 + records // SAMPLED)
-                envelope = Envelope(key, headers, timestamp_ms)
-                if read is None or value is None:
-                    yield Enveloped(value, envelope), offset + 1
-                else:
-                    understood = read(value)
-                    yield Enveloped(understood.value, envelope, understood.schema, value), offset + 1
+                for record in one[-records % SAMPLED :: SAMPLED]:  # one in so many is enough
+                    sampled += len(record.value or b"") + len(record.key or b"")
+                records += len(one)
+                self._record_bytes[stretch.key] = sampled / -(-records // SAMPLED)
+                yield from self._enveloped(one)
+
+    def _enveloped(self, run: list[Received]) -> Iterator[tuple[Enveloped, int]]:
+        """Records of a run, with what their values hold where that is wanted. By columns: there are many."""
+        _, offsets, raw, headers, times, keys = zip(*run, strict=True)
+        values: Sequence[Any] = raw
+        schemas: Iterable[Schema | None] = repeat(None)
+        given: Iterable[bytes | None] = repeat(None)
+        if self._read is not None:
+            understood = iter(self._read([value for value in raw if value is not None]))
+            values, schemas = zip(*(_NULL if value is None else next(understood) for value in raw), strict=True)
+            given = raw
+        envelopes = map(Envelope._make, zip(keys, headers, times, strict=True))
+        records = map(Enveloped._make, zip(values, envelopes, schemas, given))  # noqa: B905 - two may have no end
+        yield from zip(records, [offset + 1 for offset in offsets], strict=True)
 
     def apply(self, stretch: Stretch, position: int | None, *, finished: bool) -> Position:
         offset = stretch.end if finished else stretch.start if position is None else position
