@@ -34,7 +34,7 @@ from tests.rig.waiting import wait_until
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-_LEADS, _STANDS_BY = "leads from now on", "stands by"
+_LEADS, _STANDS_BY = "leads from now on", 'as far as is known"'  # what was said again is told later, with how often
 _PROGRESS_SECONDS = 180.0
 _STOPPED_SECONDS = (10.0, 20.0)
 """More than the group waits for a member."""
