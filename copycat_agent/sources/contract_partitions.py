@@ -257,6 +257,8 @@ class FilePartitions:
             start, end = offset.position, offset.position + offset.size
         else:
             words, start, end = why, offset.position, max(offset.position, offset.size)
+            if start == end:  # all of it was delivered: only that this is its end was not saved yet
+                return ()
         return (Loss(partition, offset.path, start, end, end - start, 0, "destroyed", words, int(time.time() * 1000)),)
 
     def view_of(self, known: Partition) -> FileView:
