@@ -64,7 +64,7 @@ def examine(subject: Examined) -> list[CheckStep]:
     definitions = [one for one in subject.loaded.definitions.values() if one.enabled]
     pid = holder(subject.state_dir)
     with ThreadPoolExecutor(2, thread_name_prefix="doctor-network") as beside:
-        kafka = beside.submit(examine_clusters, clusters(definitions, agent_uuid(subject.state_dir)))
+        kafka = beside.submit(examine_clusters, clusters(definitions, agent_uuid(subject.state_dir), subject.agent))
         schemas = beside.submit(lambda: examine_registries(registries(definitions)))
         connectors, seen = _examine_connectors(subject)
         directories = {path for one in seen if one.watched for path in one.directories}

@@ -9,13 +9,14 @@ from dataclasses import dataclass, field
 
 from copycat_agent.errors import BlockedError, CopycatError, FatalError
 from copycat_agent.oauth import where_of
-from copycat_agent.options import Definition, KafkaOptions, SourceOptions, TopicOptions
+from copycat_agent.options import AgentOptions, Definition, KafkaOptions, SourceOptions, TopicOptions
 from copycat_agent.producer.probing import ClusterProbe, ClusterState
+from copycat_agent.producer.state_topic import topic_of
 from copycat_agent.sources.log_file.log_options import LogFileOptions
 from copycat_agent.templates import compile_template
 from copycat_agent.workbench.doctor.network import Broker, NetworkTrouble, meet, reach, split_address
 from copycat_agent.workbench.doctor.steps import CheckStep, Notes, names, side_by_side
-from copycat_agent.workbench.doctor.topic_checks import ClusterLanes, Want, examine_exactly_once, examine_topics
+from copycat_agent.workbench.doctor.topic_checks import ClusterLanes, KeptTopic, Want, examine_exactly_once, examine_kept, examine_topics
 
 CLUSTER_SECONDS = 12.0
 """Everything about one cluster; clusters are looked at side by side."""
@@ -33,6 +34,8 @@ class Cluster:
     topics: dict[str, Want] = field(default_factory=dict)
     templates: list[str] = field(default_factory=list)
     lanes: ClusterLanes = field(default_factory=ClusterLanes)
+    state: KeptTopic | None = None
+    """Where the agent keeps all its state, if it does so here."""
 
     @property
     def section(self) -> str:
@@ -41,17 +44,25 @@ class Cluster:
         return f"kafka {','.join(self.options.bootstrap_servers)}" + (f" as {user}" if user else "")
 
 
-def clusters(definitions: Iterable[Definition], agent: str = "") -> list[Cluster]:
-    """The distinct clusters, each with the topics its connectors write to. `agent` is this agent's uuid, "" when it has none yet."""
+def clusters(definitions: Iterable[Definition], agent: str = "", options: AgentOptions | None = None) -> list[Cluster]:
+    """The distinct clusters, each with the topics its connectors write to. `agent` is this agent's uuid, "" when it has none yet.
+
+    `options` say where it keeps its state.
+    """
     found: list[Cluster] = []
+
+    def known(kafka: KafkaOptions) -> Cluster:
+        key = kafka.model_copy(update={"create_topics": None})
+        if (cluster := next((one for one in found if one.options == key), None)) is None:
+            found.append(cluster := Cluster(key, lanes=ClusterLanes(agent)))
+        return cluster
+
     for definition in definitions:
-        key = definition.kafka.model_copy(update={"create_topics": None})
-        cluster = next((one for one in found if one.options == key), None)
-        if cluster is None:
-            cluster = Cluster(key, lanes=ClusterLanes(agent))
-            found.append(cluster)
+        cluster = known(definition.kafka)
         cluster.connectors.append(definition.name)
         _add_topics(cluster, definition)
+    if options is not None and options.agent_id is not None:
+        known(options.kafka).state = KeptTopic(topic_of(options.agent_id), 1, "state")
     return found
 
 
@@ -134,6 +145,8 @@ def _examine_inside(notes: Notes, cluster: Cluster, probe: ClusterProbe, deadlin
     for template in cluster.templates:
         notes.skip("topic", f"{template}: made from data, so it is known with the first record only")
     examine_exactly_once(notes, cluster.options, cluster.lanes, state, probe.cannot_create, deadline)
+    if cluster.state is not None:
+        examine_kept(notes, cluster.options, cluster.state, state, probe.cannot_create)
 
 
 def _examine_addresses(notes: Notes, options: KafkaOptions) -> bool:
@@ -192,7 +205,8 @@ def _examine_login(notes: Notes, cluster: Cluster, probe: ClusterProbe) -> Clust
         notes.ok("login", who)
         if not _examine_advertised(notes, cluster.options, brokers):
             return None
-        state = probe.look({*cluster.topics, *cluster.lanes.asked_topics()})
+        own = () if cluster.state is None else (cluster.state.name,)
+        state = probe.look({*cluster.topics, *cluster.lanes.asked_topics(), *own})
     except BlockedError as error:
         notes.fail("login", error.message, error.hint)
     except CopycatError as error:

@@ -54,6 +54,10 @@ def _server(options: KafkaOptions) -> str:
     return shlex.quote(options.bootstrap_servers[0])
 
 
+def _counted(count: int, noun: str) -> str:
+    return f"{count} {noun}{'s' if count != 1 else ''}"
+
+
 class Want(NamedTuple):
     """What the connectors ask of a topic: how to make it, the longest record (0: any), and whether every record has a key.
 
@@ -109,7 +113,7 @@ def _examine_missing(notes: Notes, options: KafkaOptions, name: str, want: Want,
 
 def _examine_topic(notes: Notes, options: KafkaOptions, topic: TopicState, want: Want) -> None:
     config = topic.config or {}
-    shown = [f"{count} {noun}{'s' if count != 1 else ''}" for count, noun in ((topic.partitions, "partition"), (topic.replicas, "replica"))]
+    shown = [_counted(topic.partitions, "partition"), _counted(topic.replicas, "replica")]
     if "retention.ms" in config:
         keep = int(config["retention.ms"])
         shown.append("kept for ever" if keep < 0 else f"kept {format_duration(keep / 1000)}")
@@ -175,6 +179,14 @@ def _examine_timestamps(notes: Notes, options: KafkaOptions, name: str, wanted: 
         notes.warn("timestamp", f"{text}record.timestamp is {' and '.join(own)}", fix)
 
 
+class KeptTopic(NamedTuple):
+    """A compacted topic of the agent's own: how many partitions it is made with, and the step that is about it."""
+
+    name: str
+    partitions: int
+    step: str
+
+
 TRANSACTION_STATE = "__transaction_state"
 """Where the brokers keep who is in which transaction."""
 _NEEDED = ("READ", "WRITE", "DESCRIBE")
@@ -209,7 +221,7 @@ def examine_exactly_once(
     if not lanes.connectors:
         return
     _examine_transactions(notes, options, lanes, state, deadline)
-    _examine_positions(notes, options, state, cannot_create)
+    examine_kept(notes, options, KeptTopic(OFFSETS_TOPIC, PARTITIONS, "positions"), state, cannot_create)
     _examine_copies(notes, options, [*sorted(lanes.topics), OFFSETS_TOPIC, TRANSACTION_STATE], state)
 
 
@@ -232,64 +244,64 @@ def _examine_transactions(notes: Notes, options: KafkaOptions, lanes: ClusterLan
         notes.ok("transactions", f"this user may begin them with ids that begin with {lanes.prefix}, for {TRANSACTION_MS // 1000} s each")
 
 
-def _examine_positions(notes: Notes, options: KafkaOptions, state: ClusterState, cannot_create: Refusal) -> None:
-    topic = state.topics.get(OFFSETS_TOPIC)
+def examine_kept(notes: Notes, options: KafkaOptions, kept: KeptTopic, state: ClusterState, cannot_create: Refusal) -> None:
+    """A topic that the agent makes and reads itself."""
+    topic = state.topics.get(kept.name)
     if topic is None or (topic.error is not None and not topic.missing and not topic.hidden):
         why = topic.error.message if topic is not None and topic.error is not None else "no answer"
-        notes.skip("positions", f"{OFFSETS_TOPIC}: {why}")
+        notes.skip(kept.step, f"{kept.name}: {why}")
     elif topic.missing:
-        _examine_missing_positions(notes, options, state, cannot_create)
+        _examine_missing_kept(notes, options, kept, state, cannot_create)
     elif topic.hidden:
         notes.fail(
-            "positions", f"{OFFSETS_TOPIC} is closed to this user, or does not exist: the broker does not say which", _ways(options, state)
+            kept.step, f"{kept.name} is closed to this user, or does not exist: the broker does not say which", _ways(options, kept, state)
         )
     else:
-        _examine_positions_topic(notes, options, topic)
+        _examine_kept_topic(notes, options, kept, topic)
 
 
-def _examine_missing_positions(notes: Notes, options: KafkaOptions, state: ClusterState, cannot_create: Refusal) -> None:
+def _examine_missing_kept(notes: Notes, options: KafkaOptions, kept: KeptTopic, state: ClusterState, cannot_create: Refusal) -> None:
     """The broker judges the very requests that the agent would make."""
     config, fewer = topic_configs(_copies(state))
-    error = cannot_create(OFFSETS_TOPIC, PARTITIONS, _copies(state), config)
-    if error is not None and cannot_create(OFFSETS_TOPIC, PARTITIONS, _copies(state), fewer) is None:
+    error = cannot_create(kept.name, kept.partitions, _copies(state), config)
+    if error is not None and cannot_create(kept.name, kept.partitions, _copies(state), fewer) is None:
         error = None
-    text = f"{OFFSETS_TOPIC} is not there"
+    text = f"{kept.name} is not there"
     if error is None:
-        made = f"compacted, with {PARTITIONS} partitions and {_copies(state)} replica{'s' if _copies(state) > 1 else ''}"
-        notes.ok("positions", f"{text}; the agent creates it, {made}")
+        made = f"compacted, with {_counted(kept.partitions, 'partition')} and {_counted(_copies(state), 'replica')}"
+        notes.ok(kept.step, f"{text}; the agent creates it, {made}")
     else:
-        notes.fail("positions", f"{text}, and the agent could not create it: {error.message}", _ways(options, state))
+        notes.fail(kept.step, f"{text}, and the agent could not create it: {error.message}", _ways(options, kept, state))
 
 
 def _copies(state: ClusterState) -> int:
     return max(1, min(MOST_REPLICAS, state.brokers))
 
 
-def _ways(options: KafkaOptions, state: ClusterState) -> str:
+def _ways(options: KafkaOptions, kept: KeptTopic, state: ClusterState) -> str:
     """Make it by hand and let this user use it, or let it make it."""
     settings = " ".join(f"--config {name}={text}" for name, text in topic_configs(_copies(state))[0].items())
     return (
-        f"{create_topic(options, OFFSETS_TOPIC, PARTITIONS, f'--replication-factor {_copies(state)} {settings}')}\n"
-        f"{allow(options, 'Read', 'Write', 'Describe', topic=OFFSETS_TOPIC)}\n"
-        f"or let the agent make it: {allow(options, 'Create', 'Read', 'Write', 'Describe', topic=OFFSETS_TOPIC)}"
+        f"{create_topic(options, kept.name, kept.partitions, f'--replication-factor {_copies(state)} {settings}')}\n"
+        f"{allow(options, 'Read', 'Write', 'Describe', topic=kept.name)}\n"
+        f"or let the agent make it: {allow(options, 'Create', 'Read', 'Write', 'Describe', topic=kept.name)}"
     )
 
 
-def _examine_positions_topic(notes: Notes, options: KafkaOptions, topic: TopicState) -> None:
+def _examine_kept_topic(notes: Notes, options: KafkaOptions, kept: KeptTopic, topic: TopicState) -> None:
     config = topic.config or {}
     policy = config.get("cleanup.policy", "compact")
     lacking = [] if topic.operations is None else [one for one in _NEEDED if one not in topic.operations]
     if lacking:
-        words = f"{OFFSETS_TOPIC}: this user lacks {', '.join(one.capitalize() for one in lacking)}"
-        notes.fail("positions", words, allow(options, *(one.capitalize() for one in lacking), topic=OFFSETS_TOPIC))
+        words = f"{kept.name}: this user lacks {', '.join(one.capitalize() for one in lacking)}"
+        notes.fail(kept.step, words, allow(options, *(one.capitalize() for one in lacking), topic=kept.name))
     elif policy != "compact":
-        words = (
-            f"{OFFSETS_TOPIC} deletes what is old (cleanup.policy={policy}): positions in it would be lost, and connectors refuse to start"
-        )
-        notes.fail("positions", words, alter_topic(options, OFFSETS_TOPIC, "cleanup.policy=compact"))
+        words = f"{kept.name} deletes what is old (cleanup.policy={policy}): positions in it would be lost, and connectors refuse to start"
+        notes.fail(kept.step, words, alter_topic(options, kept.name, "cleanup.policy=compact"))
     else:
         notes.ok(
-            "positions", f"{OFFSETS_TOPIC}: {topic.partitions} partitions, {topic.replicas} replica{'s' if topic.replicas != 1 else ''}"
+            kept.step,
+            f"{kept.name}: {_counted(topic.partitions, 'partition')}, {_counted(topic.replicas, 'replica')}",
         )
     _examine_in_sync(notes, options, topic, config)
 

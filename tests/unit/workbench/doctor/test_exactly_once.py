@@ -12,9 +12,10 @@ from confluent_kafka.admin._resource import ResourcePatternType, ResourceType
 from copycat_agent.errors import BlockedError, CopycatError, RetriableError
 from copycat_agent.model import OFFSETS_TOPIC, OffsetsPartition
 from copycat_agent.offsets import OffsetStore
-from copycat_agent.options import Definition
+from copycat_agent.options import AgentOptions, Definition
 from copycat_agent.producer.offsets_topic import PARTITIONS
 from copycat_agent.producer.probing import ClusterState, TopicState
+from copycat_agent.producer.state_topic import StateTopic
 from copycat_agent.producer.transactional import KafkaSteps
 from copycat_agent.sources.log_file.log_options import LogFileOptions
 from copycat_agent.transactions.opening import Lanes as OpenedLanes
@@ -89,6 +90,21 @@ def test_connectors_that_promise_less_are_asked_for_nothing_of_it(make_options: 
     options = make_options()
     (cluster,) = clusters([definition(options, topic, delivery={})])
     assert not {"transactions", "positions", "copies"} & {step.name for step in examine_cluster(cluster)}
+
+
+def test_where_an_agent_keeps_its_state_is_looked_at_as_positions_are(make_options: Callable[..., KafkaOptions], topic: str) -> None:
+    options = make_options()
+    agent = AgentOptions(agent_id=topic.replace(".", "-"), kafka=options)
+
+    def step() -> CheckStep:
+        (cluster,) = clusters([definition(options, topic, delivery={})], options=agent)
+        return next(one for one in examine_cluster(cluster) if one.name == "state")
+
+    assert (step().verdict, "the agent creates it, compacted, with 1 partition" in step().text) == ("ok", True)
+    kept = StateTopic(options, topic.replace(".", "-"))
+    kept.ensure()
+    kept.close()
+    assert (step().verdict, step().text) == ("ok", f"{kept.place.topic}: 1 partition, 1 replica")
 
 
 def test_an_agent_that_never_ran_asks_with_the_prefix_of_all_agents(make_options: Callable[..., KafkaOptions], topic: str) -> None:
