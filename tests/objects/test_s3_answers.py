@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 from urllib.parse import quote, unquote
@@ -41,18 +40,16 @@ def test_an_answer_that_trickles_is_given_up(server: Server, monkeypatch: pytest
     over = threading.Event()
 
     def trickle(handler: Handler) -> None:
-        handler.say(206, b"", length=10, headers={"ETag": '"one"'})
+        handler.say(206, b"", length=10_000, headers={"ETag": '"one"'})
         while not over.wait(0.2):
             handler.wfile.write(b"x")
 
     server.answer = trickle
-    begun = time.monotonic()
     try:
-        with pytest.raises(OSError, match="TimeoutError"):
+        with pytest.raises(OSError, match="TimeoutError"):  # its end would come long after this test's
             read(server)
     finally:
         over.set()
-    assert time.monotonic() - begun < 1.9, "before its end"
 
 
 @pytest.mark.parametrize(("status", "code"), [(503, "SlowDown"), (500, "InternalError"), (301, "PermanentRedirect"), (416, "InvalidRange")])

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import types
+from collections import Counter
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -88,15 +89,17 @@ def test_a_killed_runner_costs_its_own_batch_only(runners: RunnerExecutor, tmp_p
 
 def test_tasks_of_a_killed_runner_move_and_spread_again(runners: RunnerExecutor) -> None:
     os.kill(runners.pids()[0], signal.SIGKILL)
-    for number in range(4):
+    for number in range(40):
         runners.submit(batch("answer", task=number)).result(SECONDS)
     wait_until(lambda: len(runners.pids()) == 2, SECONDS, "two runners")
+    homes: list[str] = []
 
     def spread() -> bool:
-        homes = [runners.submit(batch("answer", task=number)).result(SECONDS)[0].offset.path for number in range(4)]
-        return sorted(homes.count(str(pid)) for pid in runners.pids().values()) == [2, 2]
+        """Tasks of other tests have places as well: so there are not twenty on each."""
+        homes[:] = [runners.submit(batch("answer", task=number)).result(SECONDS)[0].offset.path for number in range(40)]
+        return min(homes.count(str(pid)) for pid in runners.pids().values()) > 10
 
-    wait_until(spread, SECONDS, "two tasks on each runner")
+    wait_until(spread, SECONDS, lambda: f"tasks on each runner: {Counter(homes)}")
 
 
 def test_a_task_stays_on_its_runner(runners: RunnerExecutor) -> None:
