@@ -68,8 +68,15 @@ def test_all_there_is_is_sent_once_and_accounted_for(
         assert arrived(broker.bootstrap, topic) == list(range(1, last + 1))
 
 
-@pytest.mark.parametrize("replayable", [False, True])
-@pytest.mark.parametrize("guarantee", GUARANTEES)
+@pytest.mark.parametrize(
+    ("guarantee", "replayable"),
+    [
+        ("at_least_once", False),
+        ("exactly_once", True),
+        pytest.param("at_least_once", True, marks=pytest.mark.long),
+        pytest.param("exactly_once", False, marks=pytest.mark.long),
+    ],
+)
 def test_a_query_behind_a_data_source_answers_for_each_range(
     guarantee: str, replayable: bool, backfill: Callable[..., dict[str, Any]], broker: DevBroker, topic: str, shop: Shop
 ) -> None:

@@ -100,7 +100,7 @@ def test_connects_worker_is_killed_and_no_line_is_lost_and_only_those_come_twice
     assert {line for line in set(found) if found.count(line) > 1} <= set(behind)
 
 
-@pytest.mark.parametrize("runs", [False, True])
+@pytest.mark.parametrize("runs", [pytest.param(False, marks=pytest.mark.long), True])
 def test_a_connector_that_sends_exactly_once_goes_on_where_the_other_product_was(
     agent: AgentProcess, broker: DevBroker, make_topic: Callable[..., str], tmp_path: Path, runs: bool
 ) -> None:
