@@ -77,9 +77,9 @@ class Pair:
     def strikes(self) -> dict[str, Callable[[], None]]:
         """By who is struck."""
         local: dict[str, Callable[[], None]] = {
-            "leader killed": self._kill_leader,
+            "leader killed": lambda: self._end_leader(AgentProcess.kill),
             "leader stopped": self._stop_leader,
-            "leader asked to end": self._ask_leader,
+            "leader asked to end": lambda: self._end_leader(AgentProcess.stop),
             "standby killed": self._kill_standby,
             "jvm killed": lambda: self._kill_jvm(self.leader()),
             "broker killed": self._kill_broker,
@@ -88,10 +88,10 @@ class Pair:
             return local | {"worker killed": self._kill_worker}
         return local | {"executor killed": self._kill_executor, "task killed": self._kill_task, "spark worker killed": self._kill_daemon}
 
-    def _kill_leader(self) -> None:
+    def _end_leader(self, end: Callable[[AgentProcess], None]) -> None:
         leader, other = self.leader(), self.other()
         led = other.log.count(_LEADS)
-        leader.kill()
+        end(leader)
         self._taken_over(other, led)
         self.start(leader)
 
@@ -103,13 +103,6 @@ class Pair:
         time.sleep(self.dice.uniform(*_STOPPED_SECONDS) - _STOPPED_SECONDS[0])
         leader.signal(signal.SIGCONT)
         self._restart(leader)
-
-    def _ask_leader(self) -> None:
-        leader, other = self.leader(), self.other()
-        led = other.log.count(_LEADS)
-        leader.stop()
-        self._taken_over(other, led)
-        self.start(leader)
 
     def _taken_over(self, other: AgentProcess, led: int) -> None:
         began = time.monotonic()
