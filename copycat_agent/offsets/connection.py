@@ -13,7 +13,7 @@ from collections import deque
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from copycat_agent import logs
 from copycat_agent.errors import CopycatError, FatalError, FencedError, RetriableError
@@ -97,6 +97,13 @@ class Commit:
         return (bool(self.losses) and entries.enter(connection, self.losses)) or bool(self.forget)
 
 
+class _Replica(NamedTuple):
+    """A log that is written to as well, and what each transaction changes."""
+
+    log: StateLog
+    changed: ChangedRows
+
+
 class HeldFile:
     """Thread-safe. After a failure that is not retriable every use raises it."""
 
@@ -112,8 +119,7 @@ class HeldFile:
         self._path = str(directory.path / DATABASE) if directory else ""
         self._rows_since_look = 0
         self._waiting: deque[Commit] = deque()
-        self._log: StateLog | None = None
-        self._watched: ChangedRows | None = None
+        self._replica: _Replica | None = None
         self._ledger = ledger.Ledger()
         self._inode = os.stat(self._path).st_ino if directory else 0  # noqa: PTH116 - a str path
 
@@ -166,23 +172,21 @@ class HeldFile:
             connection.execute("BEGIN IMMEDIATE")
             try:
                 yield connection
-                if self._log is None or self._watched is None:
-                    connection.execute("COMMIT")
-                else:
-                    self._publish(self._watched.changes(), self._kept)
-                    self._commit_published(connection)
+                if self._replica is not None:
+                    self._publish(self._replica.changed.changes(), self._kept)
+                self._commit(connection)
             except BaseException:
                 if connection.in_transaction:
                     with suppress(sqlite3.Error):
                         connection.execute("ROLLBACK")
                 raise
 
-    def _commit_published(self, connection: sqlite3.Connection) -> None:
+    def _commit(self, connection: sqlite3.Connection) -> None:
         try:
             connection.execute("COMMIT")
         except BaseException:
-            if self._log is not None:
-                self._log.doubt()
+            if self._replica is not None:
+                self._replica.log.doubt()
             raise
 
     def replicate(self, log: StateLog, there: Entries) -> None:
@@ -193,14 +197,14 @@ class HeldFile:
         with self._lock:
             entries = everything(self._connection, self._kept)
             log.publish({**dict.fromkeys(there.keys() - entries.keys()), **dict(entries.items() - there.items())}, lambda: entries)
-            self._log, self._watched = log, ChangedRows(self._connection)
+            self._replica = _Replica(log, ChangedRows(self._connection))
 
     def _publish(self, changes: Changes, kept: agent_identity.Kept) -> None:
         """Raises RetriableError; FatalError once another process has taken over, and from then on."""
-        if self._log is None or not changes:
+        if self._replica is None or not changes:
             return
         try:
-            self._log.publish(changes, lambda: everything(self._connection, kept))
+            self._replica.log.publish(changes, lambda: everything(self._connection, kept))
         except FencedError as error:
             raise self.depose(str(error)) from error
 
