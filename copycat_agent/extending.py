@@ -1,7 +1,7 @@
-"""What a package may build on to bring a source, a format, a transform or a converter of its own: see docs/extending.md.
+"""The public names for packages that add a source, a format, a transform or a converter (docs/extending.md).
 
-These names stay as they are within a major version; everything else of `copycat_agent` may change with any. Sources of the agent's own that
-are written against this contract alone import this module, and of the rest nothing (`ON_CONTRACT` in tests/test_architecture.py).
+These names are stable within a major version; everything else in `copycat_agent` may change in any release. The agent's own sources
+that are written against this contract import nothing else of ours (`ON_CONTRACT` in tests/test_architecture.py).
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ from copycat_agent.transforms import TRANSFORMS, Columns, Draft, Steady, Step, S
 from copycat_agent.transforms.paths import FieldName, FieldNames, finder, putter, taker
 
 spark_session = SPARK.session
-"""`spark_session(seconds)`: the agent's Spark session, for a `FrameSource`. Raises RetriableError while there is none."""
+"""`spark_session(seconds)` returns the agent's Spark session, for a `FrameSource`. Raises RetriableError while there is none."""
 
 __all__ = [
     "CONVERTERS",

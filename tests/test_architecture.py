@@ -126,7 +126,6 @@ LATE: dict[tuple[str, str], str] = {
     ("sources", "copycat_agent.sources.spool_dir.spool_dir"): "as log_file",
     ("encoding", "copycat_agent.encoding.json_columns"): "imports pyarrow and numpy, for columns of rows alone",
     ("sources", "copycat_agent.sources.jdbc.packed_rows"): "imports pyarrow, 0.15 s, which the agent does without",
-    ("sources", "copycat_agent.formats.records.schemas"): "as parquet_values",
     ("spark", "copycat_agent.spark.frame_jobs"): "as sql_jobs",
     ("sources", "copycat_agent.sources.datasource.reader"): "imports SQL of pyspark, 0.5 s, for connectors of data sources alone",
     ("sources", "copycat_agent.sources.files.reading.remote_objects"): "imports pyarrow, 0.15 s that local files need not wait for",

@@ -1,4 +1,4 @@
-"""Sources: what is there, is it the same, where were we. A new source is one file and one line in `_BUILT_IN`."""
+"""The registry of sources. A new source is one file and one line in `_BUILT_IN`."""
 
 from __future__ import annotations
 
@@ -56,13 +56,13 @@ def _fenced(kind: SourceKind, fence: Fence) -> SourceKind:
 
 
 SOURCES = Registry("source", _BUILT_IN, _wrong, _fenced)
-"""By the name of their type; those of installed packages too."""
+"""`SourceKind` by type name, also those of installed packages."""
 
 
 def declared_columns(options: SourceOptions) -> tuple[Column, ...] | None:
-    """The fields of a source's records before any step, as far as its definition says; None where only what is read says it.
+    """Returns the fields of a source's records before any step, as far as its definition tells; None if only the data tells.
 
-    A source of lines has one: `message`, which is what a step sees of a line.
+    A source of lines has one field, `message`.
     """
     form = getattr(options, "format", None)
     if form is None:

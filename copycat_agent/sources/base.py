@@ -1,6 +1,6 @@
-"""What a source is: the driver plans, a stateless task reads, only the driver commits.
+"""The interfaces of a source: the driver's half (`Source`) plans and saves, a stateless task reads, and a `SourceKind` joins both.
 
-The division is Spark's own for data sources (`pyspark.sql.datasource`), and bytewax's.
+Spark's data sources (`pyspark.sql.datasource`) and bytewax divide the work in the same way.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ Offsets = Mapping[SourcePartition, SourceOffset]
 
 
 class Lag(NamedTuple):
-    """What is there and not yet settled."""
+    """How much is there and not yet settled. Counts of one connector."""
 
     bytes: int = 0
     files: int = 0
@@ -47,21 +47,22 @@ class Lag(NamedTuple):
     blocked_files: int = 0
     troubled_files: int = 0
     oldest_unread_ms: int = 0
-    """When the longest waiting unread bytes were first seen, epoch milliseconds; 0 when nothing is unread."""
+    """When the oldest unread bytes were first seen, epoch milliseconds; 0 when nothing is unread."""
     rotated_files: int = 0
     """Times a log's newest file took another name, or a file left its patterns, since the start."""
     truncated_files: int = 0
     """Times a file was cut or rewritten in place, since the start."""
     records: int | None = None
-    """Records behind what is settled, up to the ends of partitions that count them; None where nobody knows."""
+    """Unsettled records of partitions that count records; None if no partition does."""
     waiting_records: int = 0
-    """Those of them that wait until they make a file: nothing is to be done yet."""
+    """Those of `records` that cannot be read yet: they wait until they make a file."""
 
 
 class Plan(NamedTuple):
     """Splits for one task's next batch, and how long it may take.
 
-    `follow_seconds`: once all that is read, the batch may stay and read what is added, until nothing has been for so long; 0: it may not.
+    `follow_seconds`: the batch may stay at the ends of its files and read what is added, until nothing was added for this long; 0: it ends
+    at once.
     """
 
     splits: tuple[Split, ...]
@@ -70,23 +71,21 @@ class Plan(NamedTuple):
 
 
 Lose = Callable[[SourcePartition, str, int, int, str, Changes], None]
-"""`lose(partition, path, start, end, why, changes)`: these bytes can never be read, and `changes` say so (see `lost`)."""
+"""`lose(partition, path, start, end, why, changes)` enters in `changes` that these bytes can never be read (`losses.Lost.add`)."""
 
 FileState = Literal["following", "gone", "waiting", "blocked", "failing", "done"]
-"""gone: renamed out of its patterns or deleted, read to its end. waiting: for an older file of the same log. blocked: its
-topic is missing or closed. failing: it cannot be read now. done: a spooled file
-that is read and still there."""
+"""gone: renamed out of its patterns or deleted, and read to its end. waiting: for an older file of the same log. blocked: its topic is
+missing or forbidden. failing: it cannot be read now. done: a spooled file that is read and still there."""
 
 
 class FileView(NamedTuple):
-    """A file that is followed, for people: where the connector is in it. Sizes in bytes, `read_at` in epoch seconds (0: never).
+    """A file and the connector's position in it, as shown to people. Sizes are in bytes, `read_at` in epoch seconds (0: never).
 
-    A path that matches and cannot be opened or listed is `failing`, with an empty `key`: nothing is known of what is there.
-    `unread`: bytes that are known to be there and unread; of a packed file an estimate, for its `size` is the packed one.
-    `why`: what put it at this position when it was met, or why it cannot be read. `after`: the older file it waits for.
-    `compression`: how it is packed, "" for all others. `counts_records`: `position` is a record number, not a byte. `cursor`: where a
-    source that has no files is, see `SourceOffset`. `behind`: records up to the end of a partition
-    that counts them, None where nobody knows.
+    A path that matches but cannot be opened or listed is `failing` and has an empty `key`. `unread` is the number of bytes known to be
+    unread; for a packed file an estimate, because `size` is its packed size. `why` says what put the file at this position when it was
+    first found, or why it cannot be read. `after` is the older file it waits for. `compression` is "" for a file that is not packed.
+    `counts_records`: `position` is a record number, not a byte. `cursor` is the position in a source without files (`SourceOffset`).
+    `behind` is the number of records up to the partition's end; None if unknown.
     """
 
     path: str
@@ -107,9 +106,9 @@ class FileView(NamedTuple):
 
 
 class Closeup(NamedTuple):
-    """One file, looked at closely: as `Source.files` shows it, all its names that match, and what a task would be given next.
+    """One file in detail: its entry of `Source.files`, all its names that match, its saved offset, and the next split.
 
-    `split` is None when there is nothing to read; `offset` is what is saved, or would be before anything is read.
+    `offset` of a new file is the one that would be saved first. `split` is None when there is nothing to read.
     """
 
     view: FileView
@@ -119,7 +118,7 @@ class Closeup(NamedTuple):
 
 
 class Source(Protocol):
-    """The driver's half of a source. All methods are called by its connector's steps, one at a time."""
+    """The driver's half of a source. Its connector's steps call all methods, one at a time."""
 
     @property
     def directories(self) -> Collection[str]:
@@ -131,92 +130,92 @@ class Source(Protocol):
 
     @property
     def needs_scan(self) -> bool:
-        """Whether something was found that only a scan can sort out; it should not wait for the next one."""
+        """Whether a scan should not wait for its time, because something was found that only a scan can sort out."""
 
     def scan(self) -> Changes:
-        """Look at everything that is there. Returns what has to be saved before the next plan. Raises nothing for bad files.
+        """Looks at everything that is there. Returns what must be saved before the next plan. Does not raise for bad files.
 
-        RetriableError where nothing can be told of what is there now: it is called again once `needs_scan` says that more is known.
+        Raises RetriableError if nothing is known about what is there now; it is called again once `needs_scan` is true.
         """
 
     def wake(self, paths: Collection[str]) -> bool:
-        """Files at `paths` have grown. False when only a scan can tell what happened, as with the path of a directory."""
+        """Notes that the files at `paths` have grown. Returns False if only a scan can tell what happened, as for a directory."""
 
     def plan(self, shares: int) -> Plan:
-        """Work for one task that is idle, one of `shares` of them, from saved offsets only. Empty when there is none.
+        """Returns work for one of `shares` idle tasks, planned from saved offsets only; an empty plan if there is none.
 
         The splits stay out of further plans until `finish` is called with their results.
         """
 
     def changes_of(self, results: Sequence[SplitResult]) -> Changes:
-        """The changes that the results ask to be saved: their offsets, and with them what they gave up."""
+        """Returns what to save for these results: their offsets and losses."""
 
     def finish(self, results: Sequence[SplitResult], changes: Changes) -> None:
-        """The changes are saved: the offsets count from now on. `results` are those that `changes_of` was given.
+        """Called once `changes` are saved. `results` are those that `changes_of` was given.
 
-        A `BlockedError` in them holds back the file it belongs to; what holds back the whole connector is not shown as one.
+        A `BlockedError` in them holds back its own file; results never carry an error that holds back the whole connector as one.
         """
 
     def ripen(self, *, at_once: bool) -> float:
-        """Plan for what time has ended: records that nothing but time ends. Returns when to ask again, as `time.monotonic()` tells it.
+        """Makes ready what only time ends, such as an unfinished record. Returns when to call again (`time.monotonic()`).
 
         `at_once`: this is a run to the end, in which nothing waits for its time.
         """
 
     def drained(self) -> bool:
-        """Whether everything there is read, as of the last scan; then an unfinished last line is all that may be left.
+        """Whether everything the last scan found is read, except for an unfinished last line.
 
-        Asked by runs to the end only (see `ripen`). When it is so in one, a scan looks at every file.
+        Called only in runs to the end (`ripen`). If it returns True, a scan looks at every file once more.
         """
 
     def finalise(self) -> None:
-        """From now on an unfinished last line is a record: this is a run to the end, nobody will finish it."""
+        """From now on an unfinished last line is a record: nobody finishes it in a run to the end."""
 
     def files(self) -> tuple[FileView, ...]:
-        """The files that are followed, by path."""
+        """Returns the followed files, sorted by path."""
 
     def passed_over(self) -> Mapping[str, str]:
-        """Paths that match and are not read, as of the last scan, and why."""
+        """Returns the paths that match but are not read, as of the last scan, and why."""
 
     def look_closely(self, path: str, most_bytes: int) -> Closeup | None:
-        """What is known of the file that the last scan found at `path`, and its next split of about `most_bytes` at most.
+        """Returns details of the file that the last scan found at `path`, with a next split of about `most_bytes` at most.
 
-        For people: the split is in no plan, and its result is nobody's. None when there is no such file.
+        The split is for people to try: it is in no plan, and its result changes nothing. None if there is no such file.
         """
 
     def lag(self) -> Lag:
-        """What is known to be unread, cheaply."""
+        """Returns what is known to be unread. Must be cheap."""
 
     def leave(self) -> Changes:
-        """The connector stops: what to save so that the next start finds everything, and knows what is lost.
+        """Called when the connector stops. Returns what to save so that the next start finds everything, and knows what is lost.
 
-        Changes that were asked for before and not confirmed by `finish` are in it once more.
+        Changes that were returned before and not confirmed by `finish` are included.
         """
 
     def close(self) -> None:
-        """Close every file."""
+        """Closes every file."""
 
 
 class Keeper(Protocol):
     """Keeps open files for the next process of the service. Thread-safe, shared by all connectors; `owner` is a connector's name."""
 
     def keep(self, owner: str, name: str, fd: int, *, first: bool = False) -> None:
-        """`owner` has opened the file of this name (see `Identity.name`). `first`: nothing but the descriptor leads to it."""
+        """Keeps a file that `owner` has opened. `name` is its `Identity.name`. `first`: only the descriptor still leads to the file."""
 
     def release(self, owner: str, name: str) -> None:
-        """`owner` needs it no more. No effect while the agent stops: the next process goes on with it."""
+        """Notes that `owner` no longer needs the file. No effect while the agent stops: the next process goes on with it."""
 
     def find(self, name: str) -> int | None:
-        """Descriptor that an earlier process has left, None when there is none. It stays the keeper's."""
+        """Returns the descriptor that an earlier process has left, or None. The keeper still owns it."""
 
     def looked(self, owner: str, names: Container[str]) -> None:
-        """`owner` has looked at everything: of what an earlier process has left it needs these."""
+        """Notes that `owner` has scanned everything, and needs `names` of what an earlier process has left."""
 
     def rename(self, old: str, new: str) -> None:
-        """An owner has another name from now on."""
+        """Renames an owner."""
 
     def survives(self, name: str) -> bool:
-        """Whether the agent stops, and the next process will have it."""
+        """Whether the agent is stopping, and the next process will have the file."""
 
 
 @runtime_checkable
@@ -224,7 +223,7 @@ class KeepsFiles(Protocol):
     """A `Source` whose open files are worth keeping."""
 
     def keep_with(self, keeper: Keeper) -> None:
-        """Called once, before the first scan."""
+        """Sets the keeper. Called once, before the first scan."""
 
 
 @runtime_checkable
@@ -232,7 +231,7 @@ class KeepsState(Protocol):
     """A `Source` that remembers something besides offsets (`Changes.state`)."""
 
     def recall(self, state: SourceState) -> None:
-        """What was saved last. Called once, before the first scan, unless nothing ever was."""
+        """Restores what was saved last. Called once, before the first scan, if anything was saved."""
 
 
 @runtime_checkable
@@ -240,7 +239,7 @@ class KnowsUnchanged(Protocol):
     """A `Source` that can tell at little cost that a scan would find nothing new."""
 
     def unchanged(self) -> bool:
-        """Whether `scan`, and a plan after it, would find nothing to do and nothing to save. False in doubt. Changes nothing."""
+        """Whether `scan`, and a plan after it, would find nothing to do or save. False in doubt. Has no side effect."""
 
 
 class FollowsFiles(Protocol):
@@ -250,10 +249,10 @@ class FollowsFiles(Protocol):
         """As `finish`, for results of batches that go on: their splits stay out of plans."""
 
     def joining(self, followed: int) -> tuple[Split, ...]:
-        """Returns splits for a batch that stays at the ends of `followed` files: of others that may stay, too, and have little to read."""
+        """Returns splits of further files, with little to read, that may join a batch that stays at the ends of `followed` files."""
 
     def is_held_up(self, *, for_good: bool = False) -> bool:
-        """Whether there is something to read, or to find out, that waits for a batch that stays. `for_good`: and cannot join it."""
+        """Whether something to read, or to find out, waits for a batch that stays. `for_good`: and cannot join it."""
 
 
 @runtime_checkable
@@ -261,15 +260,15 @@ class LooksLater(Protocol):
     """A `Source` whose `scan` only asks what is there, and has the answer later."""
 
     def look_now(self) -> None:
-        """For people: look until it is known what a task would be given next, and wait for it. What that asks to be saved is not."""
+        """Looks, and waits until the next split is known. For commands that inspect a source: nothing is saved."""
 
 
 Saved = tuple[SourceOffset, tuple[Loss, ...]]
-"""An offset, and what was given up on before it."""
+"""An offset to save, and the losses before it."""
 
 
 def as_brought(result: SplitResult, options: SourceOptions) -> Saved:
-    """The offset and the losses that the task brings back are what its driver saves."""
+    """Returns the offset and losses of a result unchanged. The default of `SourceKind.saved`."""
     del options
     return result.offset, result.losses
 
@@ -278,16 +277,17 @@ def as_brought(result: SplitResult, options: SourceOptions) -> Saved:
 class SourceKind:
     """An entry of `SOURCES`.
 
-    `make(connector, options, delivery options, saved offsets, log)` builds the driver's half; `open` and `framing` are the task's:
-    how to open a split for what `framing` made, and how to find records in it. `framing(options, raw=...)`: `raw` asks for the
-    bytes of records as they stand in the file, else text comes as UTF-8 whatever the file's encoding.
-    `saved(result, options)` is the task's too: the offset that the driver would save of a result, and what that gives up. With
-    exactly_once the task's transaction says so.
-    `probe(options, user)` is what `copycat doctor` looks at: it reads nothing and changes nothing. `sample` is what stands in a
-    section `source` to begin with, with comments, as `copycat new` prints it; "" where there is none. `only_here`: why tasks on other
-    hosts cannot read it, "" where they can; `of_host`: why an agent cannot follow it with them, though a run to the end can read it.
-    `frame(options, stretch, session)` is what Spark reads of a stretch, for sources whose records come that way; `told(error)` what such a
-    source says of an error of the JVM, None where the error is none of its own.
+    `make(connector, options, delivery options, saved offsets, log)` builds the driver's half. The next three are the task's half:
+    `framing(options, raw=...)` says how to find records (`raw`: as the bytes in the file; else text comes as UTF-8 whatever the file's
+    encoding), `open(split, framing)` opens a split, and `saved(result, options)` returns the offset to save for a result, and the
+    losses before it, which with exactly_once go into the task's transaction.
+
+    `probe(options, user)` makes the checks of `copycat doctor`, without reading or changing data. `sample` is a commented section
+    `source` for `copycat new`; "" if there is none. `only_here` says why tasks on other hosts cannot read this source, "" if they can;
+    `of_host` why an agent cannot follow it with such tasks, though a run to the end can read it.
+
+    `frame(options, stretch, session)` returns the data frame of a stretch, for sources that Spark reads; `told(error)` translates an error
+    of the JVM for them, and returns None for an error that it does not know.
     """
 
     options: type[SourceOptions]
@@ -304,7 +304,7 @@ class SourceKind:
 
 
 def only_looking(options: SourceOptions) -> SourceOptions:
-    """The same source for who only looks, and saves nothing: it touches no file, whatever becomes of those that are delivered."""
+    """Returns options for inspecting a source: it touches no file, and is told of no saved position."""
     if isinstance(options, PolledOptions):
         return options.looking()
     cleanup = getattr(options, "cleanup", None)
@@ -314,9 +314,9 @@ def only_looking(options: SourceOptions) -> SourceOptions:
 def create_source(
     make: Callable[..., Source], definition: Definition, saved: Mapping[SourcePartition, SavedRow], log: Log, *, only_looks: bool = False
 ) -> Source:
-    """Makes the driver's half of a connector's source, which goes on from what is saved for it. `make`: its `SourceKind.make`.
+    """Makes the driver's half of a connector's source, which goes on from its saved rows. `make` is its `SourceKind.make`.
 
-    `only_looks`: nothing is saved of what it finds, and it touches no file (`only_looking`).
+    `only_looks`: the source is only inspected (`only_looking`).
     """
     options = only_looking(definition.source) if only_looks else definition.source
     source = make(definition.name, options, definition.delivery, offsets_in(saved), log)

@@ -1,7 +1,9 @@
-"""What an author writes to bring a source of records: what is there, what next, what a result changes, and how to read.
+"""The interfaces that the author of a source implements.
 
-The agent does the rest: what is under way, tasks and their shares, retries, the lag, saving. Positions are any JSON value of up to
-256 KiB, and only their source compares them. `source_kind` (in `sources.contract_stream`) makes an entry of `SOURCES` of such a class.
+A source finds partitions (`look`), chooses what to read next (`plan`), reads it (`read`) and computes the new position (`apply`). The agent
+does the rest: it keeps track of what is in flight, divides work among tasks, retries, measures the lag and saves positions. A position is
+any JSON value of up to 256 KiB; only its source compares positions. `source_kind` (`sources.contract_stream`) turns such a class
+into an entry of `SOURCES`.
 """
 
 from __future__ import annotations
@@ -24,13 +26,13 @@ if TYPE_CHECKING:
     from copycat_agent.templates.metadata import TopicPlace
 
 Position = Any
-"""A JSON value: where a partition is read next."""
+"""A JSON value that says where a partition is read next."""
 
 
 class LostRecords(NamedTuple):
-    """In place of a record: something that stood here can be read no more. It goes into the ledger of losses, with the position behind it.
+    """Stands in place of records that can no longer be read. It is entered in the ledger of losses when the position behind it is saved.
 
-    `why` never holds data. `records`: how many those were, 0 where nobody can know. `damaged`: it is still there, and cannot be read.
+    `why` must not contain data. `records` is how many were lost, 0 if unknown. `damaged` means that they still exist but are unreadable.
     """
 
     why: str
@@ -39,13 +41,14 @@ class LostRecords(NamedTuple):
 
 
 class Passed(NamedTuple):
-    """In place of a record, as the last that a read gives: up to the offset behind it there are no more; the rest is read from there."""
+    """The last item of a read that ends early: there are no records before the offset behind it, and the next read begins there."""
 
 
 class Enveloped(NamedTuple):
-    """A record, and what came with it: key, headers and time, as Kafka has them. A value of None is a null.
+    """A record with its key, headers and timestamp, as in Kafka. A value of None is a tombstone.
 
-    `schema` is the record's, where its bytes name one. `raw` are the bytes that a value was made of, None where they are the value.
+    `schema` is the schema that the record's bytes name, if any. `raw` are the bytes that `value` was decoded from, None if `value` is those
+    bytes.
     """
 
     value: dict[str, Any] | bytes | Unparsed | None
@@ -55,49 +58,50 @@ class Enveloped(NamedTuple):
 
 
 Record = dict[str, Any] | bytes | Unparsed | LostRecords | ArrowRows
-"""Fields, or a value that goes as it is; a bad record, or what has to stand for lost ones.
+"""A record as `read` yields it: fields, a value that is sent unchanged, a record that could not be parsed, or a marker for lost records.
 
-`ArrowRows(batch)` are all rows of an Arrow batch, a record each, with a sequence of the positions behind each. Where no step looks at
-records, they become JSON by columns, in a quarter of the time.
+`ArrowRows(batch)` stands for all rows of an Arrow batch, one record each; it is paired with a sequence of the positions behind each row.
+If no transform step looks at single records, the rows become JSON by columns, which takes a quarter of the time.
 """
 
 POSITION_BYTES_MAX = 256 * 2**10
-"""A position as JSON is no larger: it is saved with every batch."""
+"""Largest size of a position as JSON. It is saved with every batch."""
 
 ENDLESS = 2**62
-"""End of a split: how many records it holds shows when they are read."""
+"""End of a split whose number of records is known only once it is read."""
 
 
 class PolledOptions(SourceOptions):
-    """Base of the options of a source that is asked now and then what is there."""
+    """Base of the options of a source that is polled."""
 
     poll_interval: Duration = Field(1.0, ge=0.05, le=86400, description="Time between two looks while there is nothing to read.")
     _only_looks: bool = PrivateAttr(False)
 
     @property
     def look_seconds(self) -> float:
-        """Time between two looks while there is nothing to read."""
+        """Returns the seconds between two looks while there is nothing to read."""
         return self.poll_interval
 
     @property
     def only_looks(self) -> bool:
-        """Whether these are for somebody who only looks: the source is told of nothing that it may take for delivered."""
+        """Whether the source is only inspected, so that `committed` must not be called."""
         return self._only_looks
 
     def looking(self) -> Self:
-        """The same, for somebody who only looks."""
+        """Returns a copy for a source that is only inspected (`only_looks`)."""
         copy = self.model_copy()
         copy.__pydantic_private__ = {**(copy.__pydantic_private__ or {}), "_only_looks": True}
         return copy
 
 
 class Found(NamedTuple):
-    """A partition that is there. `key` is its own for ever, up to 200 printable ASCII characters without spaces.
+    """A partition that exists now.
 
-    `start` is where its first reading begins: that is saved before anything is read. `end` says how far it goes now. `unread` is about
-    how much is unread, in bytes, for the lag. `name` is for people and templates, `key` without one. `work` is whatever `read`
-    or `open` needs besides. `size` (bytes) and `mtime_ms` (epoch milliseconds) are those of a file, which needs no `start`, `end` and
-    `unread` (see `FileSource`). `trouble` says what is wrong with it, for people, though it may be read.
+    `key` identifies it for ever: up to 200 printable ASCII characters without spaces. `start` is where the first read begins; it is saved
+    before anything is read. `end` is how far the partition goes now. `unread` is about how many bytes are unread, for the lag. `name` is
+    shown to people and templates; `key` stands in for an empty one. `work` holds whatever else `read` or `open` needs. `size` (bytes) and
+    `mtime_ms` (epoch milliseconds) are those of a file, which needs no `start`, `end` or `unread` (`FileSource`). `trouble` tells people
+    what is wrong with a partition that can still be read.
     """
 
     key: str
@@ -112,9 +116,9 @@ class Found(NamedTuple):
 
 
 class Remembered(NamedTuple):
-    """Something to remember that is no partition: saved before anything is read, and among what `look` is given from then on.
+    """A value to remember that is no partition. It is saved before anything is read, and passed to `look` from then on.
 
-    `key` as of a partition, and none of a partition's. Another value under the same key takes its place.
+    `key` has the form of a partition's key and differs from all of them. A later value under the same key replaces the earlier one.
     """
 
     key: str
@@ -122,9 +126,9 @@ class Remembered(NamedTuple):
 
 
 class Gone(NamedTuple):
-    """What is saved under this key is needed no more, and is forgotten. Without effect while a task reads the partition.
+    """Tells the agent to forget what is saved under this key. It has no effect while a task reads the partition.
 
-    `why` says what became of a file that was not read to its end: what is left of it goes into the ledger of losses.
+    `why` says what became of a file that was not read to its end; its unread rest is entered in the ledger of losses.
     """
 
     key: str
@@ -132,10 +136,10 @@ class Gone(NamedTuple):
 
 
 class Troubled(NamedTuple):
-    """What is wrong with the source, or with what it does beside reading; what can be read is read all the same.
+    """A problem of the source, or of what it does besides reading, that does not stop it from reading.
 
-    `name` says what of it is. A warning is logged when a look tells of a name first; people are shown the last `why` until a look
-    tells of it no more.
+    `name` says which part has the problem. A warning is logged when a look first reports a name; the last `why` is shown to people until a
+    look no longer reports that name.
     """
 
     name: str
@@ -143,49 +147,49 @@ class Troubled(NamedTuple):
 
 
 Finding = Found | Remembered | Gone | Troubled
-"""What a look tells."""
+"""What `look` may yield."""
 
 
 class AuthorSource(Protocol):
-    """A source, made with a connector's options: `Class(options)`. One lives in the agent, others in the processes of the tasks.
+    """A source, created with a connector's options: `Class(options)`. One instance lives in the agent, others in the task processes.
 
-    `look`, `committed` and `close` may do what takes time: they are called from a thread of the connector's own. `plan` and `apply`
-    must not: they only compare and compute. `RetriableError` from `look` or `read` is tried again, `FatalError` ends the connector.
+    `look`, `committed` and `close` may block: a thread of the connector's own calls them. `plan` and `apply` must not block; they only
+    compare and compute. After RetriableError from `look` or `read` the call is repeated; FatalError ends the connector.
     """
 
     def look(self, saved: Mapping[str, Position], *, to_the_end: bool) -> Iterable[Finding]:
-        """What is there now. `saved` are the positions of the partitions that were met before, and what was to be remembered.
+        """Returns what is there now. `saved` holds the positions of the known partitions, and the values of `Remembered`.
 
-        `to_the_end`: the connector ends once it has read what is there at present. What is written meanwhile need not be told.
+        `to_the_end`: the connector ends once it has read what is there at present. Records that are written later may be left out.
         """
 
     def plan(self, found: Found, position: Position) -> Stretch | None:
-        """What to read next of a partition that has been read up to `position`; None when there is nothing."""
+        """Returns what to read next of a partition that is read up to `position`, or None if there is nothing."""
 
     def read(self, stretch: Stretch) -> Iterator[tuple[Record, Position]]:
-        """In a task: the stretch's records in order, each with the position behind it, from which this may be called again."""
+        """Yields the stretch's records in order, each with the position behind it. Called in a task, also to resume at such a position."""
 
     def apply(self, stretch: Stretch, position: Position, *, finished: bool) -> Position:
-        """Where the partition is once Kafka has everything up to `position`, the last that `read` gave; None when it gave none.
+        """Returns the partition's new position once Kafka has everything up to `position`.
 
-        `finished`: that is all of the stretch.
+        `position` is one that `read` yielded, None if it yielded none. `finished`: the whole stretch is settled.
         """
 
     def committed(self, positions: Mapping[str, Position]) -> None:
-        """These positions are saved: what lies before them is never asked for again.
+        """Called once these positions are saved: what lies before them is never read again.
 
-        Called again when it raises, and after a start. Not called with where a partition begins.
+        It is called again if it raises, and after each start; never with the position at which a partition begins.
         """
 
     def close(self) -> None:
-        """The connector ends."""
+        """Called when the connector ends."""
 
 
 class OffsetSource(Protocol):
-    """A source whose partitions are those of Kafka: records in envelopes, each with an offset, which is shown and counted as it is.
+    """A source of Kafka partitions: records in envelopes, each with an offset, which is shown and counted unchanged.
 
-    Stretches begin and end with an offset, positions are maps that have `offset`, and `Found.end` is an offset: they tell the lag.
-    All else is as in `AuthorSource`.
+    A stretch begins and ends at an offset, a position is a map with the key `offset`, and `Found.end` is an offset: these give the lag.
+    Otherwise as `AuthorSource`.
     """
 
     def look(self, saved: Mapping[str, Position], *, to_the_end: bool) -> Iterable[Finding]:
@@ -195,10 +199,10 @@ class OffsetSource(Protocol):
         """As `AuthorSource.plan`."""
 
     def place(self, stretch: Stretch) -> TopicPlace:
-        """The partition that a stretch is of."""
+        """Returns the Kafka partition that a stretch belongs to."""
 
     def read(self, stretch: Stretch) -> Iterator[tuple[Enveloped | LostRecords | Passed, int]]:
-        """In a task: the stretch's records in order, each with the offset behind it, from which this may be called again."""
+        """Yields the stretch's records in order, each with the offset behind it. Called in a task, also to resume at such an offset."""
 
     def apply(self, stretch: Stretch, position: int | None, *, finished: bool) -> Position:
         """As `AuthorSource.apply`."""
@@ -207,47 +211,48 @@ class OffsetSource(Protocol):
         """As `AuthorSource.committed`."""
 
     def close(self) -> None:
-        """The connector ends."""
+        """As `AuthorSource.close`."""
 
 
 class StoredFile(Protocol):
-    """One version of a file, open for reading. Used by one thread. Everything raises OSError, with a `strerror` that may be shown."""
+    """One version of a file, open for reading. Used by one thread. All methods raise OSError, whose `strerror` is shown to people."""
 
     def read_at(self, position: int, size: int) -> bytes:
-        """Up to `size` bytes from `position`. Fewer do not mean the end, none do."""
+        """Returns up to `size` bytes from `position`; b"" at the end only, fewer bytes also elsewhere."""
 
     def is_unchanged(self) -> bool:
-        """Whether all that was read is of the version that was found."""
+        """Whether everything read so far belongs to the version that was found."""
 
     def close(self) -> None:
-        """Close it; once is enough."""
+        """Closes the file. Called once."""
 
 
 class FileSource(Protocol):
     """A source whose partitions are whole files, which never change: `Class(options)`, with options derived from `FilesOptions`.
 
-    The agent unpacks and parses them. The position of a file is `{"position": ..., "done": ..., "damaged": ...}`: `done` once all of it
-    is delivered, or given up as damaged. A look is given besides `name`, under which it was found, and `failed`: it could not be read when
-    that was tried last, or was not the version that was found. It is read again if this look finds it. All else is as in `AuthorSource`.
+    The agent unpacks and parses the files. A file's position is `{"position": ..., "done": ..., "damaged": ...}`; `done` is true once the
+    whole file is delivered, or given up as damaged. `look` gets two more keys: `name`, under which the file was found, and `failed`, which
+    is true if the last attempt could not read the file or met another version. Such a file is read again if this look finds it. Otherwise
+    as `AuthorSource`.
     """
 
     def look(self, saved: Mapping[str, Position], *, to_the_end: bool) -> Iterable[Finding]:
-        """What is there now, in the order in which it is to be read. As `AuthorSource.look`."""
+        """As `AuthorSource.look`, in the order in which the files are to be read."""
 
     def open(self, stretch: Stretch) -> StoredFile:
-        """In a task: the file that was found with this key, name and `work`. Raises OSError."""
+        """Opens the file that was found with this key, name and `work`. Called in a task. Raises OSError."""
 
     def committed(self, positions: Mapping[str, Position]) -> None:
         """As `AuthorSource.committed`."""
 
     def close(self) -> None:
-        """The connector ends."""
+        """As `AuthorSource.close`."""
 
 
 class FrameSource(Protocol):
-    """A source whose records Spark reads: `Class(options)`. All else is as in `AuthorSource`.
+    """A source whose records Spark reads: `Class(options)`. Otherwise as `AuthorSource`.
 
-    `spark_session` (in `copycat_agent.extending`) is the agent's Spark session, for what `look` has to ask. A task has none.
+    `look` may use `spark_session` (`copycat_agent.extending`), the agent's Spark session. A task has none.
     """
 
     def look(self, saved: Mapping[str, Position], *, to_the_end: bool) -> Iterable[Finding]:
@@ -257,19 +262,19 @@ class FrameSource(Protocol):
         """As `AuthorSource.plan`."""
 
     def frame(self, stretch: Stretch, session: SparkSession) -> DataFrame:
-        """In the agent, on a thread that may wait: what Spark is to read, in order. One task reads it, as one partition.
+        """Returns the data frame to read, in order; one task reads it, as one partition.
 
-        Each call has an instance of its own.
+        Called in the agent, on a thread that may block, on a new instance each time.
         """
 
     def read(self, stretch: Stretch, rows: Iterable[RecordBatch]) -> Iterator[tuple[Record, Position]]:
-        """In a task: the records of the frame's rows, each with the position behind it.
+        """Yields the records of the frame's rows, each with the position behind it. Called in a task.
 
-        It may be called again, and then gives the same for the same rows.
+        When called again with the same rows it must yield the same.
         """
 
     def schema(self, rows: RecordBatch) -> Schema | None:
-        """The columns of records made of rows like these, for converters; None where nobody can know."""
+        """Returns the columns of records made from such rows, for converters; None if unknown."""
 
     def apply(self, stretch: Stretch, position: Position, *, finished: bool) -> Position:
         """As `AuthorSource.apply`."""
@@ -278,7 +283,7 @@ class FrameSource(Protocol):
         """As `AuthorSource.committed`."""
 
     def close(self) -> None:
-        """The connector ends."""
+        """As `AuthorSource.close`."""
 
 
 class RunsAs(Protocol):
@@ -286,19 +291,19 @@ class RunsAs(Protocol):
 
     @property
     def name(self) -> str:
-        """As in /etc/passwd."""
+        """The user's name in /etc/passwd."""
 
     def may(self, path: str, wanted: str) -> bool:
-        """Whether this user may do `wanted` (some of `rwx`) to what `path` leads to. Directories above it are not looked at."""
+        """Whether this user has the permissions `wanted` (some of `rwx`) on `path`, symbolic links followed; parents are not checked."""
 
     def closed_parent(self, path: str) -> str:
-        """The first directory above `path` that this user may not pass through; "" when there is none."""
+        """Returns the first directory above `path` that this user may not enter; "" if there is none."""
 
 
 class Probed(NamedTuple):
-    """One thing that `copycat doctor` looked at: how it is called, what was found, and what to do where it is not as it should be.
+    """The result of one check of `copycat doctor`: its name, what was found, and what to do about it.
 
-    What a definition holds as a secret is hidden in what people are shown.
+    Secrets of the definition are hidden before these texts are shown.
     """
 
     name: str
@@ -308,7 +313,7 @@ class Probed(NamedTuple):
 
 
 def as_text(position: Position) -> str:
-    """A position as it is saved. Raises FatalError for one that is no JSON, or too large."""
+    """Returns a position as it is saved. Raises FatalError if it is no JSON value, or too large."""
     try:
         text = json.dumps(position, separators=(",", ":"), allow_nan=False)
     except (TypeError, ValueError, RecursionError):
@@ -322,10 +327,10 @@ def as_text(position: Position) -> str:
 
 
 def from_text(text: str) -> Position:
-    """The reverse of `as_text`."""
+    """Returns the position that `as_text` was given."""
     return json.loads(text)
 
 
 def same_position(one: Position, other: Position) -> bool:
-    """Whether two JSON values are the same: maps in any order of their keys, and 1, 1.0 and true apart."""
+    """Whether two JSON values are equal. The order of keys does not matter; 1, 1.0 and true differ."""
     return json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)

@@ -1,4 +1,4 @@
-"""The task's half of sources whose partitions are whole files, which their source opens; and both halves as a kind."""
+"""`FileSource`, the task's half: opens, unpacks and parses whole files. `file_source_kind` combines it with the driver's half."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ T = TypeVar("T")
 
 
 class FilesOptions(PolledOptions):
-    """Base of the options of a source whose partitions are whole files."""
+    """Base of the options of a `FileSource`."""
 
     format: FormatOption = LinesOptions()
     compression: CompressionOption = "auto"
@@ -39,7 +39,7 @@ class FilesOptions(PolledOptions):
 
 
 class FilesFormat(LimitedFormat):
-    """What a task makes of a definition once: how files are opened, unpacked and parsed."""
+    """How files are opened, unpacked and parsed. A task builds it once per definition."""
 
     def __init__(self, options: FilesOptions, source: FileSource) -> None:
         super().__init__(build_format(options.format), options.unpack)
@@ -47,14 +47,14 @@ class FilesFormat(LimitedFormat):
         self._source = source
 
     def opened(self, split: Split) -> SplitFile:
-        """Raises FileError, or FatalError for what is no error of ours."""
+        """Opens the split's file. Raises FileError, or FatalError if the source raises an unexpected exception."""
         if split.stretch is None:  # a file of this host that stands in for one of the source
             return SplitFile(split)
         stretch = split.stretch
         return SplitFile(split, lambda split: _Handle(self._fenced(lambda: self._source.open(stretch)), split.offset, self._fenced))
 
     def codec_of(self, head: bytes) -> str:
-        """How a file that begins so is packed; "" when it is not."""
+        """Returns the compression of a file with these first bytes; "" if it is not compressed."""
         return codec_of(head, self._options)
 
     def _fenced(self, ask: Callable[[], T]) -> T:
@@ -69,7 +69,7 @@ class FilesFormat(LimitedFormat):
 
 
 class _Handle:
-    """A `stream.Handle` of a stored file."""
+    """A `stream.Handle` for a `StoredFile`."""
 
     fd = -1
 
@@ -93,24 +93,20 @@ class _Handle:
 
 
 class _PlainFile(SpoolStream):
-    """One that is not packed."""
-
     def bounds(self, limit: int) -> tuple[int, bool]:
         return limit if self._form.counts_records or self._form.finds_end else min(limit, self.size), True
 
     def _whole(self, result: SplitResult) -> SplitResult:
-        return result  # of which version it is, its source knows
+        return result  # the source itself knows which version of the file this is
 
 
 class _PackedFile(PackedSpoolStream):
-    """One that is."""
-
     def _whole(self, result: SplitResult) -> SplitResult:
         return result
 
 
 def _open(split: Split, form: FilesFormat) -> Stream:
-    """Its first bytes say how it is packed, until something of it is settled. Raises FileError."""
+    """Opens a split. The file's first bytes tell its compression until a position is saved. Raises FileError."""
     file = form.opened(split)
     codec = split.offset.compression if split.offset.position else form.codec_of(file.head)
     split = replace(split, offset=replace(split.offset, compression=codec))
@@ -124,7 +120,7 @@ def file_source_kind(
     probe: Callable[[Any, RunsAs], Iterable[Probed]] | None = None,
     sample: str = "",
 ) -> SourceKind:
-    """What `source`, a class or function that makes one of its options, is in `SOURCES`. `options` have a `type` of their own.
+    """Returns an entry of `SOURCES`. `source` is a class or function that takes the options; `options` must define their own `type`.
 
     `probe` and `sample` are those of `SourceKind`.
     """

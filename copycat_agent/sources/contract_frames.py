@@ -1,4 +1,4 @@
-"""Sources whose records Spark reads: a stretch is a frame, and the task that sends it is given the frame's rows."""
+"""`FrameSource`, the task's half: a Spark job reads a stretch as a data frame, and the task that sends it gets the frame's rows."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from copycat_agent.errors import RetriableError
 from copycat_agent.formats.arrow_rows import ArrowRows
+from copycat_agent.formats.records.schemas import arrow_columns
 from copycat_agent.model import Schema
 from copycat_agent.sources.base import Offsets, Source, SourceKind
 from copycat_agent.sources.contract import LostRecords
@@ -31,30 +32,31 @@ if TYPE_CHECKING:
     from copycat_agent.sources.files.reading.stream import Stream
 
     Offer = Callable[[float], SparkSession]
-    """Waits for the session at most so many seconds. Raises RetriableError and FatalError."""
+    """Takes the seconds to wait at most, and returns the session. Raises RetriableError and FatalError."""
 
 SESSION_SECONDS = 60.0
+"""How long a source waits for the session by default."""
 
 
 class SparkAccess:
-    """The Spark session of this process, for sources that ask it. Whoever has one offers it. Thread-safe."""
+    """Hands the Spark session of this process to sources. Whoever owns a session offers it here. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._offers: list[Offer] = []
 
     def offer(self, session: Offer) -> None:
-        """Have the session asked for here, until `withdraw`."""
+        """Registers a way to get the session, until `withdraw`. The newest one is used."""
         with self._lock:
             self._offers.append(session)
 
     def withdraw(self, session: Offer) -> None:
-        """Take an offer back; without effect where there is none."""
+        """Removes an offer, if it is there."""
         with self._lock:
             self._offers = [one for one in self._offers if one != session]
 
     def session(self, seconds: float = SESSION_SECONDS) -> SparkSession:
-        """The session. Raises RetriableError while there is none, FatalError when there will be none."""
+        """Returns the session. Raises RetriableError while there is none, FatalError if there will be none."""
         with self._lock:
             offer = self._offers[-1] if self._offers else None
         if offer is None:
@@ -66,7 +68,7 @@ SPARK = SparkAccess()
 
 
 class FrameRows:
-    """Rows of a frame, some at a time. What was read of them stays, for who goes through them again. Thread-safe."""
+    """A frame's batches of rows. Batches that were read are kept, so that it can be iterated again. Thread-safe."""
 
     def __init__(self, batches: Iterable[RecordBatch]) -> None:
         self._batches = iter(batches)
@@ -85,7 +87,7 @@ class FrameRows:
 
 
 class FrameStream(RecordStream):
-    """A `stream.Stream` of rows that a Spark job brings; where there is none, this process's session reads them."""
+    """A `stream.Stream` of a frame's rows. A Spark job sets `rows`; without one, this process's own session reads the frame."""
 
     def __init__(self, split: Split, records: Records, source: FrameSource) -> None:
         super().__init__(split, records)
@@ -108,7 +110,7 @@ class FrameStream(RecordStream):
             yield batch
 
     def _weigh(self, record: Record) -> int:
-        """Its share of the batch that Spark brought: that takes no look at each value."""
+        """Returns its share of the batch's size, which needs no look at each value."""
         return self._row_bytes * (len(record) if isinstance(record, ArrowRows) else 1)
 
     def _schema(self) -> Schema | None:
@@ -116,7 +118,7 @@ class FrameStream(RecordStream):
 
 
 def _behind(pairs: Iterator[Pair], records: int) -> Iterator[Pair]:
-    """What comes behind the first `records` of them, and behind what was lost before those."""
+    """Returns the pairs behind the first `records` records; lost records are not counted."""
     for record, position in pairs:
         if isinstance(record, ArrowRows):
             if records < len(record):
@@ -129,7 +131,7 @@ def _behind(pairs: Iterator[Pair], records: int) -> Iterator[Pair]:
 
 
 class FramePartitions(RecordPartitions):
-    """Records that Spark reads: a job for each stretch, and first of all the database, or whatever it is, takes its time."""
+    """Partitions that Spark reads, one job per stretch. A batch may take long: the database may answer late."""
 
     most_per_batch = 1
     least_seconds = WHOLE_SECONDS
@@ -143,9 +145,9 @@ def frame_source_kind(
     sample: str = "",
     told: Callable[[BaseException], CopycatError | None] | None = None,
 ) -> SourceKind:
-    """What `source`, a class or function that makes one of its options, is in `SOURCES`. See `source_kind`.
+    """Returns an entry of `SOURCES` for a `FrameSource`; parameters as of `source_kind`.
 
-    `told(error)`: what the source says of an error that pyspark or py4j raised, in words that hold no data; None: it is none of its own.
+    `told(error)` translates an exception of pyspark or py4j into an error without data, or returns None if it does not know the exception.
     """
 
     def make(connector: str, chosen: PolledOptions, delivery: DeliveryOptions, offsets: Offsets, log: Log) -> Source:
@@ -168,12 +170,10 @@ def frame_source_kind(
 
 
 def fields_of_rows(batch: RecordBatch) -> list[dict[str, Any]]:
-    """Rows as fields, see `ArrowRows.fields`."""
+    """Returns each row's fields, as `ArrowRows.fields`."""
     return ArrowRows(batch).fields
 
 
 def schema_of_rows(batch: RecordBatch) -> Schema:
-    """Their columns, with the types of Spark SQL."""
-    from copycat_agent.formats.records.schemas import arrow_columns  # noqa: PLC0415 - as above
-
+    """Returns the columns of these rows, with the types of Spark SQL."""
     return Schema(arrow_columns(batch.schema))

@@ -1,4 +1,4 @@
-"""The task's half of a source whose partitions are those of Kafka: records in envelopes, whose positions are their offsets."""
+"""`OffsetSource`, the task's half: a stream of records in envelopes, whose positions are Kafka's offsets."""
 
 from __future__ import annotations
 
@@ -24,31 +24,31 @@ if TYPE_CHECKING:
 
 
 class OffsetRecords(Records):
-    """As `Records`, of a source whose partitions are those of Kafka."""
+    """`Records` of an `OffsetSource`."""
 
     makes_envelopes = True
 
 
 class OffsetStream(RecordStream):
-    """A stream whose positions are the offsets that the source gives. An offset that no record has belongs to the record before it."""
+    """A stream whose positions are the source's offsets. An offset without a record belongs to the record before it."""
 
     def __init__(self, split: Split, records: OffsetRecords) -> None:
         super().__init__(split, records)
         self._behind: int | None = None
-        """Where the last record ends, once the stretch was read to its end, or to `_passed`."""
+        """The offset behind the last record, once the stretch was read to its end or to `_passed`; None before."""
         self._passed: int | None = None
-        """Where reading ended, though the stretch goes on."""
+        """The offset of a `Passed`, where reading ended before the stretch does."""
 
     def place(self) -> TopicPlace:
         source: OffsetSource = self._source
         return source.place(self._stretch)
 
     def offset_of(self, record: RecordLike) -> int:
-        """A record ends where the next one begins, and begins where the one before it ends: behind a gap that is before its offset."""
+        """Returns the record's own offset. Its `start` may be lower: it is where the record before it ends, ahead of a gap."""
         return record.end - 1
 
-    def frames(self, framing: Records, start: int, end: int, **how: Any) -> Iterator[Frame]:  # noqa: ANN401 - as above
-        """Called again from where a record ends, when something has to be sent again."""
+    def frames(self, framing: Records, start: int, end: int, **how: Any) -> Iterator[Frame]:  # noqa: ANN401 - ignored here
+        """Yields frames from `start` on. Called again from the end of a record if something has to be sent again."""
         del framing, end, how
         self._behind = self._passed = None
         self._lost = [one for one in self._lost if one[0] < start - self._base]
@@ -59,7 +59,7 @@ class OffsetStream(RecordStream):
         self._behind = start
 
     def _sorted(self, run: ReadRun, start: int) -> tuple[Sequence[Enveloped], Sequence[int]]:
-        """The records of a run, and where each begins and the last one ends; what stands for lost ones is noted."""
+        """Returns a run's records, and the offsets at which each begins and the last one ends. Notes `LostRecords` and `Passed`."""
         found, ends = zip(*run, strict=True)
         if not {LostRecords, Passed} & set(map(type, found)):
             return found, (start, *ends)
@@ -75,7 +75,7 @@ class OffsetStream(RecordStream):
         return records, places
 
     def _parsed(self, records: Sequence[Enveloped], places: Sequence[int], size_bytes: int) -> Iterator[Parsed]:
-        """Runs of records, each of one schema."""
+        """Yields runs of records that share a schema."""
         if not records:
             return
         values, envelopes, schemas, raw = zip(*records, strict=True)
@@ -87,7 +87,7 @@ class OffsetStream(RecordStream):
             yield Parsed(values[each], places[begin : end + 1], weighed, raw_each, schema=schema, envelopes=envelopes[each])
             begin = end
 
-    def _weigh(self, record: Any) -> int:  # noqa: ANN401 - as above
+    def _weigh(self, record: Any) -> int:  # noqa: ANN401 - `Enveloped` or a marker, not a `Record`
         if type(record) is not Enveloped:
             return 0
         value, (key, headers, _), _, raw = record
@@ -97,7 +97,7 @@ class OffsetStream(RecordStream):
         return size_bytes + sum(len(name) + len(content or b"") for name, content in headers) if headers else size_bytes
 
     def reached(self, position: int) -> int:
-        """The offset that what was read up to `position` reaches: the end of the stretch, behind its last record, or what was passed."""
+        """Returns the offset that is settled with `position`: behind the last record, that is the end of the stretch or `_passed`."""
         if position != self._behind:
             return position
         return self._stretch.end if self._passed is None else self._passed
@@ -120,5 +120,5 @@ def offset_source_kind(
     probe: Callable[[Any, RunsAs], Iterable[Probed]] | None = None,
     sample: str = "",
 ) -> SourceKind:
-    """As `source_kind`, for an `OffsetSource`."""
+    """Returns an entry of `SOURCES` for an `OffsetSource`; parameters as of `source_kind`."""
     return replace(kind_of(options, source, SourceHalves(OffsetPartitions, OffsetRecords, OffsetStream)), probe=probe, sample=sample)

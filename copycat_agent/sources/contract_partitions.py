@@ -1,6 +1,6 @@
-"""What the partitions of a source on the contract are: records with positions of their own, or whole files that the agent parses.
+"""What a source's partitions and their saved offsets mean: records with positions of their own, Kafka partitions, or whole files.
 
-`ContractSource` plans, retries and saves for both alike, and asks a `PartitionKind` what its offsets mean.
+`ContractSource` plans, retries and saves for all of them alike, and asks a `PartitionKind` where they differ.
 """
 
 from __future__ import annotations
@@ -20,19 +20,18 @@ if TYPE_CHECKING:
     from copycat_agent.sources.contract import AuthorSource, Found, Position
 
 FILES_PER_BATCH = 128
-"""Each may keep some MiB of what was fetched until its records are acknowledged; a batch ends with the one that brings it to its bytes."""
+"""Most files of one batch. Each may keep some MiB of fetched data until its records are acknowledged."""
 
 
 @dataclass(eq=False, slots=True)
 class Partition:
-    """One that is known. `offset` is saved unless `met`: then where it begins has yet to be. `found`: as the last look has it.
+    """A known partition.
 
-    `next` is what to read next, or what a task reads, and `unread` about how many bytes that stands for.
-    `behind`: records up to its end as it was when that was last known, None where nobody knows. `why`: what went wrong last,
-    `trouble`: what the source says is wrong with it.
-    `unread_since_ms`: since when something is unread, 0 while nothing is. `failing_since`: when it first could not be read, by
-    `time.monotonic()`, 0 where it can.
-    `is_hopeless`: a run to the end does not wait for it.
+    `offset` is the saved offset; while `met` is true, the partition is new and its first offset is not saved yet. `found` is the partition
+    as the last look found it. `next` is what to read next, or what a task is reading; `unread` is about how many bytes that is. `behind`
+    is the number of records up to its end, as last known; None if unknown. `why` is what went wrong last, `trouble` what the source
+    itself reports. `unread_since_ms` is since when something is unread (epoch milliseconds), 0 while nothing is. `failing_since` is when
+    reading first failed (`time.monotonic()`), 0 while it works. `is_hopeless`: a run to the end does not wait for it.
     """
 
     partition: SourcePartition
@@ -53,73 +52,73 @@ class Partition:
 
     @property
     def failed(self) -> bool:
-        """Whether it could not be read when that was tried last, or was another version by then."""
+        """Whether the last attempt could not read it, or met another version."""
         return self.failing_since > 0
 
     def forget_next(self) -> None:
-        """What to read next has to be found out by another look."""
+        """Forgets what to read next: the next look finds it out."""
         self.found = self.next = None
         self.unread = 0
 
 
 class PartitionKind(Protocol):
-    """What offsets of a source's partitions mean."""
+    """How the offsets of one kind of partition are made and read."""
 
     @property
     def most_per_batch(self) -> int | None:
-        """Partitions of one batch; None: no matter how many."""
+        """Most partitions in one batch; None for no limit."""
 
     @property
     def least_seconds(self) -> float:
-        """How long a batch may take at least, whatever `delivery.max_batch_time` says."""
+        """Seconds that a batch may take even if `delivery.max_batch_time` is shorter."""
 
     @property
     def tells_lag(self) -> bool:
-        """Whether a look says how far behind the end what is settled is, so that looks are of use while all partitions are read."""
+        """Whether a look yields the lag, and is useful even while all partitions have something to read."""
 
     @property
     def takes_turns(self) -> bool:
-        """Whether all others are read before a partition that was read, and has more, is read on."""
+        """Whether a partition that was read and has more goes behind all others."""
 
     def is_position(self, offset: SourceOffset) -> bool:
-        """Whether a saved row is one of such a partition."""
+        """Whether a saved row belongs to a partition of this kind."""
 
     def position_of(self, offset: SourceOffset) -> Position:
-        """The position as the source knows it."""
+        """Returns the position as the source knows it."""
 
     def shown_to_look(self, known: Partition) -> Position:
-        """What the source is given of it when it looks."""
+        """Returns the value that `look` gets for this partition."""
 
     def has_moved(self, offset: SourceOffset) -> bool:
-        """Whether something of the partition was ever settled, were it a stretch without records."""
+        """Whether anything of the partition was ever settled, be it a stretch without records."""
 
     def first_offset(self, found: Found) -> SourceOffset:
-        """What is saved of a new partition before anything is read of it."""
+        """Returns the offset to save for a new partition before anything of it is read."""
 
     def next_of(self, found: Found, offset: SourceOffset, position: Position) -> Stretch | None:
-        """What to read next of what was found; None when there is nothing."""
+        """Returns what to read next; None if there is nothing."""
 
     def unread_of(self, found: Found, offset: SourceOffset) -> int:
-        """About how many bytes are unread of what was found."""
+        """Returns about how many bytes are unread."""
 
     def behind_of(self, found: Found, position: Position) -> int | None:
-        """Records up to the end of what was found; None where that is not known."""
+        """Returns the number of records from `position` to the end; None if unknown."""
 
     def split_of(self, known: Partition) -> Split:
-        """What a task is given: `known.next`."""
+        """Returns a split for a task to read `known.next`."""
 
     def outcome_of(self, result: SplitResult) -> Saved:
-        """The offset to save of a result, and what is given up with it."""
+        """Returns the offset to save for a result, and the losses to enter with it."""
 
     def losses_of(self, partition: SourcePartition, offset: SourceOffset, why: str) -> Sequence[Loss]:
-        """What is lost with a partition that is gone, as far as anybody can know."""
+        """Returns what is lost with a partition that is gone, as far as it is known."""
 
     def view_of(self, known: Partition) -> FileView:
-        """It, for people."""
+        """Returns the partition as it is shown to people."""
 
 
 class RecordPartitions:
-    """Records with positions of their own."""
+    """Partitions of records with positions of their own."""
 
     most_per_batch: int | None = None
     least_seconds = 0.0
@@ -127,7 +126,7 @@ class RecordPartitions:
     tells_lag = False
 
     def __init__(self, source: AuthorSource, most_bytes: int = 0) -> None:
-        """`most_bytes`: of what goes as one, in one batch, where the source says nothing else."""
+        """`most_bytes` limits a stretch that must go in one batch, unless the source sets its own limit."""
         self._source = source
         self._most_bytes = most_bytes
 
@@ -182,7 +181,7 @@ class RecordPartitions:
 
 
 class OffsetPartitions(RecordPartitions):
-    """Partitions of Kafka: what counts as position is the offset itself."""
+    """Kafka partitions: the position that is counted and shown is the offset."""
 
     tells_lag = True
 
@@ -196,7 +195,7 @@ class OffsetPartitions(RecordPartitions):
 
 
 class FilePartitions:
-    """Whole files, each of one version that never changes. A replaced file is another partition."""
+    """Whole files, which never change. A replaced file is another partition."""
 
     most_per_batch = FILES_PER_BATCH
     least_seconds = 0.0
@@ -204,7 +203,7 @@ class FilePartitions:
     tells_lag = False
 
     def __init__(self, *, counts_records: bool) -> None:
-        """`counts_records`: positions are numbers of records, as the format has it."""
+        """`counts_records`: the format's positions are record numbers, not bytes."""
         self._counts_records = counts_records
 
     def is_position(self, offset: SourceOffset) -> bool:
@@ -226,7 +225,7 @@ class FilePartitions:
         return None if offset.done else Stretch(found.key, offset.path, position, work=found.work)
 
     def unread_of(self, found: Found, offset: SourceOffset) -> int:
-        """Of a packed file, or one whose records are counted, that is all until it is read."""
+        """Returns the whole size for a packed file, or one with record numbers, until it is read to its end."""
         counts_other = self._counts_records or bool(offset.compression)
         return found.size if counts_other else max(0, found.size - offset.position)
 
@@ -240,7 +239,7 @@ class FilePartitions:
         return Split(known.partition, known.next.name, "", known.offset, ENDLESS, final=True, mtime_ms=mtime_ms, stretch=known.next)
 
     def outcome_of(self, result: SplitResult) -> Saved:
-        """What is done is read to its end, or to where it is damaged: what lies behind that is lost."""
+        """Marks the file as done if it is read to its end, or to where it is damaged: the rest behind the damage is a loss."""
         if not result.damage:
             is_over = result.at_end and result.error is None and not result.changed
             return replace(result.offset, done=is_over), result.losses
@@ -257,7 +256,7 @@ class FilePartitions:
             start, end = offset.position, offset.position + offset.size
         else:
             words, start, end = why, offset.position, max(offset.position, offset.size)
-            if start == end:  # all of it was delivered: only that this is its end was not saved yet
+            if start == end:  # all of it was delivered, but `done` was not saved yet
                 return ()
         return (Loss(partition, offset.path, start, end, end - start, 0, "destroyed", words, int(time.time() * 1000)),)
 

@@ -1,7 +1,7 @@
-"""The driver's half of every source on the contract: what is under way, whose turn it is, what is saved, what is left.
+"""The driver's half of every source on the contract: it calls `look`, plans stretches, and saves what results change.
 
-A partition is planned once where it begins is saved, one stretch at a time. After a failure what is there is looked at anew: a stretch
-of which nothing is saved may be another one then.
+A partition is planned one stretch at a time, once its first offset is saved. After a failure the source is asked again what is there:
+if nothing of a stretch was saved, the next one may differ.
 """
 
 from __future__ import annotations
@@ -28,32 +28,32 @@ if TYPE_CHECKING:
     from copycat_agent.sources.contract import AuthorSource, FileSource, Found, PolledOptions, Position
 
 LOOK_AGAIN_SECONDS = 0.02
-"""How often a look that is under way is asked for its answer, at first."""
+"""Shortest interval at which a running look is polled for its answer."""
 RETRY_SECONDS = (0.2, 5.0)
 """First and longest wait before a source that failed is asked again."""
 LAG_SECONDS = 5.0
-"""So often a source is asked for the lag while there is something to read of all its partitions."""
+"""Interval of looks for the lag while every partition has something to read."""
 HOPELESS = 3, 15.0
-"""A file that failed so often in a row, and for so many seconds, is not waited for when everything else is read."""
+"""A run to the end gives up a file after this many failures in a row, over at least this many seconds."""
 _KEY = re.compile(r"[!-~]{1,200}")
 
 
 @dataclass(slots=True)
 class _NextLook:
-    """When the source is asked next what is there. Times of `time.monotonic()`."""
+    """When the source is next asked what is there. Times are `time.monotonic()`."""
 
     is_wanted: bool = True
     not_before: float = 0.0
     asked_at: float = 0.0
     errors: int = 0
-    """How often it could not be asked, one after the other."""
+    """Number of failed looks in a row."""
     to_the_end: bool = False
     is_over: bool = False
-    """Whether everything was read in a run to the end: nothing more is to be found."""
+    """Whether a run to the end has read everything, so that no further look is needed."""
 
 
 class ContractSource:
-    """A `base.Source`."""
+    """A `base.Source` that drives an author's source."""
 
     directories: Collection[str] = ()
 
@@ -67,7 +67,7 @@ class ContractSource:
         source: AuthorSource | FileSource,
         kind: PartitionKind,
     ) -> None:
-        """`offsets` are the connector's saved ones, `kind` what the partitions of `source` are."""
+        """`offsets` are the connector's saved offsets; `kind` says what they mean."""
         self._connector = connector
         self._delivery = delivery
         self._log = log
@@ -84,7 +84,7 @@ class ContractSource:
                 self._known[partition.key] = Partition(partition, offset, self._kind.position_of(offset))
         self._tells = not options.only_looks
         if told := {key: one.position for key, one in self._known.items() if self._kind.has_moved(one.offset) and self._tells}:
-            self._looker.committed(told)  # the process that saved them may have died before
+            self._looker.committed(told)  # the process that saved them may have died before it told the source
         self._planner = Planner[Partition](delivery.max_batch_bytes, self._kind.most_per_batch)
         self._turns = TurnQueue[Partition]()
         for one in self._known.values():
@@ -98,7 +98,7 @@ class ContractSource:
         return self._looker.is_done
 
     def scan(self) -> Changes:
-        """Takes what a look has found, or asks for one. Raises RetriableError while the source cannot be asked."""
+        """Takes the findings of a look, or asks for one. Raises RetriableError while the source cannot be asked."""
         changes = Changes()
         try:
             found = self._looker.take()
@@ -126,10 +126,10 @@ class ContractSource:
                 troubles[one.name] = one.why
             elif self._partition(one.key) not in changes.forget:
                 self._meet(one, changes)
-        self._tell_of(troubles)
+        self._log_troubles(troubles)
         return self._unsaved.add(changes) if changes.offsets or changes.forget else changes
 
-    def _tell_of(self, troubles: dict[str, str]) -> None:
+    def _log_troubles(self, troubles: dict[str, str]) -> None:
         for name in troubles.keys() - self._troubles.keys():
             self._log.warning("source has trouble beside reading", what=name, why=troubles[name])
         self._troubles = troubles
@@ -155,7 +155,7 @@ class ContractSource:
                 changes.losses.extend(self._kind.losses_of(known.partition, known.offset, gone.why))
 
     def _partition(self, key: str) -> SourcePartition:
-        """Raises FatalError for a key that is none."""
+        """Raises FatalError for an invalid key."""
         if not _KEY.fullmatch(key):
             msg = f"a key of the source is no word of up to 200 plain characters: {key!a:.80}"
             raise FatalError(msg, "give each partition a short key of its own")
@@ -180,12 +180,12 @@ class ContractSource:
         return known
 
     def _measure(self, known: Partition) -> None:
-        """How far behind it is: as was last known while it cannot be looked at."""
+        """Updates `behind`, which keeps its last value while it cannot be measured."""
         behind = None if known.found is None else self._kind.behind_of(known.found, known.position)
         known.behind = known.behind if behind is None else behind
 
     def _choose(self, known: Partition) -> None:
-        """What to read next of it."""
+        """Chooses what to read next of it."""
         known.next = None if known.found is None else self._kind.next_of(known.found, known.offset, known.position)
         known.unread = 0 if known.found is None or known.next is None else self._kind.unread_of(known.found, known.offset)
         if known.next is None:
@@ -194,7 +194,7 @@ class ContractSource:
             known.unread_since_ms = int(time.time() * 1000)
 
     def wake(self, paths: Collection[str]) -> bool:
-        """There are no files."""
+        """Ignores file events: there are no files."""
         del paths
         return True
 
@@ -220,7 +220,7 @@ class ContractSource:
         return self._unsaved.add(changes)
 
     def _account(self, known: Partition, result: SplitResult, changes: Changes) -> None:
-        """In a run to the end: a file that is not waited for any more has failed, unless it can be read after all."""
+        """Accounts for a file that a run to the end gives up, or that can be read after all."""
         path, was_hopeless = known.offset.path, known.is_hopeless
         if isinstance(result.error, FileError):
             errors, seconds = HOPELESS
@@ -251,7 +251,7 @@ class ContractSource:
             self._looker.committed(told)
 
     def _take_in(self, changes: Changes) -> dict[str, Position]:
-        """What a look told is saved. Returns the positions of those that are done as they begin: empty files."""
+        """Notes that the findings of a look are saved. Returns the positions of partitions that are already done: empty files."""
         done: dict[str, Position] = {}
         for partition, offset in changes.offsets.items():
             if known := self._known.get(partition.key):
@@ -266,13 +266,13 @@ class ContractSource:
         return done
 
     def _begun(self, known: Partition) -> None:
-        """Where it begins is saved. A look that told no more than that is followed by another one, also in a run to the end."""
+        """Notes that its first offset is saved. If the look found nothing to read yet, another one follows, also in a run to the end."""
         if known.met and known.next is None:
             self._next_look.is_wanted = True
         known.met = False
 
     def _go_on(self, known: Partition, result: SplitResult) -> None:
-        """Plan what follows, or have everything looked at anew."""
+        """Chooses what follows a result, or asks for another look."""
         known.why = result.damage if result.error is None else result.error.message
         if not (result.changed or isinstance(result.error, FileError)):
             known.failing_since = 0.0
@@ -281,7 +281,7 @@ class ContractSource:
         if result.error is not None or result.changed:
             known.forget_next()
             self._next_look.is_wanted = True
-            if isinstance(result.error, FileError | BlockedError):  # its own trouble; what is everybody's is paced by the connector
+            if isinstance(result.error, FileError | BlockedError):  # of this partition alone; the connector backs off for all other errors
                 delay = wait_seconds(RETRY_SECONDS, known.backoff.errors)
                 known.backoff = known.backoff.after_error(time.monotonic(), RETRY_SECONDS)
                 self._turns.served(known)
@@ -294,7 +294,7 @@ class ContractSource:
             self._next_look.is_wanted = True
 
     def ripen(self, *, at_once: bool) -> float:
-        """Asks the source once it is time."""
+        """Starts a look once it is due."""
         self._next_look.to_the_end = at_once
         now = time.monotonic()
         if self._looker.is_done:
@@ -310,7 +310,7 @@ class ContractSource:
         return math.inf
 
     def _may_look(self, now: float) -> bool:
-        """Not where something is to be read, or being read, of every partition there is: what is found would be old by then."""
+        """Whether a look is useful: not while every partition has something to read, for its findings would be old by then."""
         if self._kind.tells_lag and now >= self._next_look.asked_at + LAG_SECONDS:
             return True
         known = self._known.values()
@@ -318,7 +318,7 @@ class ContractSource:
 
     def look_now(self) -> None:
         """Raises what the source raises, RetriableError too."""
-        for _ in range(2):  # where it begins, and what is there from there on
+        for _ in range(2):  # the first look may only tell where a partition begins, the second what to read from there
             self._next_look.is_wanted = True
             while not self._looker.is_done:
                 self.ripen(at_once=False)
@@ -338,10 +338,10 @@ class ContractSource:
         return True
 
     def finalise(self) -> None:
-        """Records are whole."""
+        """Does nothing: records are always whole."""
 
     def files(self) -> tuple[FileView, ...]:
-        """Its partitions, and what has trouble beside them."""
+        """Returns the partitions, and an entry for each `Troubled`."""
         troubled = [FileView(name, "", 0, 0, 0, "failing", is_open=False, why=why) for name, why in self._troubles.items()]
         return tuple(sorted([*troubled, *map(self._kind.view_of, self._known.values())], key=lambda view: (view.path, view.key)))
 
@@ -349,7 +349,7 @@ class ContractSource:
         return {}
 
     def look_closely(self, path: str, most_bytes: int) -> Closeup | None:
-        """By the partition's name or key."""
+        """`path` is the partition's name or key."""
         del most_bytes
         known = next((one for one in self._known.values() if path in (one.offset.path, one.partition.key)), None)
         if known is None:

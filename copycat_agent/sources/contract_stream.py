@@ -1,6 +1,7 @@
-"""The task's half of every source on the contract: records with positions of their own, as frames of a batch; and both halves as a kind.
+"""The task's half of sources on the contract: turns what `read` yields into frames of a batch. `source_kind` adds the driver's half.
 
-A batch counts records; which position lies behind the last settled one is known here, and goes into the result's offset.
+A batch counts records. This module remembers the source's position behind each record, and puts the one behind the last settled record
+into the result's offset.
 """
 
 from __future__ import annotations
@@ -34,11 +35,11 @@ if TYPE_CHECKING:
 
 
 ENTRIES_MAX = 20
-"""Entries of the ledger that one stretch makes; the last one stands for all others too."""
+"""Most entries that one stretch makes in the ledger of losses; the last one sums up the rest."""
 
 
 class Records:
-    """What a task makes of a definition once: the source, and how its records count. See `SourceKind.framing`."""
+    """The framing of such a source (`SourceKind.framing`): the source itself, and how its records count. Built once per definition."""
 
     counts_records = True
     finds_end = True
@@ -47,25 +48,25 @@ class Records:
     on_too_long: Literal["dlq"] = "dlq"
 
     def __init__(self, source: Any, noun: str) -> None:  # noqa: ANN401 - an `AuthorSource`, or one whose `read` gives other records
-        """`noun` names the source in words about its faults."""
+        """`noun` names the source in error messages."""
         self.source = source
         self.noun = noun
         self.threads = ReadThreads()
 
 
 class Whole(Parsed):
-    """Records that go as one: no budget cuts them."""
+    """Records that are sent together: no budget cuts them."""
 
     __slots__ = ()
 
     def fitting(self, records: int, size_bytes: int) -> int:
-        """All of them, whatever is left of a budget."""
+        """Returns their number, whatever is left of the budget."""
         del records, size_bytes
         return len(self.values)
 
 
 class _Positions:
-    """The positions behind the records that were read so far, run by run."""
+    """The positions behind the records read so far. They are kept run by run, without a copy."""
 
     def __init__(self) -> None:
         self._runs: list[Sequence[Position]] = []
@@ -79,13 +80,13 @@ class _Positions:
         return self._runs[run][index - (self._ends[run - 1] if run else 0)]
 
     def add(self, run: Sequence[Position]) -> None:
-        """Those behind the next records."""
+        """Appends the positions behind the next records."""
         if run:
             self._ends.append(len(self) + len(run))
             self._runs.append(run)
 
     def cut(self, length: int) -> None:
-        """Keep so many."""
+        """Keeps the first `length` positions."""
         while len(self) > length:
             end, run = self._ends.pop(), self._runs.pop()
             if length > len(self):
@@ -93,13 +94,13 @@ class _Positions:
 
 
 class RecordStream(RecordOrigin):
-    """A `stream.Stream`. Positions of frames are numbers of records, from the split's offset on."""
+    """A `stream.Stream` whose frame positions are record numbers, counted from the split's offset."""
 
     origin = -1
     waits = False
     is_whole = True
     knows_positions = True
-    """A position lies behind a record that was read here: another stream of the split has none before it reads."""
+    """Only the stream that read a record knows the position behind it: a new stream of the same split must read first."""
 
     def __init__(self, split: Split, records: Records) -> None:
         assert split.stretch is not None, "a split of such a source says what to read"
@@ -112,26 +113,26 @@ class RecordStream(RecordOrigin):
         self._threads = records.threads
         self._positions = _Positions()
         self._lost: list[tuple[int, LostRecords, Position]] = []
-        """What was lost, how many records of the stretch stand before it, and the position behind it."""
+        """Lost records: how many records of the stretch come before, the marker, and the position behind it."""
         self._total: int | None = None
         self._all: Whole | None = None
 
     def is_what_was_read(self) -> bool:
-        """Only the source could tell."""
+        """Returns True: only the source could tell."""
         return True
 
     def read(self, position: int, size: int) -> bytes:
-        """There are no bytes."""
+        """Returns b"": there are no bytes."""
         del position, size
         return b""
 
     def tail(self, position: int) -> bytes:
-        """Nothing is hashed of a source without bytes."""
+        """Returns b"": there are no bytes to hash."""
         del position
         return b""
 
-    def frames(self, framing: Records, start: int, end: int, **how: Any) -> Iterator[Frame]:  # noqa: ANN401 - nothing that concerns it
-        """Called again from a record that was handed on before, when something has to be sent again."""
+    def frames(self, framing: Records, start: int, end: int, **how: Any) -> Iterator[Frame]:  # noqa: ANN401 - ignored here
+        """Yields frames from `start` on. Called again from an earlier record if something has to be sent again."""
         del framing, end, how
         if self._stretch.whole:
             whole = self._all = self._all or self._read_all()
@@ -153,7 +154,7 @@ class RecordStream(RecordOrigin):
         self._total = len(self._positions)
 
     def _take(self, run: ReadRun) -> Sequence[Any]:
-        """The records of a run, whose positions are noted, as is what stands for lost ones."""
+        """Returns the records of a run. Notes their positions, and `LostRecords`."""
         values = [record for record, _ in run]
         kinds = set(map(type, values))
         if kinds == {ArrowRows} and len(run) == 1:
@@ -172,7 +173,7 @@ class RecordStream(RecordOrigin):
         return values
 
     def _read_all(self) -> Whole:
-        """The whole stretch. FatalError when that is more than a batch may hold."""
+        """Reads the whole stretch. Raises FatalError if it exceeds `Stretch.most_bytes`."""
         stretch, parts, size_bytes = self._stretch, list[Sequence[Any]](), 0
         self._positions, self._lost = _Positions(), []
         for run in self._runs(self._pairs(0)):
@@ -187,23 +188,23 @@ class RecordStream(RecordOrigin):
         return Whole(values, places, max(len(values), size_bytes), schema=self._schema())
 
     def _pairs(self, begun: int) -> Iterator[Pair]:
-        """The records behind the first `begun` of the stretch, whose positions are known."""
+        """Returns the records behind the first `begun` of the stretch, whose positions are known."""
         source: AuthorSource = self._source
         return source.read(self._stretch._replace(start=self._positions[begun - 1]) if begun else self._stretch)
 
     def _schema(self) -> Schema | None:
-        """Of the records, where the source knows it."""
+        """Returns the schema of the records; None if the source knows none."""
         return None
 
     def _runs(self, pairs: Iterator[Pair]) -> Iterator[ReadRun]:
         return self._threads.runs(self._fenced(pairs), self._stretch.name, self._weigh, whole=self._stretch.whole)
 
     def _weigh(self, record: Record) -> int:
-        """About how many bytes it has. Called where it was read, before the next one is."""
+        """Returns about how many bytes it has. Called by the reading thread before it reads the next one."""
         return weight(record)
 
     def _fenced(self, pairs: Iterator[Pair]) -> Iterator[Pair]:
-        """Raises FatalError, which names the place, for what is no error of ours: its text may hold data."""
+        """Turns an unexpected exception of the source into a FatalError that names its place in the code; its text may contain data."""
         words = ""
         try:
             yield from pairs
@@ -215,16 +216,16 @@ class RecordStream(RecordOrigin):
             raise FatalError(words, FAULT)
 
     def bounds(self, limit: int) -> tuple[int, bool]:
-        """All there is to read is there."""
+        """Returns `limit`: everything to read is there."""
         return limit, True
 
     def is_exhausted(self, limit: int) -> bool:
-        """A stretch is read to its end."""
+        """Returns True: a stretch is read to its end."""
         del limit
         return True
 
     def is_still(self, position: int) -> bool:
-        """Raises SentInPartError where a stretch that goes as one would be settled in part."""
+        """Raises SentInPartError if a stretch that must go as one would be settled in part."""
         if self._stretch.whole and self._base < position != self._base + (self._total or 0):
             sent, total = position - self._base, self._total or 0
             words = f"{self._stretch.name}: {sent:,} of {total:,} records were sent before the batch had to end, and they go together"
@@ -236,9 +237,9 @@ class RecordStream(RecordOrigin):
         return True
 
     def complete(self, result: SplitResult) -> SplitResult:
-        """With the source's own position behind what is settled."""
+        """Adds the source's position behind the settled records to the result."""
         settled = result.offset.position - self._base
-        finished = not result.changed and settled == self._total  # `at_end` or not: a budget may have ended just there
+        finished = not result.changed and settled == self._total  # not `at_end`: a budget may have ended at the stretch's end
         if not (settled or finished):
             return result
         last = self._positions[settled - 1] if settled else None
@@ -249,7 +250,7 @@ class RecordStream(RecordOrigin):
         return replace(result, offset=offset, losses=(*result.losses, *self._losses(len(self._positions) + 1 if finished else settled)))
 
     def _losses(self, before: int) -> Iterator[Loss]:
-        """What was lost before the `before`-th record of the stretch, counted from 0. Few entries, whatever the source says."""
+        """Yields what was lost before record number `before` of the stretch, counted from 0; `ENTRIES_MAX` entries at most."""
         lost = [one[:2] for one in self._lost if one[0] < before]
         if others := lost[ENTRIES_MAX:]:
             index, last = lost[ENTRIES_MAX - 1]
@@ -260,10 +261,10 @@ class RecordStream(RecordOrigin):
             yield Loss(self._partition, self._stretch.name, at, at, 0, one.records, cast("LossReason", reason), one.why, at_ms)
 
     def settled(self, position: int) -> None:
-        """There is nothing to let go of."""
+        """Does nothing: positions are kept for `complete`."""
 
     def fingerprint(self, position: int, tail: bytes) -> Fingerprint:
-        """There is nothing to compare."""
+        """Returns an empty fingerprint: there are no bytes to compare."""
         del position, tail
         return Fingerprint()
 
@@ -272,7 +273,7 @@ class RecordStream(RecordOrigin):
 
 
 def one_by_one(pairs: Iterable[Pair]) -> Iterator[Pair]:
-    """Each record with its position, those of `ArrowRows` too."""
+    """Yields each record with its position, also the rows of `ArrowRows`."""
     for record, position in pairs:
         if isinstance(record, ArrowRows):
             yield from zip(record, position, strict=True)
@@ -281,7 +282,7 @@ def one_by_one(pairs: Iterable[Pair]) -> Iterator[Pair]:
 
 
 def too_large(stretch: Stretch) -> tuple[str, str]:
-    """What to say of a stretch that goes as one and does not fit into a batch: words and hint."""
+    """Returns message and hint for a stretch that must go as one and exceeds a batch."""
     words = f"{stretch.name}: what lies between two positions is more than delivery.max_batch_bytes ({stretch.most_bytes:,} bytes)"
     return (
         words,
@@ -297,7 +298,7 @@ def source_kind(
     sample: str = "",
     only_here: str = "",
 ) -> SourceKind:
-    """What `source`, a class or function that makes one of its options, is in `SOURCES`. `options` have a `type` of their own.
+    """Returns an entry of `SOURCES`. `source` is a class or function that takes the options; `options` must define their own `type`.
 
     `probe`, `sample` and `only_here` are those of `SourceKind`.
     """
@@ -306,7 +307,7 @@ def source_kind(
 
 
 class SourceHalves(NamedTuple):
-    """What the driver takes partitions for, what a task makes of a definition once, and of a split."""
+    """The classes of a source: what its partitions mean to the driver, its framing, and its stream in a task."""
 
     partitions: type[RecordPartitions]
     records: type[Records]
@@ -314,7 +315,7 @@ class SourceHalves(NamedTuple):
 
 
 def kind_of(options: type[PolledOptions], source: Callable[[Any], Any], halves: SourceHalves) -> SourceKind:
-    """An entry of `SOURCES`, without what people are told of it."""
+    """Returns an entry of `SOURCES` without the fields that are for people."""
 
     def make(connector: str, chosen: PolledOptions, delivery: DeliveryOptions, offsets: Offsets, log: Log) -> Source:
         made = source(chosen)

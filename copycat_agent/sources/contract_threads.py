@@ -1,7 +1,7 @@
-"""Calls of an author's source on threads of their own, so that one that hangs holds up nobody else.
+"""Calls an author's source on threads of its own, so that a call that hangs holds up no other connector.
 
-`Looker` is for the agent, `ReadThreads` for tasks: a process runs batches of many connectors. Without threads of their own, one `read`
-that never returns would have the process killed, and with it the batches of the others.
+`Looker` serves the agent, `ReadThreads` the tasks. A task process runs batches of many connectors: without these threads a `read` that
+never returns would get the process killed, together with the batches of the others.
 """
 
 from __future__ import annotations
@@ -29,47 +29,47 @@ if TYPE_CHECKING:
 
 RUN_RECORDS = 1000
 RUN_BYTES = 2**17
-"""Records, and about how many bytes of them, that are handed on at once. More leave a core's cache before they are encoded: with 1 MiB all
-takes half as long again."""
+"""Most records, and about how many bytes, of one run. With 1 MiB records leave the core's cache before they are encoded, and all takes
+half as long again."""
 SILENT_SECONDS = 45.0
-"""A read that gives no record for so long is given up. A process is killed when a batch is 60 s late."""
+"""A read that yields nothing for this long is given up. A process is killed when its batch is 60 s late."""
 WHOLE_SECONDS = 300.0
-"""The same for a read whose records go together, from its beginning to its end. Such batches have as much time (`ContractSource.plan`)."""
+"""Limit of a whole read whose records must go together. Its batch gets as much time (`ContractSource.plan`)."""
 GIVEN_UP_MOST = 8
-"""Threads of one source that were given up and have not ended, in one process: with so many, nothing more is read."""
+"""With this many given-up reads of one source that have not ended, a process reads no more of it."""
 LEAVE_SECONDS = 2.0
-"""How long a read that is needed no more is waited for."""
+"""How long the end of a read that is no longer needed is waited for."""
 SLOW_SECONDS = 120.0
-"""A look, or word of what is saved, that takes longer than this is told as trouble; it is waited for all the same."""
+"""A call of `look` or `committed` that takes longer is reported as trouble; it is waited for all the same."""
 CLOSE_SECONDS = 1.0
-"""So long the end of a connector waits for word of what is saved to get through: the next start gives it once more."""
+"""How long the end of a connector waits for `committed`. The next start calls it again."""
 _LOOK_SECONDS = 1.0
 _LEAF_BYTES = 8
 NAME_BYTES = 16
-"""About as much a field has besides its value."""
+"""About how many bytes a field has besides its value."""
 _LEAVES = frozenset({int, float, bool, type(None), Decimal, datetime, date})
-"""Kinds of `_LEAF_BYTES`."""
+"""Types that weigh `_LEAF_BYTES`."""
 
 Pair = tuple[Record, Position]
 Weigh = Callable[[Record], int]
-"""About how many bytes a record has."""
+"""Returns about how many bytes a record has."""
 
 
 class ReadRun(list[Pair]):
-    """Records that are handed on at once, and about how many bytes they have."""
+    """Records that are handed on together. `size_bytes` is about how large they are."""
 
     size_bytes = 0
 
 
 def weight(record: Record) -> int:
-    """About how many bytes a record has: what budgets and rates count where nothing was read from a file."""
+    """Returns about how many bytes a record has, for budgets and rates of sources without files."""
     if isinstance(record, ArrowRows):
         return rows_weight(record.batch) * len(record)
     return len(record) if isinstance(record, bytes) else _weigh(record)
 
 
 def rows_weight(batch: RecordBatch) -> int:
-    """About how many bytes each of its rows has: that takes no look at values."""
+    """Returns about how many bytes each row of a batch has, without a look at values."""
     return int(batch.nbytes // max(1, batch.num_rows) + NAME_BYTES * batch.num_columns)
 
 
@@ -77,10 +77,10 @@ def _weigh(value: Any) -> int:  # noqa: ANN401 - whatever fields hold
     if isinstance(value, str | bytes):
         return len(value) + 2
     if isinstance(value, dict):
-        with contextlib.suppress(TypeError):  # texts, as most fields are: in a sixth of the time
+        with contextlib.suppress(TypeError):  # if all values are texts, this takes a sixth of the time
             return len("".join(value.values())) + NAME_BYTES * len(value) + 2
         total = len("".join(value)) + 4 * len(value) + 2
-        for one in value.values():  # the kinds that columns of a table hold, without a call for each
+        for one in value.values():  # common types without a call for each
             kind = type(one)
             total += len(one) + 2 if kind is str else _LEAF_BYTES if kind in _LEAVES else _weigh(one)
         return total
@@ -96,7 +96,7 @@ class ReadThreads:
         self._given_up: list[_ReadThread] = []
 
     def runs(self, pairs: Iterator[Pair], name: str, weigh: Weigh = weight, *, whole: bool) -> Iterator[ReadRun]:
-        """What `pairs` gives, some at a time. Raises what it raises, and RetriableError when it is given up. `name` is for people."""
+        """Yields the pairs in runs. Raises what `pairs` raises, and RetriableError if it gives up. `name` is for messages."""
         self._given_up = [one for one in self._given_up if one.is_alive()]
         if len(self._given_up) >= GIVEN_UP_MOST:
             words = f"{name}: {len(self._given_up)} calls of read() have never returned in process {os.getpid()}, and none is made there"
@@ -123,7 +123,7 @@ class ReadThreads:
 
 
 class _ReadThread(threading.Thread):
-    """Reads one run ahead of who takes them."""
+    """Reads one run ahead of its consumer."""
 
     def __init__(self, pairs: Iterator[Pair], weigh: Weigh) -> None:
         super().__init__(name="read", daemon=True)
@@ -134,12 +134,12 @@ class _ReadThread(threading.Thread):
         self._is_left = threading.Event()
 
     def run(self) -> None:
-        """Read until the end, which an empty run tells, or until nobody wants more."""
+        """Reads until the end, which an empty run marks, or until `leave`."""
         answer: ReadRun | BaseException = ReadRun([(b"", None)])
         while answer and not isinstance(answer, BaseException) and not self._is_left.is_set():
             try:
                 answer = self._run()
-            except BaseException as error:  # noqa: BLE001 - for the thread that takes
+            except BaseException as error:  # noqa: BLE001 - `take` raises it
                 answer = error
             self._answers.put(answer)
             self.moved_at = time.monotonic()
@@ -159,7 +159,7 @@ class _ReadThread(threading.Thread):
         return run
 
     def take(self, seconds: float) -> ReadRun | None:
-        """The next run, [] at the end; None when there is none after so long. Raises what the read raised."""
+        """Returns the next run, an empty one at the end; None if there is none within `seconds`. Raises what the read raised."""
         try:
             answer = self._answers.get(timeout=seconds)
         except queue.Empty:
@@ -169,7 +169,7 @@ class _ReadThread(threading.Thread):
         return answer
 
     def leave(self) -> bool:
-        """Nobody takes any more. Returns whether the read has ended."""
+        """Ends the read. Returns False if it has not ended within `LEAVE_SECONDS`."""
         self._is_left.set()
         deadline = time.monotonic() + LEAVE_SECONDS
         while self.is_alive() and time.monotonic() < deadline:
@@ -181,7 +181,7 @@ class _ReadThread(threading.Thread):
 
 
 class Looker:
-    """Used by one caller at a time. The source is called from a thread of its own, one call at a time."""
+    """Calls `look` and `committed` of a source on a thread of its own, one call at a time. Used by one caller at a time."""
 
     def __init__(self, source: AuthorSource | FileSource, name: str) -> None:
         self._source = source
@@ -196,29 +196,29 @@ class Looker:
 
     @property
     def is_done(self) -> bool:
-        """Whether `take` has an answer."""
+        """Whether `take` has an answer, or an exception."""
         return self._answer is not None
 
     @property
     def is_busy(self) -> bool:
-        """Whether a look was asked for, or word of what is saved is to be given, and has not come through."""
+        """Whether a call of `look` or `committed` is due or under way."""
         with self._turn:
             return self._wanted is not None or self._since is not None or (bool(self._saved) and not self._failed)
 
     def look(self, saved: Mapping[str, Position], *, to_the_end: bool) -> None:
-        """Ask the source what is there; `take` returns the answer later."""
+        """Starts a look; `take` returns its findings later."""
         with self._turn:
             self._wanted = dict(saved), to_the_end
             self._begin()
 
     def committed(self, positions: Mapping[str, Position]) -> None:
-        """Tell the source what is saved, before it is asked again."""
+        """Has `committed` called with these positions, before the next look."""
         with self._turn:
             self._saved.update(positions)
             self._begin()
 
     def take(self) -> list[Finding] | None:
-        """What was found; None while that is not known. Raises what the source raised, and RetriableError where it takes too long."""
+        """Returns the findings, or None while there are none. Raises what the source raised, and RetriableError if it is too slow."""
         with self._turn:
             answer, self._answer = self._answer, None
             self._turn.notify_all()
@@ -231,7 +231,7 @@ class Looker:
         return answer
 
     def close(self) -> None:
-        """Let word of what is saved get through, then end the source. The thread ends once the source lets it."""
+        """Waits up to `CLOSE_SECONDS` for `committed`, then closes the source. The thread ends once its present call returns."""
         deadline = time.monotonic() + CLOSE_SECONDS
         with self._turn:
             while self._has_begun and self._saved and self._answer is None and (left := deadline - time.monotonic()) > 0:
@@ -266,7 +266,7 @@ class Looker:
                 self._turn.notify_all()
 
     def _has_work(self) -> bool:
-        """Whether there is something to ask or to tell, and room for the answer. After a failure that begins with the next look."""
+        """Whether there is a call to make, and room for its answer. A `committed` that failed is repeated with the next look."""
         return self._answer is None and (self._wanted is not None or (bool(self._saved) and not self._failed))
 
     def _ask(self, wanted: tuple[dict[str, Position], bool] | None, saved: dict[str, Position]) -> list[Finding] | Exception | None:
@@ -274,5 +274,5 @@ class Looker:
             if saved:
                 self._source.committed(saved)
             return None if wanted is None else list(self._source.look(wanted[0], to_the_end=wanted[1]))
-        except Exception as error:  # noqa: BLE001 - for whoever takes the answer
+        except Exception as error:  # noqa: BLE001 - `take` raises it
             return error

@@ -1,4 +1,4 @@
-"""Bytes that can never be read: counted and told, never silent."""
+"""Counts and logs bytes that were destroyed before they could be read."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ if TYPE_CHECKING:
 
 
 class Lost:
-    """What a connector has lost since it was started: `bytes` of it."""
+    """Counts the `bytes` that a connector has lost since its start."""
 
     def __init__(self, log: Log) -> None:
         self.bytes = 0
         self._log = log
 
     def add(self, partition: SourcePartition, path: str, start: int, end: int, why: str, changes: Changes) -> None:
-        """The bytes from `start` to `end` are gone. A `base.Lose`.
+        """Enters the loss of the bytes from `start` to `end`. A `base.Lose`.
 
-        They are entered in the `changes` that make the next start see nothing of them any more: those forget the partition, end
-        it, or save the size that is left. So none is counted twice, or not at all, whatever is killed when.
+        `changes` must be those after which the next start does not see these bytes any more: they forget the partition, end it, or save
+        the size that is left. So the loss is counted exactly once, whenever the process is killed.
         """
         self.bytes += end - start
         changes.losses.append(Loss(partition, path, start, end, end - start, 0, "destroyed", why, int(time.time() * 1000)))

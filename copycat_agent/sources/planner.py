@@ -1,10 +1,9 @@
-"""Whose turn it is, how much of a batch each partition gets, what is in flight, and how long it waits after a failure: one planner for all.
+"""Plans batches for every source: which partition is next, how many a batch holds, what is in flight, and how long a failed one waits.
 
-A source hands in its candidates in the order of their turns (a `TurnQueue` keeps one), keeps to itself what makes one of them
-readable, and says which of them may follow another one in the same batch. What it has asked to be saved stands here too, until it is, and
-so does the sum of what very many of them come to.
+A source passes its candidates in the order of their turns (a `TurnQueue` keeps it), decides itself which are readable, and says which may
+follow another one in the same batch.
 
-A partition belongs to a task for one batch, not for ever: any idle task takes the next one that has something to read. Order within a
+A partition belongs to a task for one batch only: any idle task takes the next one that has something to read. The order within a
 partition holds because it is in one batch at a time, and the next one is planned from the committed offset.
 """
 
@@ -20,25 +19,25 @@ from typing import Any, Generic, Protocol, TypeVar
 from copycat_agent.model import Account, Loss, SavedRow, SourceOffset, SourcePartition, SourceState, state_partition
 
 PER_BATCH = 128
-"""Partitions of one batch: files are held open while it runs. The others' turn comes with the next."""
+"""Most partitions of one batch, whose files are open while it runs."""
 
 CROWD = 1000
-"""What more members than these come to is added up now and then, not in every round."""
+"""The sum over more members than this is cached."""
 KEEP_SECONDS = 0.5
 KEEP_COST = 20.0
-"""So long a sum over a crowd holds, or this many times what it took, whichever is longer."""
+"""A cached sum is valid for `KEEP_SECONDS`, or for `KEEP_COST` times as long as it took, whichever is longer."""
 
 
 class Candidate(Protocol):
-    """A partition as the planner sees it. `partition` is what its offset belongs to."""
+    """A partition as the planner sees it."""
 
     @property
     def partition(self) -> SourcePartition:
-        """One split of it is in flight at most."""
+        """The partition, of which at most one split is in flight."""
 
     @property
     def backoff(self) -> FileBackoff:
-        """Until when it is left alone after it failed."""
+        """How long it waits after a failure."""
 
 
 S = TypeVar("S")
@@ -47,13 +46,13 @@ C = TypeVar("C", bound=Candidate)
 
 
 class TurnQueue(Generic[T]):
-    """An ordered set: who is added stands at the end, or where `key` puts it, and who is served goes there again.
+    """An ordered set. A member that is added goes to the end, or to its place by `key`; one that is served does so again.
 
-    Iteration is in the order in which members came. `add`, `discard` and `served` take constant time, with a `key` logarithmic time.
+    Iteration is in order of insertion. `add`, `discard` and `served` take constant time, with a `key` logarithmic time.
     """
 
     def __init__(self, key: Callable[[T], Any] | None = None) -> None:
-        """`key` is asked when a member is added, and the least goes first; equal ones go as they came."""
+        """`key` is called when a member is added. `in_order` takes the least key first, and equal keys in order of insertion."""
         self._key = key
         self._members: dict[T, int] = {}
         self._heap: list[tuple[Any, int, T]] = []
@@ -69,23 +68,23 @@ class TurnQueue(Generic[T]):
         return one in self._members
 
     def add(self, one: T) -> None:
-        """Put it in; one that is in keeps its place."""
+        """Adds a member. One that is in keeps its place."""
         if one not in self._members:
             number = self._members[one] = next(self._numbers)
             if self._key is not None:
                 heapq.heappush(self._heap, (self._key(one), number, one))
 
     def discard(self, one: T) -> None:
-        """Take it out, if it is in."""
+        """Removes a member, if it is in."""
         self._members.pop(one, None)
 
     def served(self, one: T) -> None:
-        """It was its turn: others come before it now. Without effect when it is not in."""
+        """Moves a member behind the others. No effect if it is not in."""
         if self._members.pop(one, None) is not None:
             self.add(one)
 
     def in_order(self) -> Iterator[T]:
-        """Take members out one by one, the next one first, each when it is asked for. Needs a `key`."""
+        """Removes and yields members one by one, the least first. Needs a `key`."""
         while self._heap:
             _, number, one = heapq.heappop(self._heap)
             if self._members.get(one) == number:
@@ -94,10 +93,10 @@ class TurnQueue(Generic[T]):
 
 
 class CrowdSum(Generic[S]):
-    """A sum over the members of a crowd, which is asked for in every round: a first start finds 100,000 files with something to read."""
+    """A sum over many members, cached because it is wanted in every round: a first start may find 100,000 files to read."""
 
     def __init__(self, count: Callable[[], int], add_up: Callable[[], S], clock: Callable[[], float] = time.monotonic) -> None:
-        """`count`: how many members there are."""
+        """`count` returns the number of members, `add_up` their sum."""
         self._count = count
         self._add_up = add_up
         self._clock = clock
@@ -105,7 +104,7 @@ class CrowdSum(Generic[S]):
         self._until = 0.0
 
     def now(self) -> S:
-        """Returns the sum, which may be a little old with more than `CROWD` members."""
+        """Returns the sum, which may be slightly out of date with more than `CROWD` members."""
         begin = self._clock()
         if self._last is None or begin >= self._until or self._count() <= CROWD:
             self._last = self._add_up()
@@ -115,32 +114,32 @@ class CrowdSum(Generic[S]):
 
 
 class Planner(Generic[C]):
-    """Plans for one source, one call at a time. `in_flight` are the candidates that a task reads."""
+    """Plans batches of one source. Not thread-safe. `in_flight` holds the candidates that a task is reading."""
 
     def __init__(self, most_bytes: int | None = None, most: int | None = PER_BATCH, clock: Callable[[], float] = time.monotonic) -> None:
-        """Limits of a batch: it ends with the candidate that brings it to `most_bytes`, and holds up to `most` of them; None: no limit."""
+        """A batch ends with the candidate that brings it to `most_bytes`, and holds at most `most` candidates. None: no limit."""
         self.in_flight: dict[SourcePartition, C] = {}
         self._most_bytes = most_bytes
         self._most = most
         self._clock = clock
 
     def take(self, one: C) -> None:
-        """A split of it is handed to a task."""
+        """Marks it as in flight: a task gets a split of it."""
         assert one.partition not in self.in_flight, "a partition is read by one task at a time"
         self.in_flight[one.partition] = one
 
     def land(self, partition: SourcePartition) -> C:
-        """The task that read it is over, and what it brought is saved. Returns whose it was."""
+        """Marks a partition as no longer in flight, after its result was saved. Returns its candidate."""
         return self.in_flight.pop(partition)
 
     def reads_any(self, partitions: Iterable[SourcePartition]) -> bool:
-        """Whether a task reads one of these."""
+        """Whether a task is reading one of these."""
         return any(one in self.in_flight for one in partitions)
 
     def ready(self, candidates: Iterable[C], shares: int) -> list[C]:
-        """The share of one of `shares` idle tasks in what can be read now, in the order given.
+        """Returns one idle task's share of the candidates, in the order given; `shares` is the number of idle tasks.
 
-        What is in flight or waits after a failure is passed over.
+        Candidates that are in flight or wait after a failure are left out.
         """
         now, flying = self._clock(), self.in_flight
         ready = (one for one in candidates if one.backoff.retry_at <= now and one.partition not in flying)
@@ -148,21 +147,21 @@ class Planner(Generic[C]):
         return found[: self.share(len(found), shares)]
 
     def share(self, count: int, shares: int) -> int:
-        """How many of `count` candidates one of `shares` idle tasks gets: rounded up, and no more than a batch holds."""
+        """Returns how many of `count` candidates one of `shares` idle tasks gets: rounded up, at most what a batch holds."""
         share = -(-count // shares)
         return share if self._most is None else min(share, self._most)
 
     def may_follow(self, one: C) -> bool:
-        """Whether it can be read behind another one of the same batch: it is not in flight, and does not wait after a failure."""
+        """Whether it may be read behind another one in the same batch: it is not in flight and does not wait after a failure."""
         return one.backoff.retry_at <= self._clock() and one.partition not in self.in_flight
 
     def fill(
         self, firsts: Iterable[C], size: Callable[[C], int], follower: Callable[[C], C | None] | None = None, followers: int = 0
     ) -> list[C]:
-        """A batch of `firsts` in their order, as many as it holds by their `size` in bytes.
+        """Returns a batch of `firsts` in their order, limited by their `size` in bytes.
 
-        Behind each stand those that wait for it, up to `followers` in all: a task reads its splits in this order, so an older one of
-        a group goes before a newer one. `follower` gives the next of a group, None at its end. `firsts` is not asked for more than fit.
+        Each is followed by those that wait for it, `followers` in all: a task reads its splits in this order, so that an older file of a
+        group goes before a newer one. `follower` returns the next of a group, None at its end. `firsts` is consumed no further than fits.
         """
         chosen: list[C] = []
         size_bytes = 0
@@ -180,10 +179,9 @@ class Planner(Generic[C]):
 
 @dataclass(slots=True)
 class Changes:
-    """What to save: offsets to store, partitions to forget, and what was given up, in one transaction.
+    """What to save in one transaction: offsets to store, partitions to forget, and losses to enter.
 
-    `accounts`: what a run to the end has to say of files, beside what tasks do with them. `state`: what the source remembers besides
-    from now on; None: nothing else than before.
+    `accounts` adds to a run to the end's account of files. `state` replaces what the source remembers besides offsets; None leaves it.
     """
 
     offsets: dict[SourcePartition, SourceOffset] = field(default_factory=dict)
@@ -193,7 +191,7 @@ class Changes:
     state: SourceState | None = None
 
     def rows(self, connector: str) -> dict[SourcePartition, SavedRow]:
-        """The offsets and the state, as they go to the store."""
+        """Returns the offsets and the state as rows of the store."""
         return {**self.offsets, **({} if self.state is None else {state_partition(connector): self.state})}
 
 
@@ -207,20 +205,20 @@ class UnsavedChanges:
         return len(self._changes)
 
     def add(self, changes: Changes) -> Changes:
-        """They are asked for. Returns them."""
+        """Adds changes, and returns them."""
         self._changes.append(changes)
         return changes
 
     def confirm(self, changes: Changes) -> None:
-        """These very ones are saved."""
+        """Removes changes that are saved, by identity."""
         self._changes = [one for one in self._changes if one is not changes]
 
     def offset_of(self, partition: SourcePartition) -> SourceOffset | None:
-        """The newest offset that is asked for; None when nobody has asked for any."""
+        """Returns the newest unsaved offset; None if there is none."""
         return next((one.offsets[partition] for one in reversed(self._changes) if partition in one.offsets), None)
 
     def joined(self) -> Changes:
-        """All of them as one, for the last chance to save them: what came later holds, losses and offsets stay together."""
+        """Returns all of them as one, for a last attempt to save them. Later changes win; losses stay with their offsets."""
         joined = Changes()
         for one in self._changes:
             joined.offsets.update(one.offsets)
@@ -236,9 +234,9 @@ class UnsavedChanges:
 
 
 RETRY_SECONDS = (0.5, 60.0)
-"""First and longest wait of a file that could not be read."""
+"""First and longest wait, in seconds, of a file that could not be read."""
 BLOCKED_SECONDS = (1.0, 60.0)
-"""First and longest wait of a file whose topic is missing or forbidden."""
+"""First and longest wait, in seconds, of a file whose topic is missing or forbidden."""
 _DOUBLINGS = 10
 """Most doublings of a wait: an outage may last for days, and a float ends at 2**1024."""
 
@@ -253,8 +251,7 @@ def wait_seconds(bounds: tuple[float, float], times: int) -> float:
 class FileBackoff:
     """Why and until when a partition is not tried again.
 
-    `errors`: how often in a row it could not be read; `blocked`: how often in a row its records could not be sent until someone
-    repairs something. `retry_at`: `time.monotonic()`.
+    `errors` counts failed reads in a row, `blocked` failed attempts to send that need somebody to act. `retry_at` is `time.monotonic()`.
     """
 
     errors: int = 0
@@ -263,7 +260,7 @@ class FileBackoff:
 
     @property
     def error_seconds(self) -> float:
-        """Returns how long it waits if it cannot be read once more."""
+        """Returns the wait after one more failed read, in seconds."""
         return wait_seconds(RETRY_SECONDS, self.errors)
 
     def after_error(self, now: float, bounds: tuple[float, float] = RETRY_SECONDS) -> FileBackoff:
@@ -276,4 +273,4 @@ class FileBackoff:
 
 
 READY = FileBackoff()
-"""The back-off of what went well last."""
+"""The back-off of a partition whose last attempt succeeded."""

@@ -1,4 +1,4 @@
-"""The driver's half for files behind URIs: listed once, read whole by a run to the end, begun anew when one is replaced meanwhile."""
+"""The driver's half for files at URIs: listed once, and read by a run to the end. A file replaced meanwhile is read from its beginning."""
 
 from __future__ import annotations
 
@@ -28,26 +28,26 @@ if TYPE_CHECKING:
     from copycat_agent.options import DeliveryOptions, SourceOptions
 
 FILES_PER_BATCH = 32
-"""Each keeps up to 8 MiB of what was fetched while its batch runs."""
+"""Most files of one batch. Each keeps up to 8 MiB of fetched data while the batch runs."""
 ASKED_AT_ONCE = 16
-"""Files whose first bytes are asked for side by side, to see how they are packed."""
+"""Most files whose first bytes are fetched in parallel, to see how they are packed."""
 HOPELESS_ERRORS = 5
-"""So many times in a row a file could not be read: the run ends without it, and says so."""
+"""A file is given up after this many failed reads in a row; the run ends without it, and says so."""
 _RETRY_SECONDS = (1.0, 30.0)
 
 
 def key_of(file: RemoteFile) -> str:
-    """Key of the partition of one version of a file: a replaced one is another file."""
+    """Returns the key of the partition of one version of a file. A replaced file has another key."""
     version = f"{file.address.shown}\0{file.size}\0{file.mtime_ns}"
     return "r:" + hashlib.blake2b(version.encode("utf-8", "surrogateescape"), digest_size=16).hexdigest()
 
 
 def maker(kind: SourceKind, patterns: Sequence[str]) -> Callable[..., Source]:
-    """In place of `kind.make`: the files at these addresses, read as the definition says. Raises FatalError for a bad address."""
+    """Returns a replacement for `kind.make` that reads the files at these addresses instead. Raises FatalError for a bad address."""
     addresses = [parse_address(pattern) for pattern in patterns]
 
     def make(connector: str, options: SourceOptions, delivery: DeliveryOptions, offsets: Offsets, log: Log) -> RemoteFiles:
-        """Without those that the definition excludes. See `list_files` for what it raises."""
+        """Lists the files, without those that the definition excludes. Raises what `list_files` raises."""
         found = {file.address: file for address in addresses for file in list_files(address)}
         exclude: tuple[str, ...] = getattr(options, "exclude", ())
         excluded = [address for address in found if excluded_by(exclude, address.path)]
@@ -61,7 +61,7 @@ def maker(kind: SourceKind, patterns: Sequence[str]) -> Callable[..., Source]:
 
 
 class _Tracked:
-    """A file and how far it is. `codec` is None until its first bytes were looked at."""
+    """A file and its progress. `codec` is None until its first bytes were read."""
 
     def __init__(self, file: RemoteFile, partition: SourcePartition, offset: SourceOffset) -> None:
         self.file = file
@@ -75,25 +75,25 @@ class _Tracked:
 
     @property
     def unread(self) -> int:
-        """Bytes of the object that are not read, an estimate for a packed one."""
+        """The number of unread bytes; an estimate for a packed file."""
         if self.offset.done:
             return 0
         return max(0, self.file.size - (self.packed_position if self.offset.compression else self.offset.position))
 
     def fail(self, why: str) -> float:
-        """It could not be read: try again later. Returns seconds to wait."""
+        """Notes a failed read. Returns the seconds to wait before the next attempt."""
         delay = wait_seconds(_RETRY_SECONDS, self.backoff.errors)
         self.why, self.backoff = why, self.backoff.after_error(time.monotonic(), _RETRY_SECONDS)
         return delay
 
     @property
     def is_wanted(self) -> bool:
-        """Whether something of it is to be read, and is not given up."""
+        """Whether it has something to read and is not given up."""
         return not self.offset.done and self.backoff.errors < HOPELESS_ERRORS
 
 
 class RemoteFiles:
-    """A `base.Source`."""
+    """A `base.Source` of files that were listed once."""
 
     directories: Collection[str] = ()
     scan_seconds = 3600.0
@@ -136,7 +136,7 @@ class RemoteFiles:
         self._files[partition] = _Tracked(file, partition, offset)
 
     def scan(self) -> Changes:
-        """What was listed when this was made is all there is; what was given up since is told here."""
+        """Returns the first offsets of new files, and accounts for files that were given up. Nothing is listed again."""
         self.needs_scan = False
         changes, self._new = Changes(offsets=self._new), {}
         given_up, self._given_up = self._given_up, []
@@ -150,7 +150,6 @@ class RemoteFiles:
         return True
 
     def plan(self, shares: int) -> Plan:
-        """Files in their order; as many as make a batch, and no more than this task's share."""
         ready = self._planner.ready((one for one in self._files.values() if one.is_wanted), shares)
         chosen = self._planner.fill(ready, lambda one: one.unread)
         self._recognise([one for one in chosen if one.codec is None])
@@ -169,7 +168,7 @@ class RemoteFiles:
         return Split(one.partition, file.address.shown, file.address.uri, offset, end, final=True, mtime_ms=mtime_ms)
 
     def _recognise(self, files: list[_Tracked]) -> None:
-        """See how they are packed: by their first bytes, or as the options say."""
+        """Sets the files' codecs, by their first bytes or as the options say."""
         if not asks_head(self._options):
             for one in files:
                 one.codec = codec_of(b"", self._options)
@@ -177,11 +176,11 @@ class RemoteFiles:
             with ThreadPoolExecutor(min(len(files), ASKED_AT_ONCE)) as threads:
                 for one, found in zip(files, threads.map(partial(_codec, self._options), [one.file for one in files]), strict=True):
                     if isinstance(found, OSError):
-                        self._tell(one, f"{one.file.address.shown} cannot be read: {found.strerror}")
+                        self._fail(one, f"{one.file.address.shown} cannot be read: {found.strerror}")
                     else:
                         one.codec = found
 
-    def _tell(self, one: _Tracked, why: str) -> None:
+    def _fail(self, one: _Tracked, why: str) -> None:
         delay = one.fail(why)
         path = one.file.address.shown
         if one.is_wanted:
@@ -220,7 +219,7 @@ class RemoteFiles:
             if result.changed:
                 self._begin_anew(one)
             elif isinstance(result.error, FileError):
-                self._tell(one, str(result.error.message))
+                self._fail(one, str(result.error.message))
             elif result.error is None:
                 one.backoff, one.why = READY, result.damage
             if result.damage:
@@ -228,7 +227,7 @@ class RemoteFiles:
                 self._log.error("file is damaged, what comes before is sent", path=path, offset=position, why=result.damage)
 
     def _begin_anew(self, one: _Tracked) -> None:
-        """Somebody has put another file in its place: that is read from its beginning."""
+        """Reads the file that has replaced it from its beginning."""
         shown = one.file.address.shown
         one.why = one.offset.trouble
         try:
@@ -242,7 +241,7 @@ class RemoteFiles:
         self.needs_scan = bool(self._new)
 
     def ripen(self, *, at_once: bool) -> float:
-        """A file that failed is tried again when its time has come; a run that is over need not wait."""
+        """Returns when the next failed file may be tried again; 0 once the run is over."""
         del at_once
         if self.drained():
             return 0.0
@@ -253,7 +252,7 @@ class RemoteFiles:
         return not (self._planner.in_flight or any(one.is_wanted for one in self._files.values()))
 
     def finalise(self) -> None:
-        """Every file is whole from the beginning."""
+        """Does nothing: every file is complete."""
 
     def files(self) -> tuple[FileView, ...]:
         return tuple(sorted(_view(one, is_open=key in self._planner.in_flight) for key, one in self._files.items()))
@@ -271,12 +270,12 @@ class RemoteFiles:
         return Lag(sum(one.unread for one in unread), len(unread), len(self._files), troubled_files=troubled)
 
     def leave(self) -> Changes:
-        """Returns what is not saved yet, also what no scan has told."""
+        """Returns what is not saved yet, also what no scan has returned so far."""
         self.scan()
         return self._unsaved.joined()
 
     def close(self) -> None:
-        """The driver holds nothing open."""
+        """Does nothing: the driver holds no file open."""
 
 
 def _codec(options: object, file: RemoteFile) -> str | OSError:
