@@ -1,7 +1,7 @@
 """The process in which a reader plans: `python -m copycat_agent.sources.datasource.process FD`. It can be killed at any time.
 
-It answers questions over the socket FD in order, in JSON; an answer with `work` is followed by those bytes. What the reader prints is
-thrown away: it may hold data.
+It answers requests over the socket FD in order, in JSON; an answer with `work` is followed by those bytes. What the reader prints is
+discarded: it may contain data.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ from copycat_agent.sources.datasource.reader import NotThisError, StreamReader, 
 
 _PR_SET_PDEATHSIG = 1
 _TEXT_MOST = 2**16
-"""Characters of what an exception of a reader says. Far more than anybody is shown: a secret must be whole to be hidden."""
+"""Most characters of an exception's text. Far more than is shown: a secret must be complete to be hidden."""
 
 Reply = tuple[dict[str, Any], bytes]
 
 
 class ReaderSession:
-    """One reader and the answers to questions about it."""
+    """Answers requests to one reader."""
 
     def __init__(self) -> None:
         self._reader: StreamReader | None = None
         self.name = ""
 
     def answer(self, question: dict[str, Any]) -> Reply:
-        """Answer one question. Raises whatever the reader raises."""
+        """Answers one request. Raises whatever the reader raises."""
         if question["ask"] == "open":
             return self._open(question)
         assert self._reader is not None, "it is opened first"
@@ -66,7 +66,7 @@ class ReaderSession:
         return {"offset": reader.latest(question["start"], everything=question.get("everything", True))}, b""
 
     def _next(self, reader: StreamReader, question: dict[str, Any]) -> Reply:
-        """Plan the range from `start` on: its end, and the records of a simple reader or the partitions of another."""
+        """Plans the range from `start` on. Returns its end, and the records of a simple reader or the partitions of any other."""
         start = question["start"]
         if reader.is_simple:
             end, rows = reader.read_on(start, question["most_bytes"])
@@ -84,13 +84,13 @@ class ReaderSession:
         return {}, b""
 
     def close(self) -> None:
-        """Stop the reader, if there is one."""
+        """Stops the reader, if there is one."""
         if self._reader is not None:
             self._reader.stop()
 
 
 def serve(connection: Connection) -> None:
-    """Reply until the other end is closed."""
+    """Answers requests until the other end is closed."""
     session = ReaderSession()
     while True:
         try:
@@ -107,7 +107,7 @@ def serve(connection: Connection) -> None:
 
 
 def _failure(error: Exception, name: str) -> dict[str, Any]:
-    """Describe an error. Others' exceptions are told by type and place; their text is only for commands that people run."""
+    """Returns the reply for an error. A foreign exception is given by type and place; only commands that people run show its text."""
     if isinstance(error, CopycatError):
         option = error.option if isinstance(error, NotThisError) else ""
         return {"error": error.message, "hint": error.hint, "is_fatal": isinstance(error, FatalError), "option": option}
@@ -122,7 +122,7 @@ def _text(error: Exception) -> str:
 
 
 def main() -> None:
-    """Serve the socket that the command line names, with nothing but that shared with the agent."""
+    """Serves the socket of the command line, which is the only file shared with the agent."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the agent, which closes the socket
     nowhere = os.open(os.devnull, os.O_RDWR)

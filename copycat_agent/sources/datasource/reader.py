@@ -1,6 +1,6 @@
-"""Wraps the stream reader of a data source that somebody else wrote: finds its class, plans with it, converts its schema and rows.
+"""Wraps the stream reader of a PySpark data source: finds its class, plans with it, and converts its schema and rows.
 
-Used in the process that plans and in tasks.
+Used in the planning process and in tasks.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 PLAN_BYTES_MAX = 16 * 2**20
-"""The partitions of a range are no larger, pickled: they go through the driver to a task."""
+"""Largest size of a range's partitions, pickled: they go through the driver to a task."""
 
 _COMMENT = re.compile(r"""\s+comment\s+(?:'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")""", re.IGNORECASE)
 _NOT_NULL = re.compile(r"\s+not\s+null\s*$", re.IGNORECASE)
@@ -58,11 +58,11 @@ _PLAIN: dict[str, types.DataType] = {
 
 Fields = dict[str, Any]
 Offset = Any
-"""What a reader calls an offset: a JSON value, mostly a map."""
+"""A reader's offset: a JSON value, usually a map."""
 
 
 class NotThisError(FatalError):
-    """A definition names something that is no data source, or one that cannot be streamed. `option` is the option at fault."""
+    """A definition names something that is no data source, or one that cannot be streamed. `option` is the wrong option."""
 
     def __init__(self, message: str, hint: str = "", option: str = "class") -> None:
         super().__init__(message, hint)
@@ -70,7 +70,7 @@ class NotThisError(FatalError):
 
 
 def find_class(name: str) -> type[DataSource]:
-    """The class of `package.module:Class`. Raises NotThisError; whatever the module raises when it is imported comes as it is."""
+    """Returns the class of `package.module:Class`. Raises NotThisError, and whatever the import of the module raises."""
     module_name, _, class_name = name.partition(":")
     try:
         module = importlib.import_module(module_name)
@@ -93,7 +93,7 @@ def find_class(name: str) -> type[DataSource]:
 
 
 def schema_of(planned: bytes) -> Schema:
-    """The columns that the reader had where `StreamReader.plan` made this."""
+    """Returns the reader's schema at the time that `StreamReader.plan` returned `planned`."""
     schema: Schema = pickle.loads(planned)[0]  # noqa: S301 - from the process that plans, through the driver
     return schema
 
@@ -115,7 +115,7 @@ class StreamReader:
 
     @property
     def _planned(self) -> DataSourceStreamReader:
-        assert self._reader is not None, "a reader of the kind that plans"
+        assert self._reader is not None, "not a simple reader"
         return self._reader
 
     @property
@@ -128,15 +128,15 @@ class StreamReader:
         return isinstance(self._any, SupportsTriggerAvailableNow)
 
     def prepare_end(self) -> None:
-        """Tell the reader to end where its data ends now."""
+        """Tells the reader to end where its data ends now."""
         self._any.prepareForTriggerAvailableNow()
 
     def initial(self) -> Offset:
-        """The offset at which a first start begins."""
+        """Returns the offset at which a first start begins."""
         return _checked(self._any.initialOffset(), "initialOffset")
 
     def latest(self, start: Offset, *, everything: bool) -> Offset:
-        """The end of the next range of a reader that plans; with `everything` the end of its data, whatever its limit."""
+        """Returns the end of the next range; with `everything` the end of the data, whatever the limit. Not for simple readers."""
         if not self._takes_limit:
             return _checked(self._planned.latestOffset(), "latestOffset")  # type: ignore[call-arg]
         limit = ReadAllAvailable() if everything else self._planned.getDefaultReadLimit()
@@ -148,7 +148,7 @@ class StreamReader:
         return self._takes_limit and not isinstance(self._planned.getDefaultReadLimit(), ReadAllAvailable)
 
     def read_on(self, start: Offset, most_bytes: int) -> tuple[Offset, list[Fields] | None]:
-        """Read what a simple reader has from `start` on: the end offset and the records, None when those exceed `most_bytes`."""
+        """Reads from a simple reader. Returns the end offset and the records, None if these exceed `most_bytes`."""
         assert self._simple is not None, "a simple reader"
         given, end = self._simple.read(start)
         found, size_bytes = list[Fields](), 0
@@ -162,7 +162,7 @@ class StreamReader:
         return _checked(end, "read"), found
 
     def plan(self, start: Offset, end: Offset) -> bytes:
-        """The partitions of what lies between two offsets, for `read`. Raises FatalError when they have more than `PLAN_BYTES_MAX`."""
+        """Returns the partitions between two offsets, pickled, for `read`. Raises FatalError if they exceed `PLAN_BYTES_MAX`."""
         planned, size_bytes = list[bytes](), 0
         for one in () if self.is_simple else self._planned.partitions(start, end):
             planned.append(cloudpickle.dumps(one))  # type: ignore[no-untyped-call]
@@ -173,16 +173,16 @@ class StreamReader:
         return pickle.dumps((self.schema, planned))
 
     def commit(self, end: Offset) -> None:
-        """Tell the reader that everything before `end` is delivered and saved."""
+        """Tells the reader that everything before `end` is delivered and saved."""
         self._any.commit(end)
 
     def stop(self) -> None:
-        """Stop the reader. Errors are ignored."""
+        """Stops the reader. Ignores errors."""
         with contextlib.suppress(Exception):
             getattr(self._any, "stop", lambda: None)()
 
     def read(self, start: Offset, end: Offset, planned: bytes) -> Iterator[Fields | ArrowRows]:
-        """The records of all partitions, in order; of a simple reader what it gives between the two offsets."""
+        """Yields the records of all partitions in order; those of a simple reader are between the two offsets."""
         if self._simple is not None:
             yield from records_of(self._simple.readBetweenOffsets(start, end), self.names, "readBetweenOffsets")
             return
@@ -191,7 +191,7 @@ class StreamReader:
 
 
 def _checked(offset: Offset, what: str) -> Offset:
-    """An offset as JSON has it. Raises FatalError."""
+    """Returns an offset as it is after a round trip through JSON. Raises FatalError if it is no JSON value."""
     try:
         return json.loads(json.dumps(offset, allow_nan=False))
     except (TypeError, ValueError, RecursionError):
@@ -199,9 +199,9 @@ def _checked(offset: Offset, what: str) -> Offset:
 
 
 def records_of(given: Iterable[Any] | None, names: list[str], what: str = "read") -> Iterator[Fields | ArrowRows]:
-    """The records that the reader's method `what` gives.
+    """Converts what the reader's method `what` has returned into records.
 
-    Raises FatalError for None and for what does not fit the schema, and whatever the reader raises.
+    Raises FatalError for None and for values that do not fit the schema, and whatever the reader raises.
     """
     if given is None:
         raise FatalError(f"{what}() returned nothing", "return an iterator, or an empty list")
@@ -229,7 +229,7 @@ def _of_row(row: Any, names: list[str]) -> Fields:  # noqa: ANN401 - whatever a 
 
 
 def _plain(value: Any) -> Any:  # noqa: ANN401 - whatever a record holds
-    """A value without classes of PySpark's in it."""
+    """Returns a value with PySpark's Rows replaced by dicts."""
     if isinstance(value, Row) and hasattr(value, "__fields__"):
         return {name: _plain(one) for name, one in zip(value.__fields__, value, strict=True)}
     if isinstance(value, dict):
@@ -242,7 +242,7 @@ def _listed(names: Iterable[str]) -> str:
 
 
 def fault(error: BaseException, name: str) -> str:
-    """Tell an exception by type and place, in the package of class `name` where possible, without its text, which may hold data."""
+    """Returns an exception's type and place, in the package of class `name` if possible, without its text, which may contain data."""
     package, place, trace = name.partition(":")[0].partition(".")[0], "", error.__traceback__
     while trace is not None:
         frame = trace.tb_frame
@@ -253,9 +253,9 @@ def fault(error: BaseException, name: str) -> str:
 
 
 def struct_of(schema: Any) -> types.StructType:  # noqa: ANN401 - whatever a data source returns
-    """What `DataSource.schema` returned, a StructType or DDL such as `id INT, name STRING NOT NULL`, as a StructType.
+    """Returns a StructType for what `DataSource.schema` has returned: a StructType, or DDL such as `id INT, name STRING NOT NULL`.
 
-    Spark's own parser of DDL lives in the JVM, and there is none where a reader plans or reads. Raises FatalError.
+    Spark's own DDL parser runs in the JVM, and readers plan and read without one. Raises FatalError.
     """
     if isinstance(schema, types.StructType):
         return schema
@@ -269,12 +269,12 @@ def struct_of(schema: Any) -> types.StructType:  # noqa: ANN401 - whatever a dat
 
 
 def columns_of(struct: types.StructType) -> Schema:
-    """The columns of its records."""
+    """Returns the schema of records with these fields."""
     return Schema(tuple(Column(field.name, field.dataType.simpleString(), field.nullable) for field in struct.fields))
 
 
 def _struct(ddl: str) -> types.StructType:
-    """Fields of a struct, each a name and a type. Raises ValueError."""
+    """Parses the fields of a struct. Raises ValueError."""
     whole = struct_fields(ddl)
     fields = struct_fields(f"struct<{ddl}>") if whole is None else whole
     if not fields:

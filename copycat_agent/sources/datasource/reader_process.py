@@ -1,4 +1,4 @@
-"""Starts the process in which a reader plans, asks it questions, and kills it when it takes too long."""
+"""Starts the process in which a reader plans, sends it requests, and kills it if it takes too long."""
 
 from __future__ import annotations
 
@@ -17,30 +17,30 @@ from copycat_agent.errors import FatalError, RetriableError
 
 MODULE = "copycat_agent.sources.datasource.process"
 _SHOWN_MOST = 500
-"""Characters of what an exception of a reader says that people are shown."""
+"""Most characters of an exception's text that are shown."""
 
 
 class ReaderAnswer(NamedTuple):
-    """An answer of the process: JSON values, and bytes that only a task reads."""
+    """An answer: JSON values, and bytes for a task."""
 
     values: dict[str, Any]
     work: bytes
 
 
 class ReaderFaultError(RetriableError):
-    """The reader raised an exception. `text` is that exception's text, which may hold secrets: show it by `shown` only."""
+    """The reader raised an exception. `text` is that exception's text, which may contain secrets: show it with `shown` only."""
 
     def __init__(self, message: str, hint: str = "", text: str = "") -> None:
         super().__init__(message, hint)
         self.text = text
 
     def shown(self, mask: Mask) -> str:
-        """The beginning of `text`, with secrets hidden before anything is cut."""
+        """Returns the beginning of `text`. Secrets are hidden before it is cut."""
         return mask.text(self.text)[:_SHOWN_MOST]
 
 
 class UnusableReaderError(FatalError):
-    """The reader that the definition names cannot be made. `option` is the option of the source at fault, "" for none."""
+    """The reader of the definition cannot be created. `option` is the source's wrong option, "" for none."""
 
     def __init__(self, message: str, hint: str = "", option: str = "") -> None:
         super().__init__(message, hint)
@@ -48,10 +48,10 @@ class UnusableReaderError(FatalError):
 
 
 class ReaderProcess:
-    """One process. `ask` is called from one thread, `kill` from any."""
+    """One process. One thread calls `ask`; any may call `kill`."""
 
     def __init__(self, name: str, options: dict[str, str], timeout: float) -> None:
-        """Start the process and make the reader; `made` then describes it. Raises what `ask` raises."""
+        """Starts the process and creates the reader, which `made` then describes. Raises what `ask` raises."""
         self._name = name
         self._timeout = timeout
         self._lock = threading.Lock()
@@ -77,10 +77,10 @@ class ReaderProcess:
         return self._process.pid
 
     def ask(self, what: str, **values: Any) -> ReaderAnswer:  # noqa: ANN401 - JSON values
-        """Ask one question.
+        """Sends one request and returns the answer.
 
-        Raises UnusableReaderError for a reader that cannot be used, ReaderFaultError when the reader raises, and RetriableError when the
-        process is gone, or was killed because it took longer than the timeout.
+        Raises UnusableReaderError if the reader cannot be used, ReaderFaultError if it raises, and RetriableError if the process has ended,
+        or was killed because it took longer than the timeout.
         """
         try:
             self._connection.send_bytes(json.dumps({"ask": what, **values}).encode())
@@ -109,13 +109,13 @@ class ReaderProcess:
         return self._process.poll() is not None
 
     def kill(self) -> None:
-        """Kill the process. An `ask` under way raises RetriableError."""
+        """Kills the process. An `ask` under way raises RetriableError."""
         with self._lock:
             self._process.kill()
             self._process.wait()
 
     def close(self) -> None:
-        """Kill it and close its socket. For the thread that asks."""
+        """Kills the process and closes the socket. Called by the thread that calls `ask`."""
         self.kill()
         with contextlib.suppress(OSError):
             self._connection.close()

@@ -1,7 +1,7 @@
-"""Source `datasource`: a stream reader of PySpark on the author's contract.
+"""Source `datasource`: runs a stream reader of PySpark on the authors' contract.
 
-It has one partition, whose position is the reader's offset: `{"offset": ...}`, or within a range that is sent in several batches also
-its `end` and how many `records` of it are settled.
+It has one partition. Its position is `{"offset": ...}`, the reader's offset; within a range that is sent in several batches it also has the
+range's `end`, and the number of its `records` that are settled.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ if TYPE_CHECKING:
     from copycat_agent.sources.datasource.reader import StreamReader
 
 KEY = "stream"
-"""The partition."""
+"""Key of the partition."""
 MOST_BYTES = 64 * 2**20
-"""What lies between two offsets is at most this much, where the definition does not say less."""
+"""Default of the most bytes between two offsets."""
 _ROWS, _PLAN = b"r", b"p"
-"""What `work` holds, by its first byte: records that were read where the reader plans, or its partitions."""
+"""First byte of `work`: the records of a simple reader, or the partitions of any other."""
 
 
 class DataSourceOptions(PolledOptions):
@@ -63,12 +63,12 @@ class DataSourceOptions(PolledOptions):
     )
 
     def masked(self) -> dict[str, Any]:
-        """As of all options, and what has a password-like name in `options` is hidden: nothing else tells which of them are secrets."""
+        """As `Options.masked`, and values in `options` with a name like a password are hidden: nothing else marks secrets there."""
         shown = super().masked()
         return {**shown, "options": without_named_secrets(shown["options"])}
 
     def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
-        """Yields names and values for repr and str, hidden as by `masked`."""
+        """Yields names and values for repr and str, with secrets hidden as by `masked`."""
         for name, value in super().__repr_args__():
             yield name, without_named_secrets(value) if name == "options" else value
 
@@ -77,7 +77,7 @@ class DataSourceReader:
     """A `contract.AuthorSource`."""
 
     def __init__(self, options: DataSourceOptions, most_bytes: int = MOST_BYTES, saved_by: str = "") -> None:
-        """`saved_by`: the class whose offset is saved; "" where none is, or where a person has set it."""
+        """`saved_by` is the class whose offset is saved; "" if none is, or if a person has set it."""
         self._options = options
         self._saved_by = saved_by
         self._most_bytes = most_bytes
@@ -89,9 +89,9 @@ class DataSourceReader:
         self._closed = False
 
     def look(self, saved: Mapping[str, Position], *, to_the_end: bool) -> Iterable[Found]:
-        """What lies behind the saved offset is planned with it: later that may be something else.
+        """Plans the range behind the saved offset at once: a later plan may differ.
 
-        Raises FatalError for a position that is none of this class.
+        Raises FatalError for a position that does not belong to this class.
         """
         self._check_class()
         position = saved.get(KEY)
@@ -111,7 +111,7 @@ class DataSourceReader:
         return [self._next(planner, position, to_the_end=to_the_end)]
 
     def _next(self, planner: ReaderProcess, position: Position, *, to_the_end: bool) -> Found:
-        """What the reader has behind `position`; of a simple reader the records themselves."""
+        """Returns what the reader has behind `position`; for a simple reader with the records themselves."""
         if to_the_end and planner.made["knows_end"] and not self._is_prepared:
             planner.ask("prepare")
             self._is_prepared = True
@@ -119,7 +119,7 @@ class DataSourceReader:
         answer, work = planner.ask("next", start=start, most_bytes=self._most_bytes)
         end = answer["offset"]
         if to_the_end and not planner.made["knows_end"]:
-            self._target = [end]  # what comes later is for the next run
+            self._target = [end]  # later records are left to the next run
         if same_position(start, end):
             return self._found(position)
         self._check_size(start, end)
@@ -137,10 +137,10 @@ class DataSourceReader:
             raise FatalError(words, f"{hint}; or set source.class back to {self._saved_by}")
 
     def _end_of_step(self, planner: ReaderProcess, start: Any) -> Any:  # noqa: ANN401 - the reader's offsets
-        """Where the range behind `start` ends in a run to the end: never behind the target, which is the end of the data at its first look.
+        """Returns the end of the range behind `start` in a run to the end. Its target is the end of the data at its first look.
 
-        Nobody but the reader could tell whether one offset lies behind another. So its own limit counts only as long as the data
-        still ends at the target; then the rest is one range, as Spark has it for such a reader.
+        Only the reader can compare offsets. So its own limit is used only while the data still ends at the target; otherwise the rest up to
+        the target is one range, as in Spark for such a reader.
         """
         if not self._target:
             self._target = [planner.ask("latest", start=start).values["offset"]]
@@ -160,11 +160,11 @@ class DataSourceReader:
         return self._found(position, {"start": start, "end": end}, work)
 
     def _check_size(self, start: Any, end: Any) -> None:  # noqa: ANN401 - the reader's offsets
-        """Raises FatalError where a position that a batch comes to could not be saved: nothing of it is to be sent then."""
+        """Raises FatalError if a position within the range would be too large to save, before anything of it is sent."""
         as_text({"offset": start, "end": end, "records": 2**62} if self._options.replayable else {"offset": end})
 
     def _found(self, position: Position, end: Position = None, work: bytes = b"") -> Found:
-        unread = len(work) if work[:1] == _ROWS else int(end is not None)  # how much a plan stands for nobody knows
+        unread = len(work) if work[:1] == _ROWS else int(end is not None)  # the size of planned partitions is unknown
         return Found(KEY, position, end, unread=unread, name=self._options.class_, work=work)
 
     def _running(self) -> ReaderProcess:
@@ -226,7 +226,7 @@ class DataSourceReader:
         return self._made_for(stretch.work[1:]).read(stretch.start["offset"], stretch.end, stretch.work[1:])
 
     def _made_for(self, planned: bytes) -> StreamReader:
-        """The reader, with the schema that it had where it planned. Raises FatalError when it has another one here."""
+        """Returns the reader. Raises FatalError if its schema differs from the one it was planned with."""
         from copycat_agent.sources.datasource.reader import schema_of  # noqa: PLC0415 - see `_made`
 
         wanted = schema_of(planned)
@@ -238,7 +238,7 @@ class DataSourceReader:
         return self._made()
 
     def _made(self) -> StreamReader:
-        """The reader of this process, made once and anew after an error: as in Spark, its `read` keeps nothing."""
+        """Returns this process's reader, which is created once, and again after an error. As in Spark, its `read` must be stateless."""
         from copycat_agent.sources.datasource.reader import StreamReader  # noqa: PLC0415 - SQL of pyspark, which nobody else needs
 
         with self._lock:
@@ -246,7 +246,7 @@ class DataSourceReader:
             return self._reader
 
     def _forget_reader(self) -> None:
-        """Have it made anew for the next read: its schema may have changed. A process keeps a source as long as its definition."""
+        """Has the next read create it anew: its schema may have changed, and a process keeps a source as long as its definition."""
         with self._lock:
             self._reader = None
 
@@ -255,7 +255,7 @@ class DataSourceReader:
         return {"offset": stretch.end} if finished else position
 
     def committed(self, positions: Mapping[str, Position]) -> None:
-        """Within a range there is nothing to tell. Raises FatalError for a position of another class."""
+        """Commits the end of a range; positions within one are ignored. Raises FatalError for a position of another class."""
         self._check_class()
         position = positions[KEY]
         if "end" not in position:
@@ -280,8 +280,8 @@ def _make(connector: str, options: DataSourceOptions, delivery: DeliveryOptions,
 
 
 def _probe(options: DataSourceOptions, user: RunsAs) -> Iterator[Probed]:
-    """Reads nothing: of a simple reader, which reads to know its end, only the beginning."""
-    del user  # its modules are found by the Python that runs the agent, and by whom makes no difference
+    """Asks the reader for its schema and offsets, without reading. A simple reader is not asked for its end: it would have to read."""
+    del user  # the agent's Python finds its modules, whatever the user
     name = "reader"
     try:
         with closing(ReaderProcess(options.class_, dict(options.options), options.timeout)) as planner:

@@ -1,1 +1,1 @@
-"""Source `jdbc`: tables of databases, read through Spark's JDBC. Written against `copycat_agent.extending` alone."""
+"""Source `jdbc`: tables of databases, read through Spark's JDBC. It imports only `copycat_agent.extending`."""

@@ -1,4 +1,4 @@
-"""Mode `bulk`: all rows of a table, in order of its key, again and again."""
+"""Mode `bulk`: reads all rows of a table in order of its key, and again after each poll interval."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 
 class BulkReader(TableReader):
-    """Positions {"run": the how manieth reading, "after": the key of the last row, "range": a part of the key, "ended_ms"}.
+    """Positions {"run": number of the reading, "after": key of the last row, "range": the part of the key to read, "ended_ms"}.
 
-    `ended_ms` is when the reading before ended, epoch milliseconds; 0 while one is under way.
+    `ended_ms` is when the previous reading ended, epoch milliseconds; 0 while one is under way.
     """
 
     mark = "run"

@@ -1,4 +1,4 @@
-"""Which tables of a database are read, and which of their columns say what is new: for the source, and for `copycat doctor`."""
+"""Which tables of a database are read, and which of their columns show new rows. Used by the source and by `copycat doctor`."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ _NEVER_TIMES = re.compile(
     r"n?(var)?char\d*|character|clob|string|uuid|jsonb?|xml|bytea|time|timetz|interval)($|[ (])",
     re.IGNORECASE,
 )
-"""Types of columns that hold no moments."""
+"""Types of columns that hold no points in time."""
 
 
 class Tracked(NamedTuple):
-    """A table, or the query, and the columns that say what is new in it."""
+    """A table, or the query, and its columns that show new rows: a growing number, a time of last change; None if there is none."""
 
     table: TableInfo
     number: str | None
@@ -30,15 +30,15 @@ class Tracked(NamedTuple):
 
 
 def chosen_tables(database: Database, options: JdbcOptions) -> list[tuple[str, ...]]:
-    """Names of the tables that the options stand for, sorted. Raises what the database raises."""
+    """Returns the names of the tables that the options select, sorted. Raises what `Database` raises."""
     chosen = {one for one in database.tables() if matches(one, options.tables) and not matches(one, options.exclude)}
-    if dialect_of(options.url).is_postgresql:  # a table has the rows of its partitions, and of those that inherit from it
+    if dialect_of(options.url).is_postgresql:  # the rows of a partition, or of a table that inherits, are read with its parent
         chosen -= {one for one, above in database.parents() if above in chosen}
     return sorted(chosen)
 
 
 def tracked_of(options: JdbcOptions, table: TableInfo) -> Tracked:
-    """Raises TableError where a column that the definition names is not there."""
+    """Returns a table with its tracked columns. Raises TableError if one is missing, or its type cannot be a time."""
     names = options.tracked(table.text)
     mode = options.mode
     number = names.incrementing if mode in ("incrementing", "timestamp_and_incrementing") else None
@@ -58,7 +58,7 @@ def tracked_of(options: JdbcOptions, table: TableInfo) -> Tracked:
 
 
 def _column(table: TableInfo, name: str) -> str:
-    """As the database spells it: many of them turn names into upper case. Raises TableError where there is none."""
+    """Returns the column's name as the database spells it; many turn names into upper case. Raises TableError if it is missing."""
     names = [one.name for one in table.columns if one.name == name]
     names = names or [one.name for one in table.columns if one.name.lower() == name.lower()]
     if len(names) != 1:
@@ -67,5 +67,5 @@ def _column(table: TableInfo, name: str) -> str:
 
 
 def is_standby(database: Database) -> bool:
-    """PostgreSQL: whether it only follows another server, and does not know which transactions run."""
+    """Whether a PostgreSQL server is a standby, which does not know the transactions that run on its primary."""
     return database.rows("SELECT pg_is_in_recovery()")[0][0] in ("t", "true")

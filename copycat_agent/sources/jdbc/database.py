@@ -1,4 +1,4 @@
-"""A connection to the database in Spark's JVM: what the source asks before it has rows read, such as which tables there are."""
+"""A JDBC connection of the driver in Spark's JVM. The source asks for tables, columns and counts here; Spark jobs read the rows."""
 
 # ruff: noqa: SLF001 - the JVM is reached through the session's private attribute
 
@@ -20,10 +20,11 @@ if TYPE_CHECKING:
 
 CONNECT_SECONDS = 10
 CANCEL_SECONDS = 2
-"""What the database may take to hear that a question is not asked any more."""
+"""Time limit for cancelling a query."""
 QUERY_SECONDS = 240
-"""What a question to the database may take."""
+"""Time limit of a query."""
 _WORDS_MOST = 300
+"""Most characters of a driver's message that are shown."""
 
 _POSTGRESQL = {
     "ApplicationName": "copycat",
@@ -33,7 +34,7 @@ _POSTGRESQL = {
     "socketTimeout": str(QUERY_SECONDS + 30),
     "tcpKeepAlive": "true",
     "adaptiveFetch": "true",  # rows of a megabyte are fetched a few at a time
-    "adaptiveFetchMaximum": "10000",  # and of small ones no millions, which take many times their bytes
+    "adaptiveFetchMaximum": "10000",  # small rows are not fetched by the million: objects take many times their bytes
     "maxResultBuffer": "64M",
 }
 _MYSQL = {
@@ -45,13 +46,13 @@ _MYSQL = {
     "tinyInt1isBit": "false",  # a TINYINT(1) may be 7
 }
 _NET_SECONDS = 600
-"""What the server waits for rows to be taken."""
+"""How long the server waits for the client to take rows."""
 _DEFAULTS = {
     "postgresql": _POSTGRESQL,
     "mysql": {**_MYSQL, "zeroDateTimeBehavior": "CONVERT_TO_NULL", "netTimeoutForStreamingResults": str(_NET_SECONDS)},
     "mariadb": {**_MYSQL, "sessionVariables": f"net_write_timeout={_NET_SECONDS}", "allowLocalInfile": "false"},
 }
-"""Connection properties, by the subprotocol of the URL. Those of the definition come before them."""
+"""Connection properties by the URL's subprotocol. A definition's `properties` override them."""
 
 _PARENTS = """WITH RECURSIVE up AS (SELECT inhrelid AS one, inhparent AS above FROM pg_inherits
     UNION SELECT one, inhparent FROM up JOIN pg_inherits ON inhrelid = above)
@@ -64,17 +65,17 @@ _BLOCKED = {
     "42501": "grant the user the right to read it",
     "22": "correct the value in the row, or what source.query makes of it",
 }
-"""By the beginning of an SQLSTATE: what somebody has to do, so that it goes on by itself."""
+"""Hints by the beginning of an SQLSTATE, for errors that need somebody to act before the source goes on by itself."""
 _WORDED = ("08", "28", "3D", "42", "53", "55", "57", "0A")
-"""Classes of SQLSTATE whose messages speak of names and connections, and of no row's data."""
+"""Classes of SQLSTATE whose messages contain names and connections, but no data of rows."""
 
 
 class TableError(BlockedError):
-    """One table, or the query, cannot be read as it is. The others are."""
+    """One table, or the query, cannot be read as it is. The other tables are read."""
 
 
 class ColumnInfo(NamedTuple):
-    """A column of a table. `type_name` as the database calls it; `size` and `digits` as JDBC has them."""
+    """A column. `type_name` is the database's own name; `size` and `digits` are JDBC's COLUMN_SIZE and DECIMAL_DIGITS."""
 
     name: str
     type_name: str
@@ -84,7 +85,7 @@ class ColumnInfo(NamedTuple):
 
 
 class TableInfo(NamedTuple):
-    """A table, by its name in the database: catalog or schema and name. `key` are the columns of its primary key."""
+    """A table. `name` is (catalog or schema, name), or (name,); `key` are the columns of its primary key, () without one."""
 
     name: tuple[str, ...]
     columns: tuple[ColumnInfo, ...]
@@ -92,12 +93,12 @@ class TableInfo(NamedTuple):
 
     @property
     def text(self) -> str:
-        """As definitions name it."""
+        """The name as in definitions, "schema.name"."""
         return ".".join(self.name)
 
 
 def prepared(session: SparkSession, options: JdbcOptions) -> str:
-    """Makes the driver known to the session. Returns its class. Raises what `driver_jars` raises."""
+    """Loads the driver into the session's JVM. Returns its class name. Raises what `driver_jars` raises."""
     known = driver_of(options.url)
     class_name = options.driver_class or (known.class_name if known else "")
     coordinates = options.driver or (known.coordinates if known else "")
@@ -113,7 +114,7 @@ def prepared(session: SparkSession, options: JdbcOptions) -> str:
 
 
 def _make_known(session: SparkSession) -> None:
-    """Has the driver's classes found by Spark's threads that take what tasks answer: without them nobody learns why a task failed."""
+    """Sets the class loader of the threads that receive task results: without the driver's classes they lose why a task failed."""
     jvm: Any = session._jvm
     loader = session._jsparkSession.sharedState().jarClassLoader()
     for thread in jvm.java.lang.Thread.getAllStackTraces().keySet():
@@ -122,7 +123,7 @@ def _make_known(session: SparkSession) -> None:
 
 
 def _loaded(session: SparkSession) -> set[str]:
-    """Drivers that the session's JVM has, as definitions name them."""
+    """Returns the drivers that the session's JVM has loaded: coordinates or paths."""
     context: Any = session.sparkContext
     if not hasattr(context, "_copycat_drivers"):
         context._copycat_drivers = set()
@@ -131,7 +132,7 @@ def _loaded(session: SparkSession) -> set[str]:
 
 
 def connection_properties(options: JdbcOptions) -> dict[str, str]:
-    """What the driver is given, the password among it."""
+    """Returns the driver's connection properties, the password among them."""
     kind = kind_of(options.url)
     given = {name: value.get_secret_value() for name, value in options.properties.items()}
     own = {} if options.user is None else {"user": options.user}
@@ -141,17 +142,20 @@ def connection_properties(options: JdbcOptions) -> dict[str, str]:
 
 
 def spark_options(options: JdbcOptions) -> dict[str, str]:
-    """The URL, how many rows it fetches at once, and how long the server works on a query, as Spark is told of them."""
+    """Returns the options of Spark's JDBC reader: the URL, the fetch size, and the time limit of a query."""
     kind, url = kind_of(options.url), options.url
-    if kind == "mariadb":  # which Spark does not know: it would quote names as MariaDB quotes texts
+    if kind == "mariadb":  # Spark does not know MariaDB and would quote names in the way that MariaDB quotes texts
         url = f"jdbc:mysql{url.removeprefix('jdbc:mariadb')}{'&' if '?' in url else '?'}permitMysqlScheme"
-    one_by_one = -(2**31)  # to MySQL's driver, which has all rows of a query in memory otherwise
+    one_by_one = -(2**31)  # MySQL's driver keeps all rows of a query in memory unless it gets this fetch size
     timeout = {"queryTimeout": str(QUERY_SECONDS)} if kind == "postgresql" else {}
     return {"url": url, "fetchsize": str(one_by_one if kind == "mysql" else options.fetch_rows), **timeout}
 
 
 class Database:
-    """One connection, made when it is first needed and anew after an error. Used by one thread; `close` by any."""
+    """One connection, opened when it is first needed, and again after an error. Used by one thread; any may call `close`.
+
+    All methods raise RetriableError, BlockedError and FatalError.
+    """
 
     def __init__(self, options: JdbcOptions) -> None:
         self._options = options
@@ -163,16 +167,16 @@ class Database:
 
     @property
     def product(self) -> str:
-        """What it is: name and version, as its driver says."""
+        """Name and version of the database, as its driver reports them."""
         if not self._product:
-            with self._told():
+            with self._translated():
                 meta = self._connected().getMetaData()
                 self._product = f"{meta.getDatabaseProductName()} {meta.getDatabaseProductVersion()}"
         return self._product
 
     def rows(self, query: str) -> list[list[str | None]]:
-        """The rows of a query, each value as text. Raises RetriableError, BlockedError and FatalError."""
-        with self._told():
+        """Returns the rows of a query, each value as text."""
+        with self._translated():
             statement = self._connected().createStatement()
             with self._lock:
                 self._statement = statement
@@ -188,11 +192,11 @@ class Database:
                     self._statement = None
                 with contextlib.suppress(Exception):
                     statement.close()
-        raise AssertionError  # for mypy: `_told` raises
+        raise AssertionError  # for mypy: `_translated` raises
 
     def query(self, query: str) -> TableInfo:
-        """What a query gives, as a table without a key. Raises as `rows` does."""
-        with self._told():
+        """Returns the columns of a query's result, as a table without a key."""
+        with self._translated():
             statement = self._connected().createStatement()
             meta = statement.executeQuery(query).getMetaData()
             columns = [
@@ -204,8 +208,8 @@ class Database:
         raise AssertionError  # as above
 
     def tables(self) -> list[tuple[str, ...]]:
-        """Names of all tables that the user may see, without the database's own."""
-        with self._told():
+        """Returns the names of all tables that the user may see, without system tables."""
+        with self._translated():
             meta = self._connected().getMetaData()
             kinds = spark_session()._sc._gateway.new_array(spark_session()._jvm.java.lang.String, 3)  # type: ignore[union-attr]
             kinds[0], kinds[1], kinds[2] = "TABLE", "BASE TABLE", "PARTITIONED TABLE"
@@ -219,12 +223,12 @@ class Database:
         raise AssertionError  # as above
 
     def parents(self) -> list[tuple[tuple[str, ...], tuple[str, ...]]]:
-        """PostgreSQL: partitions, and tables that inherit, each with each table above it, of which its rows are too."""
+        """PostgreSQL: returns (child, ancestor) for all partitions and inheriting tables, whose rows each ancestor has too."""
         return [((str(row[0]), str(row[1])), (str(row[2]), str(row[3]))) for row in self.rows(_PARENTS)]
 
     def table(self, name: tuple[str, ...]) -> TableInfo | None:
-        """Its columns and primary key; None when it is not there."""
-        with self._told():
+        """Returns a table with its columns and primary key; None if it does not exist."""
+        with self._translated():
             connection = self._connected()
             meta = connection.getMetaData()
             catalog, schema = self._space(connection, meta, name)
@@ -242,12 +246,12 @@ class Database:
 
     @staticmethod
     def _space(connection: Any, meta: Any, name: tuple[str, ...]) -> tuple[str | None, str | None]:  # noqa: ANN401 - objects of the JVM
-        """Catalog and schema, as the driver wants to be asked: MySQL and its like have only catalogs."""
+        """Returns catalog and schema as the driver expects them: MySQL has catalogs only."""
         space = name[0] if len(name) > 1 else None
         return (connection.getCatalog(), space) if meta.supportsSchemasInTableDefinitions() else (space or connection.getCatalog(), None)
 
     def close(self) -> None:
-        """End what is under way, and the connection."""
+        """Cancels a running query and closes the connection."""
         with self._lock:
             self._is_closed = True
         self._drop()
@@ -279,8 +283,8 @@ class Database:
         return connection
 
     @contextlib.contextmanager
-    def _told(self) -> Iterator[None]:
-        """Raises what the database and the JVM say as one of ours. The connection is not used again then."""
+    def _translated(self) -> Iterator[None]:
+        """Translates errors of the database and the JVM, and drops the connection after any error."""
         try:
             yield
         except CopycatError:
@@ -294,7 +298,7 @@ class Database:
         raise told
 
     def _drop(self) -> None:
-        """What is asked at this moment is called off; a connection that does not answer is not waited for."""
+        """Cancels a running query and closes the connection, without waiting for one that does not answer."""
         with self._lock:
             connection, statement, self._connection, self._statement = self._connection, self._statement, None, None
         if statement is not None:
@@ -308,13 +312,13 @@ class Database:
 
 
 def told_of(error: BaseException) -> CopycatError:
-    """What a driver or the JVM raised, by its SQLSTATE. Its words only where they are of names and connections."""
+    """Translates an exception of a driver or the JVM by its SQLSTATE. The message is kept only if it cannot contain data."""
     who = "the database" if hasattr(error, "java_exception") else "Spark's JVM"
     return told_of_job(error) or RetriableError(f"{who} cannot be asked ({type(error).__name__})", "it is tried again")
 
 
 def told_of_job(error: BaseException) -> CopycatError | None:
-    """The same, of an error that is one of the database, or of its columns; None for any other."""
+    """As `told_of`, for errors of the database or its columns; returns None for any other."""
     if getattr(error, "getCondition", str)() == "COLUMN_ALREADY_EXISTS":
         return TableError("several columns have the same name", "give the columns of source.query names of their own")
     cause: Any = getattr(error, "java_exception", None) or getattr(error, "_origin", None)  # as py4j, or pyspark, has it
@@ -340,7 +344,7 @@ def _of_state(state: str, message: str) -> CopycatError:
 
 
 def _escaped(meta: Any, name: str | None) -> str | None:  # noqa: ANN401 - an object of the JVM
-    """A name where a pattern is asked for."""
+    """Returns a name escaped for a parameter that is a LIKE pattern."""
     if name is None:
         return None
     sign = meta.getSearchStringEscape() or ""
@@ -348,7 +352,7 @@ def _escaped(meta: Any, name: str | None) -> str | None:  # noqa: ANN401 - an ob
 
 
 def matches(name: tuple[str, ...], patterns: Sequence[str]) -> bool:
-    """Whether a table has a name that one of the patterns stands for: with its schema, or without where the pattern has no dot."""
+    """Whether a table's name matches a pattern. Patterns with a dot are compared with "schema.name", others with the name alone."""
     return any(_matches(".".join(name) if "." in pattern else name[-1], pattern) for pattern in patterns)
 
 

@@ -1,4 +1,4 @@
-"""Which JDBC driver a database wants, and where its jar is: in the cache of fetched jars, or where a definition says."""
+"""Finds the JDBC driver of a database, and its jar: in the cache of fetched jars, or where a definition says."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from copycat_agent.extending import BlockedError, fetch_jar
 
 
 class KnownDriver(NamedTuple):
-    """The driver of a kind of database: its class, and the jar that is used unless a definition says another, by its Maven coordinates."""
+    """The default driver of a kind of database: its class, and the Maven coordinates and checksum of its jar."""
 
     class_name: str
     coordinates: str
@@ -20,22 +20,22 @@ class KnownDriver(NamedTuple):
 
 
 def kind_of(url: str) -> str:
-    """Which kind of database a JDBC URL is of: its subprotocol."""
+    """Returns the kind of database of a JDBC URL: its subprotocol, such as "postgresql"."""
     return re.split(r"[:+]", url)[1]
 
 
 def driver_of(url: str) -> KnownDriver | None:
-    """The driver for `jdbc:postgresql://...` and its like, None when the URL is of a kind that is not known here, or no JDBC URL."""
+    """Returns the default driver for a JDBC URL; None for an unknown kind of database, or any other URL."""
     match = re.match(r"jdbc:([a-z0-9]+)[:+]", url)
     return _KNOWN.get(match[1]) if match else None
 
 
 def driver_jars(driver: str, cache: Path | None = None) -> tuple[Path, ...]:
-    """The jars of a driver for a class path: `driver` is Maven coordinates, `group:artifact:version`, or the absolute path of a jar.
+    """Returns the jars of a driver. `driver` is Maven coordinates, `group:artifact:version`, or the absolute path of a jar.
 
-    Coordinates are fetched once, into `cache` (None: the user's), and without what they depend on: drivers bring what they need. Takes
-    seconds then, milliseconds afterwards. The coordinates of a `KnownDriver` have to be the jar that is pinned here. Raises RetriableError
-    without a network, BlockedError for a path without a jar, FatalError for coordinates that the repository does not have.
+    The jar of coordinates is fetched once, into `cache` (None: the user's cache), without dependencies: drivers need none. The jar of a
+    `KnownDriver` must have the checksum pinned here. Raises RetriableError without a network, BlockedError if there is no jar at the path,
+    FatalError if the repository does not have the coordinates.
     """
     if driver.startswith("/"):
         return (_existing(Path(driver)),)
@@ -86,6 +86,6 @@ _KNOWN: Mapping[str, KnownDriver] = {
         "df977e9291499cd4ceee7d577462c285987dd2ad0216637c0865eb98956a9e6e",
     ),
 }
-"""By the subprotocol of a URL."""
+"""Drivers by the URL's subprotocol."""
 
 _PINNED = {known.coordinates: known.sha256 for known in _KNOWN.values()}

@@ -1,4 +1,4 @@
-"""Source `jdbc` as an entry of the registry: what `doctor` looks at of it, and what a definition begins with."""
+"""The registry entry of source `jdbc`, with the checks of `copycat doctor` and a sample definition."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from copycat_agent.sources.jdbc.jdbc_source import JdbcSource
 from copycat_agent.sources.jdbc.statements import dialect_of
 
 _SHOWN = 5
+"""Tables that `doctor` names."""
 
 _SAMPLE = """\
 type: jdbc
@@ -25,8 +26,8 @@ mode: incrementing                        # bulk, timestamp, timestamp_and_incre
 
 
 def probe_database(options: JdbcOptions, user: RunsAs) -> Iterator[Probed]:
-    """Asks the database who it is, which of its tables are read, and what is missing for that."""
-    del user  # the database knows another one
+    """Yields the database's product and version, the tables that are read, and what is missing to read them."""
+    del user  # the database has users of its own
     database = Database(options)
     try:
         yield Probed("database", database.product)

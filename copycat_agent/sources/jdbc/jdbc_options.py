@@ -12,7 +12,7 @@ Mode = Literal["bulk", "incrementing", "timestamp", "timestamp_and_incrementing"
 Name = Annotated[str, Field(min_length=1, max_length=256, pattern=r"^[^\x00-\x1f]+$")]
 
 _SECRET = re.compile(r"(passw(or)?d|pwd|secret|token)\s*=|//[^/@]*:[^/@]*@|^jdbc:oracle:\w+:[^@/]*/[^@]+@", re.IGNORECASE)
-"""What a URL does not hold."""
+"""Passwords and the like, which a URL must not contain."""
 
 
 class TrackedColumns(Options):
@@ -111,7 +111,7 @@ class JdbcOptions(PolledOptions):
     )
 
     def model_post_init(self, _: object) -> None:
-        """Refuse what does not go together."""
+        """Raises ValueError for options that exclude or lack each other."""
         if bool(self.tables) == (self.query is not None):
             raise ValueError("either tables or query, not both" if self.tables else "name tables, or give a query")
         if _SECRET.search(self.url):
@@ -124,7 +124,7 @@ class JdbcOptions(PolledOptions):
             raise ValueError("modes with a timestamp: name columns.timestamp")
 
     def tracked(self, table: str) -> TrackedColumns:
-        """The columns that tell what is new in a table."""
+        """Returns the tracked columns of a table."""
         own = self.columns.tables.get(table)
         if own is None:
             return self.columns

@@ -1,4 +1,4 @@
-"""Source `jdbc`: which tables there are, and the records of each, by the way of reading that the options ask for."""
+"""The `FrameSource` of `jdbc`: lists the tables, and has each followed by the `TableReader` that mode and database call for."""
 
 from __future__ import annotations
 
@@ -28,15 +28,16 @@ if TYPE_CHECKING:
     from copycat_agent.sources.jdbc.table_reader import TableReader
 
 LIST_SECONDS = 30.0
-"""Between two looks for new tables, and changed ones."""
+"""Interval at which new and changed tables are looked for."""
 _KEY_MOST = 150
+"""Longest key of a partition without a hash, in characters."""
 
 
 class JdbcSource:
     """A `FrameSource`."""
 
     def __init__(self, options: JdbcOptions, database: Database | None = None) -> None:
-        """`database`: what is asked, where it is another one than the options say."""
+        """`database` replaces the one that the options name."""
         self._options = options
         self._database = database or Database(options)
         self._reader = self._chosen_reader()
@@ -131,14 +132,14 @@ class JdbcSource:
         return self._reader.apply(stretch.start, position, stretch.end, finished=finished)
 
     def committed(self, positions: Mapping[str, Position]) -> None:
-        """The database need not know."""
+        """Does nothing: the database keeps no positions."""
 
     def close(self) -> None:
         self._database.close()
 
 
 def key_of(name: tuple[str, ...]) -> str:
-    """The partition of a table: its name, where that is short and plain."""
+    """Returns the partition key of a table: its quoted name; a long name is cut and gets a hash."""
     text = quote(".".join(name), safe="._-$")
     if len(text) <= _KEY_MOST:
         return text

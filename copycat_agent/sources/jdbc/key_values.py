@@ -1,4 +1,4 @@
-"""Values of columns as positions hold them: keys, and times as microseconds."""
+"""Values of columns in positions: keys as JSON, and times as microseconds."""
 
 from __future__ import annotations
 
@@ -16,21 +16,22 @@ if TYPE_CHECKING:
 
 Row = dict[str, Any]
 
-EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - of times without a zone
+EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - for times without a zone
 LOWEST = -(2**63)
+"""The smallest 64-bit number: stands for no lower end."""
 
 
 def each_row(rows: Iterable[RecordBatch]) -> Iterator[Row]:
-    """Rows as fields, one after the other."""
+    """Yields rows one by one, as fields without hidden columns."""
     for batch in rows:
         yield from fields_of_rows(batch.select(shown(batch.schema.names)))
 
 
 class RowPositions(Sequence[Any]):
-    """Positions behind rows, each made when it is asked for: how many rows there were, and the key of the last one."""
+    """Positions behind rows, each computed on access: (number of rows so far, *key of the last one)."""
 
     def __init__(self, first: int, keys: RecordBatch) -> None:
-        """`keys` are the columns of the rows' keys; `first` were read up to the first row. Raises FatalError for what is no key."""
+        """`keys` are the key columns of the rows; the first row is number `first`. Raises FatalError if a value cannot be a key."""
         self._first = first
         self._keys = keys
         if keys.num_rows:
@@ -50,7 +51,7 @@ class RowPositions(Sequence[Any]):
 
 
 def at_once(rows: Iterable[RecordBatch], key: Sequence[str]) -> Iterator[tuple[Record, RowPositions]]:
-    """All rows of each batch as records, with `RowPositions` by the columns of their keys."""
+    """Yields the rows of each batch as `ArrowRows`, with their `RowPositions`. `key` names the key columns."""
     read = 0
     for batch in rows:
         yield ArrowRows(batch.select(shown(batch.schema.names))), RowPositions(read + 1, batch.select(key))
@@ -58,7 +59,7 @@ def at_once(rows: Iterable[RecordBatch], key: Sequence[str]) -> Iterator[tuple[R
 
 
 def spelt(row: Row, name: str) -> str:
-    """How the database spells a column. Raises FatalError where there is none."""
+    """Returns a column's name as the row has it, found without regard to case. Raises FatalError if there is none."""
     if name in row:
         return name
     same = [one for one in row if one.lower() == name.lower()]
@@ -68,7 +69,7 @@ def spelt(row: Row, name: str) -> str:
 
 
 def micros_of(value: Any) -> tuple[int, bool]:  # noqa: ANN401 - whatever the column holds
-    """Microseconds, and whether they are of a time with a zone. Raises FatalError for what is no time."""
+    """Returns microseconds from 1970, and whether the time has a zone. Raises FatalError if the value is no time."""
     if isinstance(value, datetime):
         zoned = value.tzinfo is not None
         naive = value.astimezone(UTC).replace(tzinfo=None) if zoned else value
@@ -79,7 +80,7 @@ def micros_of(value: Any) -> tuple[int, bool]:  # noqa: ANN401 - whatever the co
 
 
 def micros_of_text(text: str) -> tuple[int, bool]:
-    """The same, of a time as a driver writes it. Raises FatalError for what is none."""
+    """As `micros_of`, for a time as a driver writes it. Raises FatalError if the text is none."""
     found = re.fullmatch(r"(\d{4}-\d\d-\d\d)(?:[ T](\d\d:\d\d:\d\d)(\.\d+)?)?\s*(Z|[+-]\d\d(?::?\d\d)?)?", text.strip())
     if found is None:
         raise FatalError("the newest time of a table cannot be read", "set source.start_at: beginning")
@@ -88,7 +89,7 @@ def micros_of_text(text: str) -> tuple[int, bool]:
 
 
 def to_json(value: Any) -> Any:  # noqa: ANN401 - whatever a key holds
-    """A value of a key, as a position holds it. Raises FatalError for one that cannot be compared."""
+    """Returns a value of a key as JSON. Raises FatalError if its type cannot be compared."""
     if isinstance(value, bytes):
         return ["bytes", value.hex()]
     if not isinstance(value, int | Decimal | str | date):
@@ -101,7 +102,7 @@ def to_json(value: Any) -> Any:  # noqa: ANN401 - whatever a key holds
 
 
 def from_json(value: Any) -> Any:  # noqa: ANN401 - as above
-    """The reverse of `to_json`."""
+    """Returns the value that `to_json` was given."""
     if not isinstance(value, list):
         return value
     kind, text = value
@@ -111,4 +112,4 @@ def from_json(value: Any) -> Any:  # noqa: ANN401 - as above
         return date.fromisoformat(text)
     if kind == "bytes":
         return bytes.fromhex(text)
-    return Decimal(text) if kind == "decimal" else text  # "plain", as was saved before
+    return Decimal(text) if kind == "decimal" else text  # "plain": saved by earlier versions

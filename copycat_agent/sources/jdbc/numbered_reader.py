@@ -1,7 +1,7 @@
-"""Mode `incrementing` on databases that do not say which transaction wrote a row: rows by a column of growing numbers.
+"""Mode `incrementing` on databases that do not tell which transaction wrote a row: finds new rows by a column of growing numbers.
 
-New are the rows above the largest number, and those with the numbers that are missing below it, since a transaction that began earlier
-may end later. A number that stays missing is given up after a while, and told.
+New rows are those above the largest number, and those whose numbers were missing below it: a transaction that began earlier may end later.
+A number that stays missing is given up after a while, and entered as lost.
 """
 
 from __future__ import annotations
@@ -26,23 +26,25 @@ if TYPE_CHECKING:
 Position = dict[str, Any]
 
 GAPS_MOST = 1000
-"""Ranges of missing numbers that are asked for. With more, the oldest are given up."""
+"""Most ranges of missing numbers in a position. With more, the oldest are given up."""
 _SHOWN = 5
+"""Ranges that a message names."""
 
 
 class NumberRange(NamedTuple):
-    """A condition on numbers, both ends included; None: without an end."""
+    """A range of numbers, both ends included; None: no end."""
 
     first: int | None
     last: int | None
 
 
 class NumberedRows:
-    """Positions {"last": the largest number, None before the first row, "gaps": [[first, last, since, epoch ms], ...], "top", "missing"}.
+    """Finds rows by number. Positions are {"last", "gaps", "top", "missing", "asked_ms"}.
 
-    `top` is the largest number when the table was met. Below it a missing number is most likely that of a row deleted long ago: how many
-    ranges of those were given up is counted in `missing`, and told once, with the last of them; `top` is None then. A position of
-    `records` is the list of numbers that were read, and how many of them; `behind` makes one of the first kind of it.
+    `last` is the largest number read, None before the first row. `gaps` are ranges of missing numbers, [first, last, since epoch ms]. `top`
+    is the largest number at the time the table was first seen: a number missing below it most likely belongs to a row deleted long ago.
+    `missing` counts the ranges below `top` that were given up; they are reported once, with the last of them, and `top` becomes None.
+    `records` yields positions of its own, the numbers read and how many of them count; `behind` turns one into a position as above.
     """
 
     def __init__(self, dialect: Dialect, column: str, gap_seconds: float) -> None:
@@ -51,7 +53,7 @@ class NumberedRows:
         self._gap_ms = int(gap_seconds * 1000)
 
     def overdue(self, position: Position, now_ms: int) -> int | None:
-        """Up to which number what is missing is given up, once it has been asked for again; None for nothing."""
+        """Returns the number up to which missing numbers are given up after one more query; None if none is due."""
         gaps, found = position["gaps"], None
         for index, (_, end, since) in enumerate(gaps):
             if now_ms - since < self._gap_ms and index >= len(gaps) - GAPS_MOST:
@@ -63,26 +65,26 @@ class NumberedRows:
 
     @staticmethod
     def ranges(position: Position) -> list[NumberRange]:
-        """The numbers of rows that are new."""
+        """Returns the ranges in which new rows can be."""
         if position["last"] is None:
             return [NumberRange(None, None)]
         return [NumberRange(position["last"] + 1, None), *(NumberRange(first, end) for first, end, _ in position["gaps"])]
 
     def condition(self, position: Position) -> str:
-        """Of the rows that are new."""
+        """Returns the SQL condition for new rows."""
         name = self._dialect.name(self._column)
         return f"({' OR '.join(_within(name, one) for one in self.ranges(position))})"
 
     @property
     def order(self) -> str:
-        """Of the rows."""
+        """SQL of the column by which the rows are ordered."""
         return self._dialect.ordered(self._column)
 
     def records(self, rows: Iterable[Row], start: Position, *, limit: int, overdue: int | None) -> Iterator[tuple[Record, Position]]:
-        """Of rows in order of the column: one more than `limit` where there are more.
+        """Yields up to `limit` rows, each with a position. `rows` are in order of the column, with one more than `limit` if there are more.
 
-        What is overdue and has not come is lost, as soon as the rows have passed it. Ends early where too many numbers are missing: a
-        position holds few. Raises FatalError for a row without a number of its own.
+        Overdue numbers that have not come are yielded as lost once the rows have passed them. Ends early if too many numbers are missing
+        for a position. Raises FatalError for a row whose number is missing or not unique.
         """
         numbers, made, given, ahead = list[int](), 0, None, chain(rows, (None,))
         row = next(ahead)
@@ -109,7 +111,7 @@ class NumberedRows:
         return int(value)
 
     def _lost(self, start: Position, numbers: list[int], given: int) -> Iterator[tuple[Record, Position]]:
-        """What is given up of the numbers up to `given`, in place of a record, where people are to be told of it."""
+        """Yields `LostRecords` for the numbers up to `given` that are given up and have to be reported."""
         after: Position = {"numbers": numbers, "sent": len(numbers), "given": given}
         _, lost, old = self._parts(start, after, 0)
         if lost:
@@ -123,7 +125,7 @@ class NumberedRows:
 
     @staticmethod
     def _parts(start: Position, position: Position, now_ms: int) -> tuple[list[list[int]], list[tuple[int, int]], int]:
-        """Numbers that are missing behind a position of `records`: to be asked for, lost, and how many old ranges are given up."""
+        """Returns the gaps behind a position of `records`: those still asked for, lost ones, and the count of old ranges given up."""
         numbers, given, top = position["numbers"][: position["sent"]], position["given"], start["top"]
         kept, lost, old = list[list[int]](), list[tuple[int, int]](), int(start["missing"])
         for first, end, since in _missing(start, numbers, now_ms):
@@ -141,7 +143,7 @@ class NumberedRows:
         return kept[too_many:], lost, old + sum(first != LOWEST for first, _, _ in kept[:too_many])
 
     def behind(self, start: Position, position: Position | None, now_ms: int, overdue: int | None = None) -> Position:
-        """The position behind what was sent; None: there was nothing. `now_ms` is no earlier than the rows were read."""
+        """Returns the position behind what was sent (None: nothing was). `now_ms` must not be earlier than the query."""
         position = position or {"numbers": [], "sent": 0, "given": overdue}
         kept, _, old = self._parts(start, position, now_ms)
         last = max((one for one in (start["last"], *position["numbers"][: position["sent"]][-1:]) if one is not None), default=None)
@@ -152,7 +154,7 @@ class NumberedRows:
 
 
 def _missing(start: Position, numbers: Sequence[int], now_ms: int) -> Iterator[list[int]]:
-    """The gaps of a position without numbers that have come since, and those between these. Numbers in order, gaps as well."""
+    """Yields the gaps of a position less the numbers that have come, then the gaps between these. Gaps and numbers are in order."""
     last = start["last"]
     came = iter([*numbers, None])
     number = next(came)
@@ -180,7 +182,7 @@ def _within(name: str, span: NumberRange) -> str:
 
 
 class NumberedReader(TableReader):
-    """A `TableReader` by `NumberedRows`."""
+    """A `TableReader` that uses `NumberedRows`."""
 
     mark = "gaps"
 
@@ -202,7 +204,7 @@ class NumberedReader(TableReader):
         yield self.found(key, tracked, position, end, max(1, rows))
 
     def _greatest(self, tracked: Tracked) -> int | None:
-        """The largest number of all rows. Raises FatalError where that is none."""
+        """Returns the largest number of all rows, None without rows. Raises FatalError if it is no number."""
         found = self._database.rows(f"SELECT max({self._dialect.name(tracked.number or '')}) FROM {self._source(tracked)}")[0][0]
         try:
             return None if found is None else int(Decimal(found))

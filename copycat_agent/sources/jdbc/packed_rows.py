@@ -1,7 +1,7 @@
-"""Rows of PostgreSQL that come as one text each, as a row value has it, and are cut into columns here.
+"""Splits packed rows of PostgreSQL into columns: each row comes as the text of a row value.
 
-Spark makes every value of every row an object, several times: a row of 8 columns takes 4 µs of the JVM, one of a single text 1 µs. To cut
-and read the text takes 0.4 µs here. Types are those that Spark has for such columns.
+Spark makes several objects of every value: a row of 8 columns takes 4 µs in the JVM, a row of a single text 1 µs. Splitting and parsing the
+text here takes 0.4 µs. The resulting types are those that Spark has for such columns.
 """
 
 from __future__ import annotations
@@ -23,15 +23,18 @@ _TYPES = {
 }  # fmt: skip
 _MOMENT = re.compile(r"(\d+)-(\d\d)-(\d\d)(?: (\d\d):(\d\d):(\d\d)(?:\.(\d{1,6}))?([+-]\d\d)?(:\d\d)?)?( BC)?")
 _INFINITE = {"infinity": "9999-12-31", "-infinity": "0001-01-01"}
-"""As Spark has such dates."""
+"""Spark's values of infinite dates."""
 _CYCLE_YEARS, _CYCLE_DAYS = 400, 146_097
-"""The calendar repeats itself."""
+"""The Gregorian calendar repeats after this many years, or days."""
 _EPOCH = date(1970, 1, 1).toordinal()
 _DAY_SECONDS = 86_400
 
 
 def unpacked(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """The columns, by the name of the only one; a batch with others as it is. Raises RetriableError for rows that do not fit the name."""
+    """Returns the columns of a batch of packed rows, whose only column's name describes them; any other batch is returned unchanged.
+
+    Raises RetriableError for rows that do not fit the description.
+    """
     if not batch.schema.names[0].startswith(PACKED):
         return batch
     columns: list[list[str]] = json.loads(batch.schema.names[0].removeprefix(PACKED))
@@ -53,7 +56,7 @@ def _type_of(kind: str) -> pa.DataType:
 
 
 def _read(rows: pa.StringArray, types: list[pa.DataType]) -> list[pa.Array]:
-    """Texts such as (,1,"a b",) as columns, without the first value and the last. Raises what pyarrow raises."""
+    """Parses texts such as (,1,"a b",) into columns, without the first and last value. Raises what pyarrow raises."""
     lines = pc.binary_join(pa.ListArray.from_arrays(pa.array([0, len(rows)], pa.int32()), rows), "\n")[0].as_buffer()
     inner = [str(number) for number in range(len(types))]
     table = csv.read_csv(
@@ -70,7 +73,7 @@ def _read(rows: pa.StringArray, types: list[pa.DataType]) -> list[pa.Array]:
 
 
 def _exact(texts: pa.StringArray, type_: pa.DataType) -> pa.Array:
-    """A column of which pyarrow may not know all values: times before the year 1 and behind 9999."""
+    """Parses a column with values that pyarrow may not parse: times before the year 1 and after 9999."""
     if not (pa.types.is_timestamp(type_) or pa.types.is_date(type_)):
         return _cast(texts, type_)
     counts = [None if one is None else _count(one, in_days=pa.types.is_date(type_)) for one in texts.to_pylist()]
@@ -88,7 +91,7 @@ def _cast(texts: pa.StringArray, type_: pa.DataType) -> pa.Array:
 
 
 def _count(text: str, *, in_days: bool) -> int:
-    """Days or microseconds from 1970 to a time in PostgreSQL's form."""
+    """Returns the days or microseconds from 1970 to a time as PostgreSQL writes it."""
     found = _MOMENT.fullmatch(_INFINITE.get(text, text))
     if found is None:
         raise RetriableError("the rows have other columns than when the table was looked at", "they are looked at again")

@@ -1,4 +1,4 @@
-"""Modes `incrementing` and `timestamp` on PostgreSQL: rows by the transactions that wrote them, see `snapshots`."""
+"""Modes `incrementing` and `timestamp` on PostgreSQL: finds new rows by the transactions that wrote them, as `snapshots` explains."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ if TYPE_CHECKING:
     from copycat_agent.sources.jdbc.jdbc_options import JdbcOptions
 
 FULL_SHARE = 20
-"""A full look at a table takes at most this part of the time: one that takes a second comes every twenty."""
+"""Full looks at a table take at most 1/20 of the time: one that takes a second is repeated after twenty."""
 
 
 class SnapshotReader(TableReader):
-    """Positions as `snapshots.Position`. Partitions `#N` are what is in a table when it is first met, in parts."""
+    """A `TableReader` with positions as `snapshots.Position`. Partitions `#N` are parts of a table's rows at its first look."""
 
     mark = "seen"
 
     def __init__(self, options: JdbcOptions, database: Database, changed: Callable[[], None]) -> None:
-        """`changed` is called when a table is seen to have other columns."""
+        """`changed` is called when a table's columns have changed."""
         super().__init__(options, database)
         self._changed = changed
         self._full_at: dict[str, float] = {}
@@ -63,7 +63,7 @@ class SnapshotReader(TableReader):
         window = window_of(self._database.rows(sql.look(position, full=full))[0], position["recent"])
         took = time.monotonic() - now
         if self._shapes.get(key) != window.shape:
-            now_tracked = self._as_it_is(key, tracked, window.shape)
+            now_tracked = self._refreshed(key, tracked, window.shape)
             return self._look_behind(key, now_tracked, self._sql(now_tracked), position, to_the_end=to_the_end)
         if full:
             self._full_at[key] = time.monotonic() + took * FULL_SHARE
@@ -79,8 +79,8 @@ class SnapshotReader(TableReader):
             found = found._replace(trouble=trouble)
         return found
 
-    def _as_it_is(self, key: str, tracked: Tracked, shape: str) -> Tracked:
-        """The table's columns, asked for after a look has seen this shape: what it had when tables were listed may be old."""
+    def _refreshed(self, key: str, tracked: Tracked, shape: str) -> Tracked:
+        """Returns the table with its present columns, after a look has seen a new `shape`: the list of tables may be out of date."""
         self._shapes[key] = shape
         table = self._database.table(tracked.table.name)
         if table is None:
@@ -90,8 +90,8 @@ class SnapshotReader(TableReader):
         return tracked_of(self._options, table)
 
     def _begin(self, key: str, tracked: Tracked, sql: SnapshotSql, loads: Mapping[str, Position]) -> Iterator[Finding]:
-        """A table that is met for the first time. What is in it is read by as many partitions as the definition says."""
-        if is_standby(self._database):  # which does not know which transactions run
+        """Yields the partitions of a table that is new: its present rows may be read by several."""
+        if is_standby(self._database):
             raise BlockedError("this PostgreSQL is a standby, which does not know what is being written", "give the URL of the primary")
         if loads:
             load: dict[str, Any] = next(iter(loads.values()))["load"]
@@ -102,7 +102,7 @@ class SnapshotReader(TableReader):
             return
         everything: Position = {"seen": None}
         found = window_of(self._database.rows(sql.look(everything, full=True))[0], None)
-        tracked = self._as_it_is(key, tracked, found.shape)
+        tracked = self._refreshed(key, tracked, found.shape)
         window = self._sql(tracked).window(found, full=True)
         load = {"window": window}
         if self._options.start_at == "end":
@@ -120,7 +120,7 @@ class SnapshotReader(TableReader):
 
     @staticmethod
     def _loads(key: str, load: Mapping[str, Any]) -> list[tuple[str, Position]]:
-        """The partitions of what is in a table when it is first met."""
+        """Returns keys and positions of the partitions for the rows that a table has at first."""
         spans = pairwise([None, *load["bounds"], None])
         return [
             (f"{key}#{number}", {"seen": None, "window": load["window"], "range": list(span), "load": load})

@@ -1,12 +1,12 @@
-"""New rows of a PostgreSQL table, by the transactions that wrote them: none is missed because its transaction ended late.
+"""Finds new rows of a PostgreSQL table by the transactions that wrote them, so that none is missed because its transaction ended late.
 
-A row version has the number of its transaction (`xmin`). What was read is a set of transactions: all below a number, and some above it. The
-number is the oldest transaction that still ran; below it all have ended. Above it those are in the set of which rows were visible: numbers
-of subtransactions too, of which no snapshot of PostgreSQL says whether they run. A look takes the visible rows that are not of the set,
-and fixes which transactions they are of; that window is read in order of its key, in as many batches as it takes.
+Each row version has the number of its transaction (`xmin`). What was read is kept as a set of transactions: all below a number, and some
+above it. The number is the oldest transaction that was still running; all below it have ended. Above it the set holds those whose rows
+were visible, subtransactions too, of which no snapshot of PostgreSQL tells whether they run. A look counts the visible rows that are not in
+the set and fixes their transactions; this window is then read in order of its key, in as many batches as needed.
 
-`xmin` has 32 bits, and is made 64 by the newest number. A row that was written 2^32 transactions ago looks like a new one then; so the
-largest value of the tracked column is noted now and then, and what was below it two billion transactions ago is never new.
+`xmin` has 32 bits; the newest transaction number extends it to 64. A row that was written 2^32 transactions ago would then look new. So the
+largest value of the tracked column is recorded from time to time, and rows below the value of two billion transactions ago are never new.
 """
 
 from __future__ import annotations
@@ -20,31 +20,32 @@ if TYPE_CHECKING:
     from copycat_agent.sources.jdbc.database import TableInfo
 
 Set = dict[str, Any]
-"""{"below": all transactions before this one, "also": [others]}."""
+"""A set of transactions: {"below": all before this one, "also": [others]}."""
 Position = dict[str, Any]
-"""`seen`: what was read; of rows above `floor`, which a quick look asks for, `recent` says it. `top`: the largest value of the column so
-far. `by`: the column of these three, and its type. `window`: what is being read, up to the key `after`. `marks`: [transaction, value of the
-column]. `range`: a part of the key."""
+"""`seen` is the set of transactions read; for rows whose column is above `floor`, which a quick look asks for, `recent` is. `top` is the
+largest value of the column so far. `by` is the column that `floor`, `top` and `marks` belong to, and its type. `window` is being read, up
+to the key `after`. `marks` are [transaction, largest value of the column at that time]. `range` is a part of the key."""
 
 ALSO_MOST = 5000
-"""Transactions that a set names one by one. With more, rows behind the oldest transaction that runs have to wait for it."""
+"""Most transactions that a set names one by one. With more, rows of later transactions wait for the oldest that runs."""
 STALE = 2**27
-"""A position that is so many transactions old is brought up to date, though there is nothing to read."""
+"""A position this many transactions old is brought up to date even if there is nothing to read."""
 _MARK_EACH = 2**29
+"""Transactions between two marks."""
 _ANCIENT = 2**31
-"""PostgreSQL lets no transaction live so long."""
+"""PostgreSQL lets no transaction live for this many transactions."""
 _MARKS_MOST = 12
 _ORDERED = {"int2", "int4", "int8", "smallserial", "serial", "bigserial", "oid", "numeric", "float4", "float8", "text", "varchar", "bpchar"}
 _TIMES = {"date", "timestamp", "timestamptz"}
-"""Types of a column whose largest value can be asked for."""
+"""Types of time. A column of these, or of `_ORDERED`, has a largest value that can be asked for."""
 _TABLE = "copycat_t"
 _HIGH = f"{HIDDEN}high"
 
 
 class SnapshotWindow(NamedTuple):
-    """What a look has found: the rows' transactions, how many rows, and the column's largest value.
+    """The result of a look: the rows' transactions, the number of rows, and the column's largest value.
 
-    `shape` is another one when the table's columns are. `is_held_back`: rows wait for the oldest transaction that runs.
+    `shape` is a hash of the table's columns. `is_held_back`: rows wait for the oldest transaction that runs.
     """
 
     to: Set
@@ -55,9 +56,10 @@ class SnapshotWindow(NamedTuple):
 
 
 class SnapshotSql:
-    """The SQL of one table. `column`: the tracked one, None where there is none; `time`: whether it is ordered by it."""
+    """The SQL for one table."""
 
     def __init__(self, dialect: Dialect, table: TableInfo, column: str | None, *, by_time: bool, key_field: str | None = None) -> None:
+        """`column` is the tracked one, None without one. `by_time`: rows are ordered by it."""
         self._dialect = dialect
         self._selected = selected(dialect, table, key_field)
         self._name = dialect.name(*table.name)
@@ -70,8 +72,8 @@ class SnapshotSql:
         self._is_time = kind in _TIMES
         self.by = f"{column} {kind}" if is_ordered else ""
         self.key_names = list(table.key)
-        # A key is a partitioned table's own, and not that of a table with others that inherit from it. Where rows have moved within their
-        # table, as by VACUUM FULL, its file is another one: they come once more, so that none is passed over.
+        # `tableoid` is part of the key, because a primary key need not be unique over tables that inherit. Rows without a key are ordered
+        # by their place; VACUUM FULL moves rows and changes the filenode: they are read once more then, so that none is skipped.
         place = [f"pg_relation_filenode({_TABLE}.tableoid)", f"{_TABLE}.ctid"]
         key = [*map(self._own, table.key), f"{_TABLE}.tableoid"] if table.key else place
         self._cut_by = key[0]
@@ -81,11 +83,11 @@ class SnapshotSql:
         return f"{_TABLE}.{self._dialect.name(column)}"
 
     def look(self, position: Position, *, full: bool, condition: str = "true") -> str:
-        """Asks for the window behind a position: see `window_of`."""
+        """Returns the query for the window behind a position; `window_of` reads its answer."""
         position = self.known(position)
         column = self._column or "NULL::text"
         known = "" if position.get("top") is None else f", {self._dialect.text(position['top'])}"
-        soon = "c < now() + interval '1 day'" if self._is_time else "true"  # infinity says nothing of what is new
+        soon = "c < now() + interval '1 day'" if self._is_time else "true"  # infinity as `top` would hide later rows from quick looks
         columns = "string_agg(concat_ws(' ', attnum, attname, atttypid, atttypmod), ',' ORDER BY attnum)"
         relation = f"{self._dialect.text(self._name)}::regclass"
         shape = f"SELECT md5({columns}) FROM pg_attribute WHERE attrelid = {relation} AND attnum > 0 AND NOT attisdropped"
@@ -98,16 +100,16 @@ class SnapshotSql:
         )
 
     def known(self, position: Position) -> Position:
-        """A position, without what it says of another column than the one that is tracked now."""
+        """Returns a position without values of a column that is no longer tracked."""
         return _of_column(position, self.by)
 
     def window(self, found: SnapshotWindow, *, full: bool) -> dict[str, Any]:
-        """What a position says while the window is read."""
+        """Returns `window` of a position, kept while the window is read."""
         about = {"by": self.by, "key": self.key_names}
         return {"to": found.to, "top": found.top, "full": full, "held": found.is_held_back, **about}
 
     def rows(self, position: Position, window: dict[str, Any], limit: int) -> str:
-        """The next rows of a window, in order of the key, which comes along as text."""
+        """Returns the query for the next rows of a window, in order of the key; hidden columns have the key as text."""
         position = self.known(position)
         hidden = [f"({one})::text AS {HIDDEN}{number}" for number, one in enumerate(self.key)]
         parts = [self._new(position, full=window["full"]), self._in(window["to"])]
@@ -120,12 +122,12 @@ class SnapshotSql:
         return self._dialect.limited(query, limit)
 
     def _within(self, span: Sequence[int | None]) -> str:
-        """From, not including, the first to the second; None: without an end."""
+        """Returns the condition for a range of the key, without its first end and with its second; None: no end."""
         ends = [f"{self._cut_by} {sign} {end}" for sign, end in zip((">", "<="), span, strict=True) if end is not None]
         return " AND ".join(ends) or "true"
 
     def _new(self, position: Position, *, full: bool) -> str:
-        """The rows that were not read: of those above the floor by `recent`, of all others by `seen`."""
+        """Returns the condition for rows not read yet: by `recent` for rows above the floor, by `seen` for all others."""
         seen, floor = position["seen"], position.get("floor")
         parts = [] if seen is None else [self._unseen(seen)]
         if seen is not None and floor is not None and self._column is not None:
@@ -146,9 +148,9 @@ class SnapshotSql:
 
 
 def window_of(row: Sequence[str | None], known: Set | None) -> SnapshotWindow:
-    """What `SnapshotSql.look` answers.
+    """Returns the window from the answer to `SnapshotSql.look`.
 
-    Where it comes to too many transactions, with those that were `known`, those below the oldest that runs have to do.
+    If it has more than `ALSO_MOST` transactions, together with the `known` ones, only those below the oldest that runs are taken.
     """
     low, rows, settled = int(row[0] or 0), int(row[1] or 0), int(row[2] or 0)
     also = {int(one) for one in (row[3] or "").split(",") if one}
@@ -158,7 +160,7 @@ def window_of(row: Sequence[str | None], known: Set | None) -> SnapshotWindow:
 
 
 def joined(known: Set | None, to: Set) -> Set:
-    """What was read before, and the window."""
+    """Returns the union of the set read before and the window's."""
     return {"below": max(to["below"], (known or to)["below"]), "also": sorted({*to["also"], *_above(known, to["below"])})}
 
 
@@ -167,7 +169,7 @@ def _above(known: Set | None, below: int) -> list[int]:
 
 
 def behind_window(position: Position) -> Position:
-    """The position once all of its window is read."""
+    """Returns the position once all of its window is read."""
     window = position["window"]
     if "range" in position:
         return {"done": True, "load": position["load"]}
@@ -175,7 +177,7 @@ def behind_window(position: Position) -> Position:
     recent = joined(position.get("recent"), window["to"])
     done = {**position, "by": window["by"], "recent": recent, "top": window["top"]}
     if window["full"]:
-        # A window that was held back has not all rows of those transactions of which rows above the floor were read.
+        # A window that was held back lacks rows of transactions whose rows above the floor may have been read.
         seen = joined(position["seen"], window["to"] if window["held"] else recent)
         floor = position.get("floor" if window["held"] else "top")
         done |= {"seen": seen, "floor": floor, "marks": _marked(position.get("marks", []), window["to"]["below"], window["top"])}
@@ -195,7 +197,7 @@ def _marked(marks: list[list[Any]], below: int, top: str | None) -> list[list[An
 
 
 def ancient_of(position: Position) -> str | None:
-    """Rows with no more than this in their column were written two billion transactions ago, or before."""
+    """Returns the value at or below which rows were written two billion transactions ago or earlier; None if unknown."""
     seen = position["seen"]
     old = [value for number, value in position.get("marks", []) if seen is not None and number <= seen["below"] - _ANCIENT]
     return old[-1] if old else None

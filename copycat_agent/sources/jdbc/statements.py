@@ -1,4 +1,4 @@
-"""SQL of the databases: names and values quoted, rows limited, and columns asked for so that Spark can read them without loss."""
+"""SQL in the dialects of the databases: quotes names and values, limits rows, and selects columns so that Spark reads them without loss."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ if TYPE_CHECKING:
 
 Literal = bool | int | float | Decimal | str | bytes | date | datetime
 HIDDEN = "copycat_hidden_"
-"""How columns begin that are no part of a record."""
+"""Prefix of columns that are not part of a record."""
 PLACE = f"{HIDDEN}place"
-"""Column by which the rows of a statement are sorted, where the statement gives them in no order."""
+"""Column by which rows must be sorted if the statement cannot keep their order."""
 PACKED = f"{HIDDEN}rows"
-"""How the name of a column begins whose texts are whole rows; behind it stand names and types of their columns, as JSON."""
+"""Prefix of the name of a column of packed rows (`packed_rows`); the rest of the name is names and types of their columns, as JSON."""
 ROWS = "copycat_t"
-"""What a table, or a query, is called in statements."""
+"""Alias of the table, or query, in statements."""
 
 _PLAIN = {"bool", "int2", "int4", "int8", "smallserial", "serial", "bigserial", "float4", "float8", "text", "varchar", "bpchar", "bytea"}
 _ARRAYS = {"_bool", "_int2", "_int4", "_int8", "_float4", "_float8", "_text", "_varchar"}
 _PACKED = {"int2", "int4", "int8", "float4", "float8", "bool", "date", "timestamp", "timestamptz"}
 _SAME = {"smallserial": "int2", "serial": "int4", "bigserial": "int8"}
 _DIGITS = 38
-"""Digits of Spark's decimals."""
+"""Most digits of Spark's decimals."""
 _MYSQL_PLAIN = re.compile(
     r"(TINY|SMALL|MEDIUM|BIG)?INT(EGER)?|FLOAT|DOUBLE|REAL|BOOLEAN|TIMESTAMP|(VAR)?CHAR|(VAR)?BINARY|(TINY|MEDIUM|LONG)?(TEXT|BLOB)"
     r"|ENUM|SET|JSON|GEOMETRY|VECTOR|POINT|LINESTRING|POLYGON|MULTI(POINT|LINESTRING|POLYGON)|GEOMETRYCOLLECTION|GEOMCOLLECTION"
@@ -42,22 +42,22 @@ _H2_PLAIN = re.compile(
 
 
 class Dialect(NamedTuple):
-    """How a kind of database spells what is not the same everywhere."""
+    """SQL that differs between databases. `kind` is the URL's subprotocol."""
 
     kind: str
 
     @property
     def is_postgresql(self) -> bool:
-        """Whether it is PostgreSQL, or speaks as if."""
+        """Whether it is PostgreSQL, or compatible."""
         return self.kind == "postgresql"
 
     @property
     def is_mysql(self) -> bool:
-        """Whether it is MySQL or MariaDB. Their sessions are in UTC, see `connection_properties`."""
+        """Whether it is MySQL or MariaDB. Their sessions are in UTC (`connection_properties`)."""
         return self.kind in ("mysql", "mariadb")
 
     def name(self, *parts: str) -> str:
-        """A quoted name: whatever it is, it is one."""
+        """Returns a quoted name. Raises FatalError for one with a zero byte."""
         if any("\0" in one for one in parts):
             raise FatalError("a name in the database has a zero byte", "leave the table out")
         if self.is_mysql:
@@ -67,17 +67,17 @@ class Dialect(NamedTuple):
         return ".".join('"{}"'.format(one.replace('"', '""')) for one in parts)
 
     def text(self, value: str) -> str:
-        """A text, quoted."""
-        if self.is_mysql:  # what a backslash means in quotes is a setting of the server
+        """Returns a quoted text."""
+        if self.is_mysql:  # a server setting decides what a backslash in quotes means
             return f"_utf8mb4 X'{value.encode('utf-8', 'surrogatepass').hex()}'"
         quoted = "'{}'".format(value.replace("'", "''"))
         if self.kind != "sqlserver":
             return quoted
-        sign = "" if value.isascii() else "N"  # without it, what the database's code page lacks is a question mark
-        return sign + re.sub(r"\\(?=\r?\n)", lambda _: f"\\' + {sign}'", quoted)  # a backslash at the end of a line joins it to the next
+        sign = "" if value.isascii() else "N"  # without it, characters that the code page lacks become question marks
+        return sign + re.sub(r"\\(?=\r?\n)", lambda _: f"\\' + {sign}'", quoted)  # a backslash at the end of a line would join two lines
 
     def value(self, value: Literal) -> str:
-        """A value of a column, as it is compared with. Raises FatalError for one that cannot be written."""
+        """Returns a literal to compare a column with. Raises FatalError if the type has none."""
         if isinstance(value, bool):
             return str(int(value)) if self.is_mysql or self.kind == "sqlserver" else str(value).upper()
         if isinstance(value, datetime):
@@ -107,45 +107,45 @@ class Dialect(NamedTuple):
         return f"TIMESTAMP '{text} +00:00'" if self.kind == "oracle" else f"TIMESTAMP WITH TIME ZONE '{text}+00:00'"
 
     def seconds_ago(self, seconds: float, *, zoned: bool) -> str:
-        """The database's time, so many seconds ago; `zoned`: to compare with times that have a zone.
+        """Returns SQL for the database's time `seconds` ago. `zoned`: it is compared with times that have a zone.
 
-        Those without one are of the zone of the server, where it says which that is, else of the agent's host.
+        Times without a zone are taken to be in the server's zone if it tells that, else in the zone of the agent's host.
         """
-        if self.kind == "sqlserver":  # which takes a time without a zone for one of UTC, where it is compared with one that has one
+        if self.kind == "sqlserver":  # it takes a time without a zone as UTC when it compares it with one that has a zone
             return f"DATEADD(millisecond, {-int(seconds * 1000)}, {'SYSDATETIMEOFFSET' if zoned else 'SYSDATETIME'}())"
-        if self.is_mysql:  # whose programs write times without a zone in that of the server, most likely
+        if self.is_mysql:  # clients most likely write times without a zone in the server's zone
             now = "CURRENT_TIMESTAMP(6)" if zoned else "CONVERT_TZ(UTC_TIMESTAMP(6), '+00:00', @@global.time_zone)"
             return f"{now} - INTERVAL {int(seconds * 1_000_000)} MICROSECOND"
-        if not zoned:  # the JVM's zone is UTC, and that of sessions is the JVM's
+        if not zoned:  # sessions take the JVM's zone, which is UTC
             seconds -= time.localtime().tm_gmtoff
-        if self.kind == "oracle":  # whose literals of intervals have two digits
+        if self.kind == "oracle":  # its interval literals have two digits only
             return f"CURRENT_TIMESTAMP - NUMTODSINTERVAL({seconds:.3f}, 'SECOND')"
         return f"CURRENT_TIMESTAMP - INTERVAL '{seconds:.3f}' SECOND"
 
     def has_zone(self, kind: str) -> bool:
-        """Whether times of a type have a zone."""
+        """Whether times of this type have a zone."""
         kind = kind.lower()
         return "with time zone" in kind or "with local time zone" in kind or "offset" in kind or (self.is_mysql and kind == "timestamp")
 
     def has_time(self, name: str) -> str:
-        """The condition that a column of times has one. The name is SQL."""
+        """Returns the condition that a column of times has a value. `name` is SQL."""
         return f"{name} >= '0001-01-01'" if self.is_mysql else f"{name} IS NOT NULL"  # zero dates come as NULL
 
     def ordered(self, column: str, table: TableInfo | None = None) -> str:
-        """A column as rows are ordered by it: of `ROWS`, since a name alone means the text that `selected` makes of the column."""
+        """Returns SQL to order rows by a column. It is qualified by `ROWS`: a bare name would mean the text that `selected` makes of it."""
         kinds = {} if table is None else {one.name: one.type_name.upper() for one in table.columns}
         name = f"{ROWS}.{self.name(column)}"
-        # which are ordered as numbers, and compared as texts
+        # MySQL orders these types as numbers, but compares them as texts
         return f"CAST({name} AS CHAR)" if self.is_mysql and kinds.get(column) in ("ENUM", "SET") else name
 
     def limited(self, query: str, rows: int) -> str:
-        """A query that ends with its order, cut to so many rows."""
+        """Returns a query limited to `rows` rows. The query must end with ORDER BY."""
         if self.kind in ("sqlserver", "oracle"):
             return f"{query} OFFSET 0 ROWS FETCH NEXT {rows} ROWS ONLY"
         return f"{query} LIMIT {rows}"
 
     def behind(self, columns: Sequence[str], values: Sequence[str]) -> str:
-        """The condition that a row lies behind these values, in the order of the columns. Both are SQL."""
+        """Returns the condition that a row comes after `values` in the order of `columns`. Both are SQL."""
         parts, equal = [], ""
         for column, value in zip(columns, values, strict=True):
             parts.append(f"({equal}{column} > {value})")
@@ -154,29 +154,29 @@ class Dialect(NamedTuple):
 
 
 def dialect_of(url: str) -> Dialect:
-    """By the URL's subprotocol."""
+    """Returns the dialect of a JDBC URL."""
     return Dialect(kind_of(url))
 
 
 def subquery(query: str) -> str:
-    """What stands behind FROM for a query; its last line may be a comment."""
+    """Returns a query as a subquery for FROM. Its last line may be a comment."""
     return f"({query}\n) {ROWS}"
 
 
 def shown(columns: Iterable[str]) -> list[str]:
-    """Without those that are no part of a record."""
+    """Returns the columns that are part of a record."""
     return [name for name in columns if not name.startswith(HIDDEN)]
 
 
 def fields_of(table: TableInfo, key_field: str | None) -> list[str]:
-    """What the records of a table have: its columns, and its primary key once more, where it has one and that has a name."""
+    """Returns the field names of a table's records: its columns, and `key_field` if that is set and the table has a key."""
     return [*(one.name for one in table.columns), *([key_field] if key_field is not None and table.key else [])]
 
 
 def selected(dialect: Dialect, table: TableInfo, key_field: str | None = None) -> str:
-    """The columns of a table as Spark can read them without loss, and its primary key once more, as `key_field`.
+    """Returns the SELECT list of a table, cast so that Spark reads it without loss, with the primary key once more as `key_field`.
 
-    Raises FatalError where a name is one of ours.
+    Raises FatalError for a column with one of the agent's own names.
     """
     columns = _selected(dialect, table)
     if key_field is None or not table.key:
@@ -187,7 +187,7 @@ def selected(dialect: Dialect, table: TableInfo, key_field: str | None = None) -
 
 
 def packed_columns(dialect: Dialect, table: TableInfo, key_field: str | None, hidden: int) -> list[tuple[str, str]] | None:
-    """Names and types of what a statement of `selected` and so many hidden columns gives, where whole rows can come as texts; else None."""
+    """Returns names and types of the columns of `selected` and `hidden` more; None if its rows cannot come packed."""
     kinds = {one.name: _packed_kind(one) for one in table.columns}
     if not dialect.is_postgresql or not kinds or None in kinds.values():
         return None
@@ -197,13 +197,14 @@ def packed_columns(dialect: Dialect, table: TableInfo, key_field: str | None, hi
 
 
 def packed(dialect: Dialect, query: str, columns: Sequence[tuple[str, str]]) -> str:
-    """The statement for rows of these columns, each as one text."""
-    values = ", ".join(dialect.name("copycat_p", name) for name, _ in columns)  # the first and the last one have the brackets
+    """Returns the statement that gives the rows of a query packed, each as one text."""
+    values = ", ".join(dialect.name("copycat_p", name) for name, _ in columns)
+    # The parser does not know brackets: they end up in the first and the last value.
     return f"SELECT ROW(NULL, {values}, NULL)::text AS {PACKED} FROM ({query}) copycat_p"
 
 
 def _packed_kind(column: ColumnInfo) -> str | None:
-    """The type that Spark has for the column, by PostgreSQL's name of one; None for those that do not come in texts of rows."""
+    """Returns the PostgreSQL type that Spark gets for a column; None if the column cannot be packed."""
     kind = column.type_name
     if kind.startswith("_") or kind == "bytea":
         return None
@@ -213,7 +214,7 @@ def _packed_kind(column: ColumnInfo) -> str | None:
 
 
 def _key_of(dialect: Dialect, table: TableInfo) -> str:
-    """A key of one column as it is, that of several as texts with a bar between them."""
+    """Returns SQL for a primary key: a single column unchanged, several as texts joined by a bar."""
     kinds = {one.name: one for one in table.columns}
     parts = [_value_of(dialect, kinds[one]) if one in kinds else dialect.name(one) for one in table.key]
     if len(parts) == 1:
@@ -228,7 +229,7 @@ def _key_of(dialect: Dialect, table: TableInfo) -> str:
 
 
 def _mysql_text(value: str, column: ColumnInfo | None) -> str:
-    """What is not to make a key of several columns bytes."""
+    """Returns SQL for a column within a composite key. Binary columns become hex, or the key would be binary as well."""
     kind = "" if column is None else column.type_name.upper()
     return f"HEX({value})" if kind.endswith(("BINARY", "BLOB")) else f"CAST({value} AS UNSIGNED)" if kind == "BIT" else value
 
@@ -241,7 +242,7 @@ def _selected(dialect: Dialect, table: TableInfo) -> str:
 
 
 def _value_of(dialect: Dialect, column: ColumnInfo) -> str:
-    """A column as Spark can read it without loss."""
+    """Returns SQL for a column so that Spark reads it without loss."""
     name = dialect.name(column.name)
     if dialect.is_postgresql:
         return _of_postgresql(name, column)
@@ -251,11 +252,11 @@ def _value_of(dialect: Dialect, column: ColumnInfo) -> str:
 
 
 def _of_postgresql(name: str, column: ColumnInfo) -> str:
-    """What Spark has no type for, or one that rounds, comes as PostgreSQL's own text of it."""
+    """As `_value_of`. Types that Spark lacks or rounds come as PostgreSQL's text."""
     kind = column.type_name
     if kind in _PLAIN or kind in _ARRAYS or kind == "date":
         return name
-    if kind in ("timestamp", "timestamptz"):  # Spark has no infinity, and no microseconds behind the year 294247
+    if kind in ("timestamp", "timestamptz"):  # Spark has no infinity, and no microseconds after the year 294247
         ends = f"WHEN {name} >= '290000-01-01' THEN '9999-12-31 23:59:59.999999+00' WHEN {name} = '-infinity' THEN '0001-01-01 00:00:00+00'"
         return f"CASE {ends} ELSE {name} END"
     if kind == "numeric" and 0 < column.size <= _DIGITS and 0 <= column.digits <= column.size:  # decimals have no NaN
@@ -264,11 +265,11 @@ def _of_postgresql(name: str, column: ColumnInfo) -> str:
 
 
 def _of_mysql(name: str, column: ColumnInfo) -> str:
-    """As above: years and bits come as numbers, times of day, which are durations, as text, dates without a day as NULL."""
+    """As `_value_of`. Years and bits come as numbers, times of day (which are durations) as text, dates without a day as NULL."""
     kind = column.type_name.upper().partition(" ")[0].partition("(")[0]
     if kind == "YEAR":
         return f"CAST({name} AS SIGNED)"
-    if kind in ("DATE", "DATETIME"):  # of which 2024-00-00 is one
+    if kind in ("DATE", "DATETIME"):  # 2024-00-00 is a valid one
         return f"IF(MONTH({name}) * DAYOFMONTH({name}) > 0, {name}, NULL)"
     if kind == "BIT":
         return name if column.size == 1 else f"CAST({name} AS UNSIGNED)"
@@ -277,7 +278,7 @@ def _of_mysql(name: str, column: ColumnInfo) -> str:
 
 
 def _of_h2(name: str, column: ColumnInfo) -> str:
-    """As above."""
+    """As `_value_of`. Types that Spark lacks come as text."""
     kind = column.type_name.upper()
     is_exact = kind in ("NUMERIC", "DECIMAL") and column.size <= _DIGITS
     return name if is_exact or _H2_PLAIN.fullmatch(kind) else f"CAST({name} AS VARCHAR)"

@@ -1,4 +1,4 @@
-"""How one table, or a query, is followed: the base of the four ways to do it, one for each kind of position."""
+"""`TableReader`, the base of the four ways to follow a table or query. Each has its own kind of position."""
 
 from __future__ import annotations
 
@@ -20,32 +20,32 @@ if TYPE_CHECKING:
     from copycat_agent.sources.jdbc.jdbc_options import JdbcOptions
 
 _WHOLE = {"int2", "int4", "int8", "smallserial", "serial", "bigserial", "integer", "bigint", "mediumint", "smallint", "int", "tinyint"}
-"""Types by whose ranges a table is cut."""
+"""Types of a key that can be split into ranges."""
 
 
 class TableReader(ABC):
-    """Looks for rows in the driver, and makes records of them in a task: another instance there, without a connection.
+    """Looks for rows in the driver, and turns rows into records in a task, on another instance without a connection.
 
-    `About` is what goes from `query` to `records` and `apply`, any JSON object.
+    `query` returns an `about`, any JSON object, that is passed on to `records` and `apply`.
     """
 
     mark: str
-    """A field that all positions of this kind have, and no others."""
+    """A key that all positions of this reader have, and those of no other."""
 
     def __init__(self, options: JdbcOptions, database: Database) -> None:
         self._options = options
         self._dialect = dialect_of(options.url)
         self._database = database
         self._targets: dict[str, int] = {}
-        """By partition: where a run to the end is over."""
+        """By partition: where a run to the end stops."""
 
     @abstractmethod
     def look(self, key: str, tracked: Tracked, saved: Mapping[str, Position], *, to_the_end: bool) -> Iterator[Finding]:
-        """As `FrameSource.look`, of one table. `saved` is of its partitions: `key`, and those that begin with `key` and a `#`."""
+        """As `FrameSource.look`, for one table. `saved` has its partitions only: `key`, and those that begin with `key#`."""
 
     @abstractmethod
     def query(self, tracked: Tracked, position: Position, end: Position) -> tuple[str, dict[str, Any]]:
-        """The statement of the next batch, behind the position, and `About`. `end`: what `look` gave with it."""
+        """Returns the statement for the next batch behind `position`, and `about`. `end` is the one that `look` found."""
 
     @abstractmethod
     def records(self, rows: Iterable[RecordBatch], start: Position, about: Mapping[str, Any]) -> Iterator[tuple[Record, Position]]:
@@ -56,39 +56,39 @@ class TableReader(ABC):
         """As `FrameSource.apply`."""
 
     def goes_on(self, begin: Position, position: Position) -> bool:
-        """Whether a position is on the way from the one that a look began with through what the look found."""
+        """Whether `position` still lies within the findings of a look that started at `begin`."""
         return bool(begin == position)
 
     def found(self, key: str, tracked: Tracked, position: Position, end: Position = None, rows: int = 1) -> Found:
-        """`end`: None where nothing is to be read."""
+        """Returns a finding. `end` is None if there is nothing to read."""
         work = json.dumps([tracked.table, tracked.number, tracked.time]).encode() if end is not None else b""
         return Found(key, position, end, unread=rows if end is not None else 0, name=tracked.table.text, work=work)
 
     @staticmethod
     def tracked_of(found: Found) -> Tracked:
-        """What `found` was made of."""
+        """Returns the table that `found` was made for."""
         table, number, moment = json.loads(found.work)
         columns = tuple(ColumnInfo(*one) for one in table[1])
         return Tracked(TableInfo(tuple(table[0]), columns, tuple(table[2])), number, moment)
 
     def _source(self, tracked: Tracked) -> str:
-        """What stands behind FROM."""
+        """Returns the table or subquery for FROM."""
         if self._options.query is None:
             return f"{self._dialect.name(*tracked.table.name)} {ROWS}"
         return subquery(self._options.query)
 
     def _select(self, tracked: Tracked) -> str:
-        """The beginning of a statement, up to WHERE."""
+        """Returns the statement up to WHERE."""
         return f"SELECT {self._columns(tracked)} FROM {self._source(tracked)}"
 
     def _in_order(self, tracked: Tracked, where: str, order: Sequence[str], limit: int) -> str:
-        """The statement for the first rows in this order."""
+        """Returns the statement for the first `limit` rows in this order."""
         hidden = [f"{HIDDEN}{number}" for number in range(len(order) if self._dialect.is_mysql else 0)]
         columns = ", ".join([self._columns(tracked), *(f"{one} AS {name}" for one, name in zip(order, hidden, strict=False))])
         first = self._dialect.limited(f"SELECT {columns} FROM {self._source(tracked)}{where} ORDER BY {', '.join(order)}", limit)
         if not hidden:
             return first
-        # Spark puts another statement around it, to which MariaDB gives rows of different lengths in the order of its pages.
+        # Spark wraps the statement in another one, for which MariaDB returns rows of varying length in the order of its pages.
         own = ", ".join(map(self._dialect.name, fields_of(tracked.table, self._options.key_field)))
         return f"SELECT {own}, ROW_NUMBER() OVER (ORDER BY {', '.join(hidden)}) AS {PLACE} FROM ({first}) copycat_n"
 
@@ -96,13 +96,13 @@ class TableReader(ABC):
         return "*" if self._options.query is not None else selected(self._dialect, tracked.table, self._options.key_field)
 
     def _count(self, tracked: Tracked, condition: str, column: str | None = None) -> tuple[int, str | None]:
-        """How many rows there are, and the largest value of a column."""
+        """Returns the number of rows, and the largest value of a column."""
         largest = "NULL" if column is None else f"max({self._dialect.name(column)})"
         ((rows, newest),) = self._database.rows(f"SELECT count(*), {largest} FROM {self._source(tracked)} WHERE {condition}")
         return int(rows or 0), newest
 
     def _bounds(self, table: TableInfo) -> list[int]:
-        """Keys at which a table is cut into ranges of about the same width; none where its key is no single whole number."""
+        """Returns the keys that split a table into ranges of about the same width; [] if its key is no single integer."""
         partitions = self._options.partitions
         kinds = {one.name: one.type_name.lower().partition(" ")[0] for one in table.columns}  # INT UNSIGNED, int identity
         if partitions == 1 or self._options.query is not None or len(table.key) != 1 or kinds[table.key[0]] not in _WHOLE:

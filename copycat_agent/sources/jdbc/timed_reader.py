@@ -1,6 +1,6 @@
-"""Modes with a timestamp on databases that do not say which transaction wrote a row: rows by the time of their last change.
+"""Modes with a timestamp on databases that do not tell which transaction wrote a row: finds new rows by the time of their last change.
 
-New are the rows that are not older than the newest less a look back, up to a delay before now; what was sent of them is remembered.
+New rows lie between the newest time read, less a look back, and now, less a delay. Rows of the look back that were sent are remembered.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ if TYPE_CHECKING:
 Position = dict[str, Any]
 
 RECENT_MOST = 5000
-"""Rows of the look back that are remembered. With more, it is shorter."""
+"""Most rows of the look back that are remembered. With more, the look back gets shorter."""
 SURE_SECONDS = 15.0
-"""Rows of the look back are read again so often, though none seems to have come: one may have gone as well."""
+"""Least interval at which the look back is read again although its number of rows is the same: one may have come as another went."""
 
 
 class TimedRows:
-    """Positions {"last": the newest time that was read, "at": how far a pass has come, "recent": [[time, mark], ...], ...}.
+    """Finds rows by time, in passes from the beginning of the look back to the newest row. Times are microseconds from 1970.
 
-    Times are microseconds from 1970; `zoned` says whether the column has a zone. A pass goes from the look back on to the newest rows; `at`
-    is None between two. The look back is from `since`, the newest time when the pass before began: rows appear during a pass as well. Of
-    rows older than `floor` the marks are forgotten: they are not looked for again. `after`: where more rows have the time `at` than are
-    remembered, the key of the last that was sent.
+    Positions: `last` is the newest time read, `at` how far a pass has come, None between two. The look back is counted from `since`, the
+    newest time when the previous pass began, because rows also appear during a pass. `recent` are [time, mark] of the rows sent. Rows older
+    than `floor` have no marks any more and are not looked for again. `after` is the key of the last row sent, if more rows have the time
+    `at` than are remembered. `zoned`: the column has a zone. `passes` counts passes.
     """
 
     def __init__(self, dialect: Dialect, column: str, key: Sequence[str], look_back_seconds: float) -> None:
@@ -49,7 +49,7 @@ class TimedRows:
         self._back_us = int(look_back_seconds * 1_000_000)
 
     def condition(self, position: Position, delay_seconds: float | None) -> str:
-        """Of the rows of a pass that is to go on: those that are older than the delay, None: or whatever the database's clock says."""
+        """Returns the SQL condition for the next rows of a pass, older than the delay; None: whatever the database's clock says."""
         name, zoned = self._dialect.name(self._column), position["zoned"]
         ago = None if delay_seconds is None else self._dialect.seconds_ago(delay_seconds, zoned=zoned)
         parts = [] if ago is None else [f"{name} <= {ago}"]
@@ -66,7 +66,7 @@ class TimedRows:
         return " AND ".join(parts)
 
     def begin_of(self, position: Position) -> int | None:
-        """The oldest time of the rows that are to be read next; None at the beginning."""
+        """Returns the oldest time to read next; None at the beginning."""
         at, since, floor = position["at"], position["since"], position["floor"]
         if at is not None or since is None:
             return None if at is None else int(at)
@@ -74,7 +74,7 @@ class TimedRows:
 
     @property
     def order(self) -> list[str]:
-        """Of the rows."""
+        """SQL of the columns by which the rows are ordered."""
         return [self._dialect.ordered(one) for one in (self._column, *self._key)]
 
     def _literal(self, micros: int, *, zoned: bool) -> str:
@@ -82,9 +82,12 @@ class TimedRows:
         return self._dialect.value(moment.replace(tzinfo=UTC) if zoned else moment)
 
     def records(self, rows: Iterable[Row], start: Position) -> Iterator[tuple[Record, Position]]:
-        """Rows in order of the time, without those that were sent before. Raises FatalError for one without a time."""
+        """Yields rows that were not sent before, each with a position. `rows` are in order of time.
+
+        Positions share the lists `fresh` and `read`, so that they cost little. Raises FatalError for a row without a time.
+        """
         known, fresh, read = {one[1] for one in start["recent"]}, list[list[Any]](), [0]
-        times: Counter[str] = Counter()  # rows that are the same in everything: each counts
+        times: Counter[str] = Counter()  # identical rows are told apart by their number
         for row in rows:
             read[0] += 1
             micros, zoned = micros_of(row[spelt(row, self._column)])
@@ -97,7 +100,10 @@ class TimedRows:
                 yield row, {"fresh": fresh, "sent": len(fresh), "zoned": zoned, "key": key, "read": read}
 
     def behind(self, start: Position, position: Position | None, limit: int, *, finished: bool) -> Position:
-        """The position behind what was sent. `finished`: of a query of up to `limit` rows. Raises FatalError for too many of one time."""
+        """Returns the position behind what was sent. `finished`: all rows of the query, `limit` at most, were.
+
+        Raises FatalError for too many rows with the same time.
+        """
         is_over = finished and (position is None or position["read"][0] < limit)
         sent = [] if position is None else position["fresh"][: position["sent"]]
         at, floor = sent[-1][0] if sent else start["at"], start["floor"]
@@ -122,7 +128,7 @@ class TimedRows:
         return {"last": start["last"], "at": at, "since": start["since"], **done}
 
     def _key_behind(self, start: Position, position: Position | None, at: int) -> list[Any]:
-        """How a pass goes on among more rows of one time than are remembered."""
+        """Returns the key at which a pass goes on among more rows of one time than are remembered."""
         if position is None and start["at"] == at:
             return list(start["after"])
         key = [] if position is None else position["key"]
@@ -137,7 +143,7 @@ class TimedRows:
 
 
 class TimedReader(TableReader):
-    """A `TableReader` by `TimedRows`."""
+    """A `TableReader` that uses `TimedRows`."""
 
     mark = "passes"
 
@@ -165,7 +171,7 @@ class TimedReader(TableReader):
         yield self.found(key, tracked, position, {"from": position, "delay": delay}, rows)
 
     def _first(self, tracked: Tracked) -> Position:
-        """Where a first start begins: before everything, or behind the newest row that is there."""
+        """Returns the first position: before all rows, or behind the newest."""
         kind = next((one.type_name for one in tracked.table.columns if one.name == tracked.time), "")
         begin, zoned = None, self._dialect.has_zone(kind)
         if self._options.start_at == "end":
@@ -198,5 +204,5 @@ class TimedReader(TableReader):
 
 
 def _key_of(tracked: Tracked) -> list[str]:
-    """Columns that tell rows of one time apart."""
+    """Returns the columns that tell rows of one time apart."""
     return list(tracked.table.key) or ([] if tracked.number is None else [tracked.number])

@@ -1,1 +1,1 @@
-"""Source `journald`: entries of systemd's journal, read by `journalctl`. Written against `copycat_agent.extending` alone."""
+"""Source `journald`: entries of systemd's journal, read through `journalctl`. It imports only `copycat_agent.extending`."""

@@ -1,7 +1,7 @@
-"""Cursors of the journal: which of two entries comes first, and how far they are apart.
+"""Compares cursors of the journal: which of two entries comes first, and how far apart they are.
 
-`s=...;i=...;b=...;m=...;t=...;x=...`: the sequence of numbers, the entry's number in it, its boot, monotonic and real time in microseconds,
-and a hash of what it holds; numbers are hexadecimal.
+A cursor is `s=...;i=...;b=...;m=...;t=...;x=...`: id of a sequence, the entry's number in it, boot id, monotonic and real time in
+microseconds, and a hash of the entry; numbers are hexadecimal.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 
 
 def parts_of(cursor: str) -> dict[str, str]:
-    """What a cursor is made of; {} for a text that is none."""
+    """Returns the parts of a cursor by letter; {} for a text that is none."""
     parts = dict(one.split("=", 1) for one in cursor.split(";") if "=" in one)
     try:
         for name in ("i", "t"):
@@ -21,13 +21,13 @@ def parts_of(cursor: str) -> dict[str, str]:
 
 
 def written_at(cursor: str) -> str:
-    """When the entry was written, in RFC 3339; "" for a text that is no cursor."""
+    """Returns when the entry was written, in RFC 3339; "" for a text that is no cursor."""
     parts = parts_of(cursor)
     return datetime.fromtimestamp(int(parts["t"], 16) / 1_000_000, UTC).isoformat(timespec="milliseconds") if parts else ""
 
 
 def are_same(one: str, other: str) -> bool:
-    """Whether both are of one entry. One that several journals hold has a number in each."""
+    """Whether both cursors name the same entry, which has a different number in each journal that contains it."""
     if one == other:
         return True
     a, b = parts_of(one), parts_of(other)
@@ -39,7 +39,7 @@ def are_same(one: str, other: str) -> bool:
 
 
 def distance(one: str, other: str) -> int:
-    """How many entries further the other is; 0 where nobody can tell, for their numbers are from different sequences."""
+    """Returns how many entries `other` is behind `one`; 0 if their numbers are from different sequences."""
     a, b = parts_of(one), parts_of(other)
     if not a or not b or a.get("s") != b.get("s"):
         return 0
@@ -47,7 +47,7 @@ def distance(one: str, other: str) -> int:
 
 
 def is_before(one: str, other: str) -> bool:
-    """Whether the other comes later, by their numbers or else by their times."""
+    """Whether `one` comes before `other`, by their numbers if these are comparable, else by their times."""
     a, b = parts_of(one), parts_of(other)
     if not a or not b:
         return False

@@ -1,7 +1,7 @@
-"""Journal Export Format: entries out of a stream of bytes, in bounded memory.
+"""Parses the Journal Export Format (https://systemd.io/JOURNAL_EXPORT_FORMATS) from a stream of bytes, in bounded memory.
 
-See https://systemd.io/JOURNAL_EXPORT_FORMATS. An entry is lines `FIELD=text` and ends with an empty line. What is no printable text stands
-as `FIELD`, a newline, the size as eight bytes, little end first, the bytes, a newline.
+An entry is lines `FIELD=text` and ends with an empty line. A value that is not printable text is written as `FIELD`, a newline, its size as
+eight bytes, little-endian, its bytes, and a newline.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ from typing import Any, NamedTuple
 
 CURSOR = "__CURSOR"
 _QUICK_BYTES = 2**20
-"""What no empty line ends within so much is read field by field."""
+"""An entry without an empty line within this size is parsed field by field."""
 _NAME_MOST = 80
-"""Characters of a field's name that people are shown; the journal's own have up to 64."""
+"""Most characters of a field's name in a message; the journal's own names have up to 64."""
 _NEWLINE = ord("\n")
 
 Fields = dict[str, Any]
-"""Texts; bytes for what is no UTF-8; lists of them for a field that stands there several times."""
+"""Values are texts, bytes that are not UTF-8, or lists of them if a field occurs several times."""
 
 
 class LargeEntry(NamedTuple):
-    """An entry that is larger than it may be. `field` is the one with which it became so, `cursor` is "" where none was found in it."""
+    """An entry above the size limit. `field` is the one that exceeded it; `cursor` is "" if none was found before that."""
 
     size_bytes: int
     field: str
@@ -30,7 +30,7 @@ class LargeEntry(NamedTuple):
 
 
 class ExportReader:
-    """Reads entries out of chunks; iterates over those that are whole. `is_torn` once the chunks have ended within an entry."""
+    """Iterates over the complete entries in a stream of chunks. `is_torn` becomes true if the stream ends within an entry."""
 
     def __init__(self, chunks: Iterator[bytes], most_bytes: int) -> None:
         self.is_torn = False
@@ -40,7 +40,7 @@ class ExportReader:
         self._at = 0
 
     def peek(self) -> None:
-        """Waits until the first entry begins, or there is none."""
+        """Waits for the beginning of the first entry, or the end."""
         self._is_more()
 
     def __iter__(self) -> Iterator[Fields | LargeEntry]:
@@ -54,7 +54,7 @@ class ExportReader:
             self.is_torn = True
 
     def _is_more(self) -> bool:
-        """Whether another entry begins. Empty lines before it are passed over."""
+        """Whether another entry begins. Skips empty lines before it."""
         try:
             while True:
                 while self._at < len(self._buffer):
@@ -66,7 +66,7 @@ class ExportReader:
             return False
 
     def _read_on(self) -> None:
-        """Put another chunk behind what is left. Raises EOFError."""
+        """Appends another chunk to what is left. Raises EOFError at the end."""
         chunk = next(self._chunks, b"")
         if not chunk:
             raise EOFError
@@ -74,13 +74,13 @@ class ExportReader:
         self._at = 0
 
     def _quick_ones(self) -> Iterator[Fields]:
-        """Entries of the buffer, as long as they are texts with each field once, which most are."""
+        """Yields entries of the buffer as long as they have text fields only, each once, as most do."""
         buffer, at, most_bytes = self._buffer, self._at, self._most_bytes
         while 0 <= (end := buffer.find(b"\n\n", at)) <= at + most_bytes:
             try:
                 lines = buffer[at:end].decode().split("\n")
                 fields = dict(map(str.split, lines, repeat("="), repeat(1)))
-            except ValueError:  # no UTF-8, or a line without a value: what follows is binary, and may hold anything
+            except ValueError:  # no UTF-8, or a line without "=", which a binary value follows
                 return
             if len(fields) != len(lines):
                 return
@@ -88,7 +88,7 @@ class ExportReader:
             yield fields
 
     def _waits(self) -> bool:
-        """Whether the end of the next entry has yet to come. Then more is read."""
+        """Reads another chunk if the end of the next entry may come with it. Returns whether it has read one."""
         if self._buffer.find(b"\n\n", self._at) >= 0 or len(self._buffer) - self._at > min(_QUICK_BYTES, self._most_bytes):
             return False
         self._read_on()
@@ -116,7 +116,7 @@ class ExportReader:
         return LargeEntry(size_bytes, large, str(fields.get(CURSOR, ""))) if large else fields
 
     def _line(self) -> tuple[bytes, int]:
-        """The next line, up to the limit, and how many bytes it has, without its end."""
+        """Returns the next line, cut at the size limit, and its full size in bytes without the newline."""
         parts: list[bytes] = []
         size_bytes = 0
         while True:
@@ -131,7 +131,7 @@ class ExportReader:
             self._read_on()
 
     def _take(self, count: int, *, keep: bool = True) -> bytes:
-        """The next `count` bytes, or nothing once they are passed."""
+        """Consumes `count` bytes. Returns them, or b"" without `keep`."""
         parts: list[bytes] = []
         while True:
             piece = self._buffer[self._at : self._at + count]

@@ -1,4 +1,4 @@
-"""The door to journalctl: how it is called, what it says, and its end."""
+"""Runs journalctl: builds its command line, reads its output and messages, and ends it."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ from copycat_agent.sources.journald.journald_options import JournaldOptions
 
 COMMAND = "journalctl"
 ROOTS = ("/var/log/journal", "/run/log/journal")
-"""Where this host's own journals are."""
+"""Directories of this host's own journals."""
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 _PIPE_BYTES = 2**20
-"""As much as journalctl may be ahead of who reads."""
+"""How far journalctl may be ahead of the reader."""
 _READ_BYTES = 2**18
 _LINE_MOST = 300
-"""Characters of a line of what it says that are kept."""
+"""Most characters of a message that are kept."""
 _DAMAGE_MOST = 16
-"""Lines about damage that are kept."""
+"""Most messages about damage that are kept."""
 _DAMAGE = re.compile(r"corrupt|is bad|ignoring|skipping over|truncated", re.IGNORECASE)
-"""What it says of journals that it cannot read, or not wholly: without a word where it logs less than everything."""
+"""Messages about journals that it cannot read completely. It prints them at log level debug only."""
 _NOISE = re.compile(r"Considering |Root directory |Directory |File .* (added|removed)|Journal (effective|filter)|mmap cache|$")
 _NO_RIGHT = re.compile(r"insufficient permissions|Permission denied|Operation not permitted")
 
 
 def journal_directories(options: JournaldOptions) -> Iterator[Path]:
-    """The directories, as far as they are there and can be listed, that hold the journals which journalctl reads."""
+    """Yields the directories whose journals journalctl reads, as far as they can be listed."""
     for root in map(Path, ROOTS if options.directory is None else (options.directory,)):
         with contextlib.suppress(OSError):
             yield root
@@ -45,7 +45,7 @@ def journal_directories(options: JournaldOptions) -> Iterator[Path]:
 
 
 def journal_files(options: JournaldOptions) -> dict[str, tuple[int, int]]:
-    """Path of every journal -> its size and when it was changed. Each append shows here: journald sees to it for who waits for events."""
+    """Returns the size and modification time (ns) of every journal, by path. journald updates both with each append."""
     found: dict[str, tuple[int, int]] = {}
     for directory in journal_directories(options):
         with contextlib.suppress(OSError), os.scandir(directory) as entries:
@@ -65,33 +65,33 @@ class Journalctl:
 
     @property
     def is_filtered(self) -> bool:
-        """Whether the options leave entries out."""
+        """Whether the options exclude entries."""
         options = self._options
         return bool(options.units or options.priority or options.match or options.boot != "all")
 
     def run(self, *arguments: str, filtered: bool = True) -> JournalRun:
-        """Start it. `filtered`: entries that the options leave out are not there. Raises BlockedError where it cannot be started."""
+        """Starts journalctl. `filtered`: without the entries that the options exclude. Raises as `JournalRun`."""
         binds = ["--pdeathsig", "KILL", "--"]
         bound = [setpriv, *binds] if (setpriv := shutil.which("setpriv")) else []
         what = [*self._place(), "--output=export", "--no-pager", *arguments, *self._filters(filtered=filtered)]
         return JournalRun([*bound, COMMAND, *what], self._options.max_bytes)
 
     def version(self) -> str:
-        """The first line of what `--version` says. Raises as `run` and `check` do."""
+        """Returns the first line of `--version`. Raises as `run` and `check` do."""
         with JournalRun([COMMAND, "--version"], self._options.max_bytes) as run:
             text = run.text()
             run.check()
         return text.partition("\n")[0]
 
     def cursors(self, *arguments: str, filtered: bool = True) -> list[str]:
-        """The cursors of the entries that it gives: few are asked for."""
+        """Returns the cursors of all entries that it prints. `arguments` must limit their number."""
         with self.run("--output-fields=_BOOT_ID", *arguments, filtered=filtered) as run:
             found = [entry.cursor if isinstance(entry, LargeEntry) else str(entry[CURSOR]) for entry in run.entries]
             run.check()
         return found
 
     def tail(self) -> str:
-        """The cursor of the newest entry, whatever the options leave out; "" for an empty journal."""
+        """Returns the cursor of the newest entry, excluded or not; "" for an empty journal."""
         return next(iter(self.cursors("--lines=1", filtered=False)), "")
 
     def _place(self) -> Iterator[str]:
@@ -113,7 +113,7 @@ class Journalctl:
 
 
 def _of_boot(match: Iterable[str], boot: str) -> list[str]:
-    """The matches; of one boot where it is said which. `--boot` would fail for one of which the journal has nothing yet."""
+    """Returns the matches, limited to a boot unless it is "all". `--boot` would fail for a boot without entries yet."""
     if boot == "all":
         return list(match)
     wanted = boot if boot != "current" else _BOOT_ID.read_text("ascii").strip().replace("-", "")
@@ -130,16 +130,16 @@ def _of_boot(match: Iterable[str], boot: str) -> list[str]:
 
 
 class JournalRun:
-    """One process. It ends with its pipe, with the thread that started it, and with `close`."""
+    """One process. It ends when its pipe is closed, with the thread that started it, and at `close`."""
 
     def __init__(self, command: list[str], most_bytes: int) -> None:
-        """`most_bytes`: of an entry. Raises BlockedError where it is not there, RetriableError where no process can be had."""
+        """`most_bytes` limits an entry. Raises BlockedError if journalctl is missing, RetriableError if it cannot be started."""
         kept = {name: os.environ[name] for name in ("PATH", "TZ") if name in os.environ}
         environ = {**kept, "LC_ALL": "C.UTF-8", "SYSTEMD_COLORS": "0", "SYSTEMD_LOG_LEVEL": "debug", "SYSTEMD_LOG_TARGET": "console"}
         self.damage: list[str] = []
-        """What it has said of journals that it cannot read, each once."""
-        self._said: deque[str] = deque(maxlen=3)
-        self._heard = b""
+        """Its messages about journals that it cannot read, each once."""
+        self._messages: deque[str] = deque(maxlen=3)
+        self._partial_message = b""
         self.entries = ExportReader(self._chunks(), most_bytes)
         try:
             self._process = subprocess.Popen(
@@ -153,7 +153,7 @@ class JournalRun:
         assert self._process.stderr is not None
         self._out, self._err = self._process.stdout.fileno(), self._process.stderr.fileno()
         os.set_blocking(self._err, False)
-        with contextlib.suppress(OSError):  # a limit of the user's may forbid it
+        with contextlib.suppress(OSError):  # the user's limit on pipe buffers may be reached
             fcntl.fcntl(self._out, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
 
     def __enter__(self) -> Self:
@@ -163,13 +163,13 @@ class JournalRun:
         self.close()
 
     def _chunks(self) -> Iterator[bytes]:
-        """Yields what it gives, until its end, and listens to what it says besides."""
+        """Yields its output until the end, and collects its messages."""
         waiting = select.poll()
         waiting.register(self._out, select.POLLIN)
         waiting.register(self._err, select.POLLIN)
         while True:
             ready = dict(waiting.poll())
-            if self._err in ready and not self._hear():
+            if self._err in ready and not self._read_messages():
                 waiting.unregister(self._err)
             if self._out in ready:
                 if not (chunk := os.read(self._out, _READ_BYTES)):
@@ -177,21 +177,21 @@ class JournalRun:
                 yield chunk
 
     def text(self) -> str:
-        """All of what it gives, where that is no entries."""
+        """Returns its whole output, for commands that print no entries."""
         return b"".join(self._chunks()).decode("utf-8", "replace")
 
-    def _hear(self) -> bool:
-        """Take what it says. False at the end."""
+    def _read_messages(self) -> bool:
+        """Reads from stderr. Returns False at the end."""
         try:
-            heard = os.read(self._err, _READ_BYTES)
+            read = os.read(self._err, _READ_BYTES)
         except BlockingIOError:
             return True
-        *lines, rest = (self._heard + heard).split(b"\n")
-        self._heard = rest[-_READ_BYTES:]
-        for line in lines if heard else [*lines, rest]:
+        *lines, rest = (self._partial_message + read).split(b"\n")
+        self._partial_message = rest[-_READ_BYTES:]
+        for line in lines if read else [*lines, rest]:
             text = re.sub(r"\d+", "0", text) if "Entry item" in (text := line.decode("utf-8", "replace")[:_LINE_MOST]) else text
             if not _NOISE.match(text):
-                self._said.append(text)
+                self._messages.append(text)
             if (
                 _DAMAGE.search(text)
                 and not text.startswith("Failed to open")
@@ -199,15 +199,15 @@ class JournalRun:
                 and len(self.damage) < _DAMAGE_MOST
             ):
                 self.damage.append(text)
-        return bool(heard)
+        return bool(read)
 
     def check(self) -> None:
-        """Wait for its end. Raises RetriableError, or BlockedError, unless it has done what it should."""
+        """Waits for its end. Raises BlockedError if it lacks permissions, RetriableError for any other failure."""
         os.set_blocking(self._err, True)
-        while self._hear():
+        while self._read_messages():
             pass
         code = self._process.wait()
-        said = "; ".join(self._said) or "without a word"
+        said = "; ".join(self._messages) or "without a word"
         if code and _NO_RIGHT.search(said):
             raise BlockedError(
                 f"{COMMAND} may read no journal: {said}", "usermod --append --groups systemd-journal USER, then restart the agent"
@@ -216,7 +216,7 @@ class JournalRun:
             raise RetriableError(f"{COMMAND} ended with {code}: {said}", "it is started again")
 
     def close(self) -> None:
-        """End it, whatever it does. Once is enough."""
+        """Kills it. Called once."""
         self._process.kill()
         for pipe in (self._process.stdout, self._process.stderr):
             if pipe is not None:

@@ -9,7 +9,7 @@ from copycat_agent.extending import ByteSize, Duration, Field, PolledOptions
 _PRIORITY = r"([0-7]|emerg|alert|crit|err|warning|notice|info|debug)"
 
 Match = Annotated[str, Field(pattern=r"^([A-Z_][A-Z0-9_]{0,63}=[^\x00]*|\+)$", max_length=4096)]
-"""As journalctl takes it: a field and its value, or a plus."""
+"""A match of journalctl: FIELD=value, or a plus."""
 Unit = Annotated[str, Field(pattern=r"^[^\x00-\x20/-][^\x00-\x20/]*$", max_length=255)]
 
 

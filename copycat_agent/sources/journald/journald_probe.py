@@ -14,7 +14,7 @@ _SHOWN = 3
 
 
 def probe_journal(options: JournaldOptions, user: RunsAs) -> Iterator[Probed]:
-    """Reads no more than the newest entry."""
+    """Checks journalctl, the journals' permissions, and the newest entry."""
     journalctl = Journalctl(options)
     try:
         yield Probed("journalctl", journalctl.version())

@@ -1,11 +1,11 @@
-"""Source `journald`: entries of systemd's journal, on the public contract.
+"""The source of `journald`. It has one partition, the journal.
 
-It has one partition. Its position is `{"cursor": ...}`, the cursor of the last entry that was read; before the first one `{}`, the
-journal's beginning, or `{"since": ...}`, a time in microseconds. `upto` beside it is the newest entry that the journal had when it was read
-to its end, where that is another one. `said` is what journalctl said of damaged journals, which is told once.
+A position is `{"cursor": ...}`, the cursor of the last entry read; before the first entry it is `{}`, the journal's beginning, or
+`{"since": ...}`, a time in microseconds. `upto` is the newest entry at the time the journal was read to its end, if that is another one.
+`said` holds journalctl's messages about damaged journals, so that each is reported once.
 
-journalctl is asked for entries from the cursor on, that one included. So where the first one is another, the entry at the position is gone,
-and with it perhaps what came next: `--after-cursor` goes on behind what is nearest, and says nothing of it.
+journalctl is asked for entries from the cursor on, including the entry at the cursor. If the first one is another, the entry at the
+position is gone, and perhaps later ones as well. `--after-cursor` would silently go on behind the nearest entry.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from copycat_agent.sources.journald.journald_options import JournaldOptions
 from copycat_agent.sources.journald.journald_probe import probe_journal
 
 ASK_SECONDS = 30.0
-"""So long nothing is asked of journalctl while no file of the journal changes."""
+"""How long journalctl is not run while no file of the journal changes."""
 MOVE_SECONDS = 300.0
-"""So often the position moves on while there are only entries that the options leave out: else vacuuming would overtake it."""
+"""Interval at which the position moves over entries that the options exclude. Otherwise journald would delete the entry at the position."""
 ENTRY_BYTES = 600
-"""About as much an entry is, for the lag."""
+"""Assumed size of an entry, for the lag."""
 _OPEN_TRIES = 5
-"""How often journalctl is started anew because journals were renamed while it opened them."""
+"""Most starts of journalctl in a row because journals were renamed while it opened them."""
 _SAID_MOST = 16
-"""Lines about damage that a position keeps, so that each is told once."""
+"""Most messages about damage that a position keeps."""
 
 _SAMPLE = """\
 type: journald
@@ -57,7 +57,7 @@ class Journald:
         self._end: str | None = None
         self._asked_at = self._moved_at = time.monotonic()
         self._target: str | None = None
-        """Where a run to the end ends."""
+        """The cursor at which a run to the end stops; "" for an empty journal."""
 
     def look(self, saved: Mapping[str, Position], *, to_the_end: bool) -> Iterator[Found]:
         position = saved.get(self._key)
@@ -72,7 +72,7 @@ class Journald:
         yield Found(self._key, end=self._end, unread=self._unread_bytes(position), name=self._name)
 
     def _unread_bytes(self, position: Position) -> int:
-        """About how many there are, with those that are left out."""
+        """Returns about how many bytes are unread, excluded entries included."""
         if self._end is None or not position.get("cursor"):
             return int(self._end is not None)
         return max(1, distance(position["cursor"], self._end)) * ENTRY_BYTES
@@ -87,7 +87,7 @@ class Journald:
         return {"since": int(datetime.fromisoformat(start_at).timestamp() * 1_000_000)}
 
     def _newest(self, position: Position, *, to_the_end: bool) -> str | None:
-        """The cursor up to which there may be something to read; None where all there is, is left out."""
+        """Returns the cursor up to which there may be entries to read; None if there are none but excluded ones."""
         if to_the_end:
             self._target = self._target if self._target is not None else self._journalctl.tail()
             return self._target or None
@@ -107,7 +107,7 @@ class Journald:
         return Stretch(found.key, self._name, position, found.end)
 
     def read(self, stretch: Stretch) -> Iterator[tuple[Record, Position]]:
-        """Up to what is the journal's end then."""
+        """Reads to the journal's end at the time of the call."""
         run = self._opened(_whole(stretch.start))
         with run:
             yield from self._records(stretch, run)
@@ -116,7 +116,7 @@ class Journald:
                 raise RetriableError("journalctl ended within an entry", "it is started again")
 
     def _opened(self, start: Position) -> JournalRun:
-        """Started, with all journals open: while journald renames one, whoever lists them may miss it."""
+        """Starts journalctl so that it has all journals open: it may miss one that journald renames at the same time."""
         for _ in range(_OPEN_TRIES):
             names = journal_files(self._options).keys()
             run = self._journalctl.run(*_from(start))
@@ -131,14 +131,14 @@ class Journald:
         raise RetriableError("the journal's files are renamed again and again", "it is tried again")
 
     def _records(self, stretch: Stretch, run: JournalRun) -> Iterator[tuple[Record, Position]]:
-        """The entries behind its start. What was lost before them comes first, what is damaged where journalctl says so."""
+        """Yields the entries behind the start. Lost ones are reported first, damage when journalctl reports it."""
         start = _whole(stretch.start)
         position: Position = start
         kept: dict[str, Any] = {name: start[name] for name in ("said",) if name in start}
-        is_first, heard = "cursor" in start, 0
+        is_first, reported = "cursor" in start, 0
         for entry in run.entries:
-            if len(run.damage) > heard:
-                heard, new = len(run.damage), _new(run.damage, kept)
+            if len(run.damage) > reported:
+                reported, new = len(run.damage), _new(run.damage, kept)
                 kept, position = _with(kept, new), _with(_whole(position), new)
                 yield from ((LostRecords(one, damaged=True), position) for one in new)
             cursor = entry.cursor if isinstance(entry, LargeEntry) else entry[CURSOR]
@@ -147,11 +147,11 @@ class Journald:
                 if are_same(cursor, start["cursor"]):
                     continue
                 yield from ((one, position) for one in self._lost(start["cursor"], cursor))
-            position = {"cursor": cursor, **kept} if kept else cursor  # a text costs each entry nothing
+            position = {"cursor": cursor, **kept} if kept else cursor  # a text is cheaper than a map for each entry
             yield self._unread(entry) if isinstance(entry, LargeEntry) else entry, position
         new = _new(run.damage, kept)
         yield from ((LostRecords(one, damaged=True), _with(_whole(position), new)) for one in new)
-        if is_first:  # where nothing lies behind, what comes next may lie before it, too
+        if is_first:  # no entry at or behind the position: a later one may get a place before it
             yield from ((one, _with({"cursor": stretch.end, **kept}, new)) for one in self._lost(start["cursor"], ""))
 
     def _unread(self, entry: LargeEntry) -> Unparsed:
@@ -160,7 +160,7 @@ class Journald:
         return Unparsed(words, f"raise source.max_bytes; journalctl --cursor='{entry.cursor}' --lines=1 shows it")
 
     def _lost(self, cursor: str, first: str) -> list[LostRecords]:
-        """What is gone behind `cursor`. `first`: the cursor of the first entry that is not left out, "" for none."""
+        """Returns what was lost behind `cursor`. `first` is the cursor of the first entry that is not excluded, "" for none."""
         if self._journalctl.is_filtered or not first:
             first = next(iter(self._journalctl.cursors("--lines=1", f"--cursor={cursor}", filtered=False)), "")
         if are_same(first, cursor):
@@ -168,7 +168,7 @@ class Journald:
         if not first:
             return [LostRecords("the journal ends before the entry that was read last: it is another one, or its clock was set back")]
         count = distance(cursor, first)
-        if count == 1:  # what is gone was read
+        if count == 1:  # only the entry that was read is gone
             return []
         if count < 1:
             return [
@@ -189,19 +189,19 @@ class Journald:
         return {**at, "cursor": stretch.end}
 
     def committed(self, positions: Mapping[str, Position]) -> None:
-        """The journal need not know."""
+        """Does nothing: the journal keeps no positions."""
 
     def close(self) -> None:
-        """A journalctl that runs ends with the read that started it."""
+        """Does nothing: journalctl ends with the read that started it."""
 
 
 def _whole(position: Position) -> dict[str, Any]:
-    """A position as it is saved, of one as a read gives it: a cursor alone where there is no more to say."""
+    """Returns a position as it is saved. `read` yields a bare cursor if there is nothing else in it."""
     return {"cursor": position} if isinstance(position, str) else dict(position)
 
 
 def _checked(position: Position) -> dict[str, Any]:
-    """Raises FatalError for what is no position: a person may have set it."""
+    """Returns the position. Raises FatalError if it is invalid: a person may have set it."""
     kinds = {"cursor": str, "upto": str, "since": int, "said": list}
     if isinstance(position, dict) and all(isinstance(value, kinds.get(name, ())) for name, value in position.items()):
         return position
@@ -212,7 +212,7 @@ def _checked(position: Position) -> dict[str, Any]:
 
 
 def _from(position: Position) -> list[str]:
-    """What tells journalctl to begin at a position, with the entry that was read last."""
+    """Returns arguments for journalctl to begin at a position, with the entry that was read last."""
     if position.get("cursor"):
         return [f"--cursor={position['cursor']}"]
     if "since" in position:
@@ -229,7 +229,7 @@ def _with(position: dict[str, Any], new: list[str]) -> dict[str, Any]:
 
 
 def _key(options: JournaldOptions) -> str:
-    """The partition's: a cursor says nothing of another journal."""
+    """Returns the partition's key, which names the journal: a cursor is meaningless in another one."""
     place = options.directory or ""
     if not re.fullmatch(r"[!-~]{0,120}", place):
         place = hashlib.sha256(place.encode("utf-8", "surrogateescape")).hexdigest()[:16]

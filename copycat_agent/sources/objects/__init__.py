@@ -1,1 +1,1 @@
-"""Source `objects`: a bucket, or a directory tree behind a URI, followed for ever. Written against `copycat_agent.extending` alone."""
+"""Source `objects`: follows a bucket, or a directory tree at a URI. It imports only `copycat_agent.extending`."""

@@ -1,4 +1,4 @@
-"""File systems of pyarrow: neither S3 nor a tree of this host. None lists behind a name, so a listing always lists everything."""
+"""A store for the file systems of pyarrow other than S3 and local trees. They cannot list behind a name, so all names are listed."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from copycat_agent.sources.objects.stores import Listed, NoticeQueue, directory_
 T = TypeVar("T")
 
 _TREES = ("hdfs", "viewfs", "file")
-"""Where directories are. A bucket has none: a prefix that no name begins with is empty, and no error."""
+"""Schemes with directories. In a bucket, a prefix without objects is empty, not missing."""
 
 
 class ArrowStore:
-    """A directory tree, or a bucket."""
+    """A `Store` for a directory tree or a bucket."""
 
     lists_behind = False
 
@@ -60,7 +60,7 @@ class ArrowStore:
         yield from sorted(one for one in listed if one.name in names)
 
     def _look_at_bucket(self) -> None:
-        """Nothing is in it, or it is not there. Who may list need not have the right to look at the bucket itself."""
+        """Raises FileNotFoundError if the bucket does not exist. The right to list may come without one to look at the bucket."""
         with contextlib.suppress(PermissionError):
             if self._ask("look at", lambda files: files.get_file_info(self._bucket)).type == fs.FileType.NotFound:
                 raise FileNotFoundError(errno.ENOENT, "there is no such bucket")

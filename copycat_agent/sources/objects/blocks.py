@@ -1,4 +1,4 @@
-"""One version of an object, fetched in blocks: the next one while this one is used."""
+"""Reads one version of an object in blocks, and fetches the next block while one is used."""
 
 from __future__ import annotations
 
@@ -9,26 +9,26 @@ import threading
 from collections.abc import Callable
 
 BLOCK_BYTES = 4 * 2**20
-"""Asked for at a time while reading goes forward: a request costs 20 to 100 ms, whatever it brings."""
+"""Size of a request in sequential reading: it takes 20 to 100 ms, whatever its size."""
 JUMP_BYTES = 2**16
-"""Asked for where reading jumps, as to the end of a Parquet file."""
+"""Least size of a request after a jump, such as to the end of a Parquet file."""
 
 
 class ReplacedError(OSError):
-    """The object is not the version any more that was found."""
+    """The object is no longer the version that was found."""
 
 
 def _nothing() -> None:
-    """There is nothing to close."""
+    """Stands in for a missing `close`."""
 
 
 class BlockFile:
-    """A `StoredFile` that is fetched in blocks, the next one while this one is used."""
+    """A `StoredFile` that is read in blocks."""
 
     def __init__(self, size: int, fetch: Callable[[int, int], bytes], close: Callable[[], None] = _nothing, *, ahead: bool = True) -> None:
-        """`fetch(position, size)` gives just these bytes of the version that was found, or raises ReplacedError.
+        """`fetch(position, size)` returns exactly these bytes of the version that was found, or raises ReplacedError.
 
-        `ahead`: it is worth a thread of its own.
+        `ahead`: the next block is fetched on a thread of its own.
         """
         self._reads_ahead = ahead
         self._size = size
@@ -44,7 +44,7 @@ class BlockFile:
         size = min(size, self._size - position)
         if size <= 0:
             return b""
-        if position + size <= len(self._head):  # asked for again and again, to compare
+        if position + size <= len(self._head):  # the head is read repeatedly, for fingerprints
             return self._head[position : position + size]
         if not self._begin <= position < self._begin + len(self._block):
             self._block, self._begin = self._next(position, size), position
@@ -56,7 +56,7 @@ class BlockFile:
         return data
 
     def _let_go(self, begin: int, end: int) -> None:
-        """Keeps no more than the last bytes once all was read from front to back: files stay open until their records are acknowledged."""
+        """Keeps the last bytes only, once all was read in sequence: files stay open until their records are acknowledged."""
         self._jumps |= begin > self._reached
         self._reached = max(self._reached, end)
         if end == self._size and not self._jumps:
@@ -71,7 +71,7 @@ class BlockFile:
         block = ahead.take() if ahead is not None and ahead.position == position else self._checked(position, wanted)
         following = position + len(block)
         if self._reads_ahead and goes_forward and following < self._size:
-            with contextlib.suppress(RuntimeError):  # no thread is to be had: it is fetched when its turn comes
+            with contextlib.suppress(RuntimeError):  # without a thread it is fetched when it is needed
                 self._ahead = _Ahead(following, min(BLOCK_BYTES, self._size - following), self._checked)
         return block
 
@@ -95,7 +95,7 @@ class BlockFile:
 
 
 class _Ahead:
-    """A block that is being fetched."""
+    """A block that a thread is fetching."""
 
     def __init__(self, position: int, size: int, fetch: Callable[[int, int], bytes]) -> None:
         self.position = position
@@ -105,7 +105,7 @@ class _Ahead:
     def _run(self, size: int, fetch: Callable[[int, int], bytes]) -> None:
         try:
             self._answer.put(fetch(self.position, size))
-        except BaseException as error:  # noqa: BLE001 - for the thread that takes
+        except BaseException as error:  # noqa: BLE001 - `take` raises it
             self._answer.put(error)
 
     def take(self) -> bytes:

@@ -1,4 +1,4 @@
-"""What becomes of objects whose records are all delivered: they stay, are deleted, moved, or get a tag."""
+"""Cleans up objects whose records are all delivered: deletes, moves or tags them, or leaves them."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ if TYPE_CHECKING:
     from copycat_agent.sources.objects.stores import Store
 
 UNDER_WAY_MOST = 1000
-"""Objects that are handed out to be cleaned up."""
+"""Most cleanups that are queued or under way."""
 WAIT_SECONDS = 0.25
-"""So long a look waits for what it hands out: a store that is slow delays no listing."""
+"""How long a look waits for cleanups: a slow store must not delay listings."""
 FAILING_MOST = 1000
-"""Objects whose cleanup fails, and that are tried again: each is a row. Of more, the first are left as they are."""
+"""Most objects whose failed cleanup is repeated; each keeps a row in the store. Beyond that, the first are left as they are."""
 _RETRY_SECONDS = (1.0, 300.0)
 
 
 class Cleanup:
-    """By key. `absent`: the store has them no more. `trouble`: why it failed, the longest first; it is tried again.
+    """Cleans up delivered objects. Used by one thread; the requests run on a `Crew`. All objects are identified by key.
 
-    `left`: how many are left as they are because it failed for too many, `left_why`: why for the last of them. 0 again once nothing fails.
-    All but the requests is done by one thread.
+    `absent` are those that the store no longer has. `trouble` says why cleanups failed, the oldest first; they are repeated. `left` counts
+    objects that were given up because too many failed, `left_why` says why for the last; 0 again once nothing fails.
     """
 
     def __init__(self, options: ObjectCleanup) -> None:
@@ -45,25 +45,25 @@ class Cleanup:
         self.left_why = ""
 
     def deliver(self, done: Mapping[str, bool]) -> None:
-        """All records of these are delivered, and that is saved. Of damaged ones (True) as many as could be read: they stay as they are."""
+        """Adds objects whose delivery is saved. Damaged ones (True) were delivered in part, and are left as they are."""
         self._delivered.update(done)
         self._finished.update(key for key, is_damaged in done.items() if is_damaged or self._options.policy == "none")
 
     def finished(self) -> set[str]:
-        """Those that are delivered, stay, and with which nothing more is to be done."""
+        """Returns the delivered objects that stay in the store and need no further cleanup."""
         return self._finished - self.absent
 
     def forget_all_but(self, keys: Mapping[str, bool]) -> set[str]:
-        """Returns the delivered ones that are forgotten: nothing is saved of them any more."""
+        """Forgets all objects but those that still have a row (`keys`). Returns the delivered ones that it has forgotten."""
         forgotten = self._delivered - keys.keys()
         for group in (self._delivered, self._finished, self.absent):
             group.intersection_update(keys)
         for key in forgotten:
-            self._is_well(key)
+            self._clear_trouble(key)
         return forgotten
 
     def run(self, store: Store, known: Mapping[str, Listed], now: float, *, to_the_end: bool) -> None:
-        """Do what is to be done with those that are delivered, and known. `to_the_end`: not before that returns."""
+        """Starts cleanups of delivered and known objects. `to_the_end`: waits for their end."""
         if self._options.policy == "none":
             return
         self._take_in(now)
@@ -77,12 +77,12 @@ class Cleanup:
         self._take_in(now)
 
     def _clean_up(self, store: Store, key: str, found: Listed) -> tuple[str, str | None]:
-        return key, self._trouble_with(store, key, found)
+        return key, self._failure_of(store, key, found)
 
-    def _trouble_with(self, store: Store, key: str, found: Listed) -> str | None:
-        """In a thread of the crew. Returns why it failed, "" when the object is there still, None when it is not.
+    def _failure_of(self, store: Store, key: str, found: Listed) -> str | None:
+        """Cleans up one object, on a thread of the crew. Returns why it failed, "" if the object still exists, None if it does not.
 
-        One that was replaced meanwhile is left alone.
+        An object that was replaced meanwhile is left alone.
         """
         try:
             if key_of(store.look(found.name)) != key:
@@ -108,25 +108,25 @@ class Cleanup:
                 self.trouble[key] = why
             else:
                 (self.absent if why is None else self._finished).add(key)
-                self._is_well(key)
+                self._clear_trouble(key)
         for key in [*itertools.islice(self.trouble, max(0, len(self.trouble) - FAILING_MOST))]:
             self.left, self.left_why = self.left + 1, self.trouble[key]
             self._finished.add(key)
-            self._is_well(key)
+            self._clear_trouble(key)
         if not self.trouble:
             self.left = 0
 
-    def _is_well(self, key: str) -> None:
+    def _clear_trouble(self, key: str) -> None:
         self._failures.pop(key, None)
         self.trouble.pop(key, None)
 
     def close(self) -> None:
-        """What has not begun is not done."""
+        """Drops cleanups that have not begun."""
         self._crew.close()
 
 
 def _target(store: Store, found: Listed, directory: str) -> str:
-    """Where it is moved to. What is there already is overwritten only by its like: a move that was killed in the middle."""
+    """Returns the name to move an object to. An existing object there is overwritten only if it is a copy, of a move that was killed."""
     name = store.name_at(f"{directory.rstrip('/')}/{found.name.removeprefix(store.prefix)}")
     try:
         there = store.look(name)

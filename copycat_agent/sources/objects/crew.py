@@ -1,4 +1,4 @@
-"""Requests side by side, on a few threads that end once nothing is left to do."""
+"""Runs requests in parallel on a few threads, which end once nothing is left to do."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 class Crew(Generic[T]):
-    """Used by one thread. What has not begun is not done when the process ends."""
+    """Runs jobs on up to `THREADS` daemon threads. Used by one thread. Jobs that have not begun are dropped at the end of the process."""
 
     def __init__(self) -> None:
         self._turn = threading.Condition()
@@ -23,7 +23,7 @@ class Crew(Generic[T]):
         self._threads = 0
 
     def add(self, job: Callable[[], T]) -> None:
-        """Have it done. Where no thread is to be had, it is done by who waits."""
+        """Queues a job. If no thread can be started, `wait` runs it."""
         with self._turn:
             self._jobs.append(job)
             if self._threads >= THREADS:
@@ -50,14 +50,14 @@ class Crew(Generic[T]):
         answer: T | Exception
         try:
             answer = job()
-        except Exception as error:  # noqa: BLE001 - for who asks for answers
+        except Exception as error:  # noqa: BLE001 - `answers` raises it
             answer = error
         with self._turn:
             self._answers.append(answer)
         return True
 
     def wait(self, seconds: float) -> None:
-        """Until all is done, or for so long."""
+        """Waits until all jobs are done, for `seconds` at most."""
         deadline = time.monotonic() + seconds
         while (left := deadline - time.monotonic()) > 0:
             with self._turn:
@@ -68,7 +68,7 @@ class Crew(Generic[T]):
                 return
 
     def answers(self) -> list[T]:
-        """What jobs returned since this was asked last. Raises what one of them raised."""
+        """Returns the results since the last call. Raises if a job raised."""
         with self._turn:
             answers, self._answers = self._answers, []
         for one in answers:
@@ -77,6 +77,6 @@ class Crew(Generic[T]):
         return [one for one in answers if not isinstance(one, Exception)]
 
     def close(self) -> None:
-        """What has not begun is not done."""
+        """Drops jobs that have not begun."""
         with self._turn:
             self._jobs.clear()

@@ -1,6 +1,7 @@
-"""A directory tree of this host. Links are not followed: one that leads to a directory above it would show a file again and again.
+"""A store for a directory tree of this host.
 
-Nor are those that take the place of a directory later: whoever writes the tree could have any file of this host read, moved or deleted.
+Symbolic links are not followed: one that leads to a parent directory would show its files again and again. Nor are links that replace a
+directory later: whoever writes to the tree could otherwise have any file of this host read, moved or deleted.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ _DIRECTORY = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class LocalStore:
-    """Names are absolute paths; bytes that are not UTF-8 stand in them as Python has them."""
+    """A `Store` whose names are absolute paths, with bytes that are not UTF-8 as surrogates."""
 
     lists_behind = False
 
@@ -37,7 +38,7 @@ class LocalStore:
         return path
 
     def listed(self, names: NameRange) -> Iterator[Listed]:
-        """Raises FileNotFoundError where the tree itself is not there: a mount that is missing is no empty tree."""
+        """Raises FileNotFoundError if the tree itself does not exist: a missing mount is no empty tree."""
         Path(self.prefix).stat()
         yield from sorted(one for one in _files_below(self.prefix) if one.name in names)
 
@@ -50,7 +51,7 @@ class LocalStore:
 
     @contextlib.contextmanager
     def _beneath(self, name: str) -> Iterator[str]:
-        """A path to this name through no link below the tree, as long as this is open."""
+        """Yields a path to this name that passes through no symbolic link below the tree, valid within the context."""
         *directories, last = name.removeprefix(self.prefix).split("/")
         with contextlib.ExitStack() as opened:
             path = self.prefix
@@ -89,7 +90,7 @@ class LocalStore:
             raise ReplacedError(errno.ESTALE, "it was replaced")
 
     def copy(self, found: Listed, to: str) -> None:
-        """By a second link where that can be, else by a copy that is on the disk before it has its name."""
+        """Makes a hard link if possible, else a copy that is synced before it gets its name."""
         parent = Path(to).parent
         parent.mkdir(parents=True, exist_ok=True)
         with self._beneath(found.name) as path:
@@ -97,7 +98,7 @@ class LocalStore:
             try:
                 os.link(path, to, follow_symlinks=False)
             except OSError:
-                copy = parent / f".{key_of(found)[-16:]}.copycat-copy"  # a name that is no longer than names may be
+                copy = parent / f".{key_of(found)[-16:]}.copycat-copy"  # a suffix could make the name too long
                 shutil.copy2(path, copy, follow_symlinks=False)
                 with copy.open("rb") as file:
                     os.fsync(file.fileno())
@@ -113,7 +114,7 @@ class LocalStore:
 
 
 def _files_below(directory: str) -> Iterator[Listed]:
-    """Regular files. A directory that goes away meanwhile has none; one that may not be listed raises."""
+    """Yields regular files. A directory that has vanished yields none; one that may not be listed raises."""
     found: list[os.DirEntry[str]] = []
     with contextlib.suppress(FileNotFoundError), os.scandir(directory) as entries:
         found = list(entries)

@@ -1,8 +1,8 @@
-"""Which objects were read, of those that are no partitions any more: 64 bits of each, in chunks that are saved once.
+"""Remembers which objects were read once they are no longer partitions: 64 bits of each, in chunks that are saved once.
 
-A chunk is a value of some 170 KB at most, kept under a key of its own (`extending.Remembered`), and never changed: small ones are
-joined into a larger one from time to time. With more than `CHUNKS_MOST` chunks the one whose objects are oldest is given up: from then on
-an object that is no newer than those, and whose name was passed when they were given up, is taken for one that was read.
+A chunk is a value of about 170 KB at most under a key of its own (`extending.Remembered`). It is never changed; small chunks are joined
+into a larger one from time to time. With more than `CHUNKS_MOST` chunks the one with the oldest objects is dropped: from then on an object
+that is no newer than those, and whose name had been listed at that time, counts as read.
 """
 
 from __future__ import annotations
@@ -16,15 +16,16 @@ from typing import NamedTuple
 from copycat_agent.extending import Finding, Gone, Position, Remembered
 
 CHUNK_IDS = 16_384
+"""Ids in a full chunk."""
 CHUNKS_MOST = 64
-"""A million objects."""
+"""Most chunks: a million objects."""
 SMALL_MOST = 16
-"""So many chunks that are not full are joined."""
+"""Chunks that are not full are joined once there are this many."""
 _CHUNK, _FLOOR = "read-", "forgotten"
 
 
 class _Chunk(NamedTuple):
-    """`newest_ms`: the latest time of change among these objects, `last`: the last of their names."""
+    """A chunk. `newest_ms` is the latest modification time of its objects, `last` the greatest of their names."""
 
     ids: array[int]
     newest_ms: int
@@ -35,7 +36,7 @@ class _Chunk(NamedTuple):
 
 
 class ReadMemory:
-    """Ids are numbers of 64 bits."""
+    """A set of object ids, 64-bit numbers."""
 
     def __init__(self) -> None:
         self._chunks: dict[str, _Chunk] = {}
@@ -45,7 +46,7 @@ class ReadMemory:
         self._number = 0
 
     def recall(self, saved: Mapping[str, Position]) -> None:
-        """Takes in what is saved. Chunks that are known are not looked at."""
+        """Loads what is saved. Chunks that are loaded already are skipped."""
         keys = {key for key in saved if key.startswith(_CHUNK)}
         for key in keys - self._chunks.keys():
             ids = array("Q")
@@ -62,7 +63,7 @@ class ReadMemory:
             self._forgotten = [(newest_ms, passed) for newest_ms, passed in saved[_FLOOR]]
 
     def __contains__(self, one: int) -> bool:
-        """Whether it is saved that this one was read."""
+        """Whether it is saved that this object was read."""
         index = bisect_left(self._sorted, one)
         return one in self._recent or (index < len(self._sorted) and self._sorted[index] == one)
 
@@ -70,17 +71,17 @@ class ReadMemory:
         return sum(len(chunk.ids) for chunk in self._chunks.values())
 
     def is_forgotten(self, name: str, mtime_ms: int) -> bool:
-        """Whether an object of this name and time, which is not in it, was read all the same."""
+        """Whether an object that is not in the set counts as read, because its chunk may have been dropped."""
         return any(mtime_ms <= newest_ms and _reaches(passed, name) for newest_ms, passed in self._forgotten)
 
     def add(self, ids: Iterable[int], newest_ms: int, last: str) -> Iterator[Finding]:
-        """What to tell to have these remembered, once it is saved; with the latest time of change among them, and the last name."""
-        yield from self._told(_Chunk(array("Q", ids), newest_ms, last))
+        """Yields the finding that saves these ids; `newest_ms` and `last` are as of `_Chunk`. They are in the set after `recall`."""
+        yield from self._remembered(_Chunk(array("Q", ids), newest_ms, last))
 
     def joined(self, passed: str | None) -> Iterator[Finding]:
-        """What to tell to have small chunks joined, and the oldest given up where there are too many. What a look tells is saved as one.
+        """Yields findings that join small chunks, or drop the oldest of too many. The findings of a look are saved together.
 
-        `passed`: everything up to this name has been listed; None for everything.
+        `passed` is the name up to which everything was listed; None for everything.
         """
         small = [key for key, chunk in self._chunks.items() if len(chunk.ids) < CHUNK_IDS]
         if len(small) >= SMALL_MOST:
@@ -88,22 +89,22 @@ class ReadMemory:
             newest_ms = max(self._chunks[key].newest_ms for key in small)
             last = max(self._chunks[key].last for key in small)
             for begin in range(0, len(ids), CHUNK_IDS):
-                yield from self._told(_Chunk(ids[begin : begin + CHUNK_IDS], newest_ms, last))
+                yield from self._remembered(_Chunk(ids[begin : begin + CHUNK_IDS], newest_ms, last))
             yield from map(Gone, small)
         elif len(self._chunks) > CHUNKS_MOST:
             oldest = min(self._chunks, key=lambda key: self._chunks[key].newest_ms)
             _, newest_ms, last = self._chunks[oldest]
             if not _reaches(passed, last):
-                return  # soon: a listing has only begun since the start
+                return  # the first listing since the start is not far enough yet
             others = [one for one in self._forgotten if one[0] > newest_ms or not _reaches(passed, one[1])]
             yield Remembered(_FLOOR, [*others, (newest_ms, passed)])
             yield Gone(oldest)
 
-    def _told(self, chunk: _Chunk) -> Iterator[Finding]:
+    def _remembered(self, chunk: _Chunk) -> Iterator[Finding]:
         self._number += 1
         yield Remembered(f"{_CHUNK}{self._number:06}", chunk.value())
 
 
 def _reaches(passed: str | None, name: str | None) -> bool:
-    """Whether a listing up to `passed` came by this name; None: by all."""
+    """Whether a listing up to `passed` (None: of everything) included this name."""
     return passed is None or (name is not None and name <= passed)

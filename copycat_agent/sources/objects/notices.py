@@ -1,4 +1,4 @@
-"""Messages of a queue that tell of new objects: events of S3, as they come from S3, through SNS, or through EventBridge."""
+"""Reads messages about new objects from a queue: events of S3, sent by S3 itself, SNS or EventBridge."""
 
 from __future__ import annotations
 
@@ -15,20 +15,23 @@ if TYPE_CHECKING:
     from copycat_agent.sources.objects.stores import NoticeQueue, Store
 
 Told = Callable[[str, Callable[[], Any]], Any]
-"""`told(what, ask)`: what `ask` returns. Raises OSError."""
+"""`told(what, ask)` returns what `ask` returns, and translates its exceptions into OSError."""
 _AT_ONCE = 10
+"""SQS's limit of messages in a request."""
 _RECEIVES_MOST = 50
+"""Most requests for messages in one look."""
 WAIT_SECONDS = 1
-"""Without any wait SQS asks some of its servers only, and finds nothing in a queue that has little."""
+"""Without a wait SQS asks only some of its servers, and often finds nothing in a queue with few messages."""
 RETRY_SECONDS = 10.0
-"""A queue that cannot be read is asked again after so long, with credentials that may have been changed."""
+"""Wait before a queue that cannot be read is tried again, with credentials read anew."""
 _NAME_BYTES_MAX = 1024
+"""Longest name of an object in S3."""
 
 
 class Notices:
-    """Of one queue: messages that were received, by what they are deleted by, and keys of what they told of.
+    """The messages of one queue that were received and not deleted yet, with the keys of their objects.
 
-    `trouble`: why the queue cannot be read, "" while it can.
+    `trouble` says why the queue cannot be read, "" while it can.
     """
 
     def __init__(self, url: str) -> None:
@@ -39,9 +42,9 @@ class Notices:
         self.trouble = ""
 
     def receive(self, store: Store, is_saved: Callable[[str], bool], now: float, *, waits: bool) -> list[Notice]:
-        """Deletes messages of which all keys are saved, then returns what is new. `now`: of `time.monotonic()`.
+        """Deletes messages whose keys are all saved, then returns new ones. `now` is `time.monotonic()`.
 
-        `waits`: there is nothing else to do, it may take a second.
+        `waits`: the call may take a second, because there is nothing else to do.
         """
         if self.trouble and now - self._failed_at < RETRY_SECONDS:
             return []
@@ -53,7 +56,7 @@ class Notices:
             for receipt in done:
                 del self._keys[receipt]
             for notice in self._queue.receive(WAIT_SECONDS if waits else 0):
-                found.append(notice)  # noqa: PERF402 - what came before it fails counts
+                found.append(notice)  # noqa: PERF402 - keeps the messages received before a failure
             self.trouble = ""
         except OSError as error:
             self._queue, self._failed_at = None, now
@@ -61,7 +64,7 @@ class Notices:
         return found
 
     def keep(self, receipt: str, keys: set[str]) -> None:
-        """This message told of these: it is deleted once they are saved."""
+        """Notes the keys of a message, which is deleted once they are all saved."""
         self._keys[receipt] = keys
 
 
@@ -69,14 +72,14 @@ class SqsQueue:
     """A `stores.NoticeQueue`."""
 
     def __init__(self, client: Any, told: Told, url: str, bucket: str) -> None:  # noqa: ANN401 - boto3 has no types
-        """`client`: boto3's. `told` makes OSErrors of what it raises. Messages about other buckets are passed over."""
+        """`client` is boto3's; `told` translates what it raises into OSError. Messages about other buckets are ignored."""
         self._client = client
         self._told = told
         self._url = url
         self._bucket = bucket
 
     def receive(self, wait_seconds: int) -> Iterator[Notice]:
-        """What it has, or gets in so long. Each comes again after its time of invisibility, until it is deleted."""
+        """Yields messages; waits `wait_seconds` for the first. SQS sends each again after its visibility timeout, until it is deleted."""
         for number in range(_RECEIVES_MOST):
             asked = {"QueueUrl": self._url, "MaxNumberOfMessages": _AT_ONCE, "WaitTimeSeconds": 0 if number else wait_seconds}
             found = self._told("receive from the queue", partial(self._client.receive_message, **asked)).get("Messages", [])
@@ -85,7 +88,7 @@ class SqsQueue:
                 return
 
     def delete(self, receipts: Sequence[str]) -> None:
-        """These are done with."""
+        """Deletes messages by their receipts."""
         for begin in range(0, len(receipts), _AT_ONCE):
             entries = [{"Id": str(number), "ReceiptHandle": one} for number, one in enumerate(receipts[begin : begin + _AT_ONCE])]
             asked = {"QueueUrl": self._url, "Entries": entries}
@@ -93,7 +96,7 @@ class SqsQueue:
 
 
 def names_in(body: str, bucket: str) -> Iterator[str]:
-    """Names of objects of a bucket that were made, as a message says; nothing for what is no such message."""
+    """Yields the names of new objects of a bucket that a message reports; nothing for any other message."""
     for one in _records_in(body):
         try:
             where, name = _made(one)
@@ -104,7 +107,7 @@ def names_in(body: str, bucket: str) -> Iterator[str]:
 
 
 def _records_in(body: str) -> list[Any]:
-    """What a message has one or several of. EventBridge sends each event by itself."""
+    """Returns the events of a message: one from EventBridge, several from S3."""
     try:
         event = json.loads(body)
         if isinstance(event, dict) and event.get("Type") == "Notification":
@@ -118,7 +121,7 @@ def _records_in(body: str) -> list[Any]:
 
 
 def _made(record: Any) -> tuple[str, str]:  # noqa: ANN401 - whatever is sent
-    """Bucket and name. EventBridge has names as they are, S3 encodes them as forms are. Raises what a record of another form leads to."""
+    """Returns bucket and name of an event. S3 encodes names like form data, EventBridge does not. Raises for any other record."""
     if record.get("detail-type") == "Object Created":
         return record["detail"]["bucket"]["name"], record["detail"]["object"]["key"]
     if "ObjectCreated" not in record["eventName"]:

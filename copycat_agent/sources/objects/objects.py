@@ -1,7 +1,7 @@
-"""Source `objects`: which objects are there, and which of them were read.
+"""The `FileSource` of `objects`: finds objects, and knows which of them were read.
 
-An object is a partition while it is read, and until enough of them are done to be remembered in one go (`ReadMemory`). A pass goes through
-the names in order (`Passes`); it stops while many objects wait to be read, and goes on where it stopped.
+An object is a partition while it is read, and until enough are done to be stored together in a `ReadMemory`. `Passes` go through the names
+in order; a pass stops while many objects wait to be read, and later resumes where it stopped.
 """
 
 from __future__ import annotations
@@ -39,19 +39,19 @@ from copycat_agent.sources.objects.passes import NameRange, Pass, Passes
 from copycat_agent.sources.objects.stores import KEY, Listed, Store, key_of
 
 WAITING_MOST = 1000
-"""Objects that are known and not read: with so many a pass stops, with half of them it goes on."""
+"""A pass stops at this many unread objects, and resumes at half as many."""
 FAILING_MOST = 10_000
-"""Of these so many may be objects that cannot be read, beside those."""
+"""Most objects that cannot be read and do not count as waiting."""
 CHECKS = 32
-"""Objects that could not be read, and are looked at one by one at each look: whether they are there still."""
+"""Most failing objects per look that are checked one by one for whether they still exist."""
 CHECK_SECONDS = 5.0
-"""Time between two such looks at one."""
+"""Interval of such checks for one object."""
 REMEMBER_AT = 256
-"""So many that are done are remembered in one go."""
+"""Least number of finished objects that move to the `ReadMemory` together."""
 LOCAL_AGE_SECONDS = 5.0
-"""`min_age` where files grow under their names."""
+"""Default of `min_age` where files grow under their final names."""
 BEGUN_SECONDS = 86_400
-"""With `start_at: end`, what is there and was changed within so long before the newest is remembered one by one."""
+"""With `start_at: end`, objects changed within this time before the newest are remembered one by one."""
 _BEGUN = "begun"
 _DELETED = "it was deleted before it was read to its end"
 _REPLACED = "it was replaced before it was read to its end"
@@ -59,12 +59,12 @@ _MISSING = "it is not there any more, or source.uri, pattern or exclude leave it
 
 
 def id_of(key: str) -> int:
-    """What is remembered of it."""
+    """Returns the 64-bit id under which an object's key is remembered."""
     return int(key.removeprefix(KEY)[:16], 16)
 
 
 def store_at(address: Address) -> Store:
-    """The store behind an address. It holds connections. Raises FatalError where its client is not installed."""
+    """Returns the store at an address. It holds connections. Raises FatalError if its client is not installed."""
     if address.scheme == "file":
         return LocalStore(address)
     if address.scheme != "s3":
@@ -79,10 +79,10 @@ def store_at(address: Address) -> Store:
 
 
 class Objects:
-    """An `extending.FileSource`. `_known`: those that are partitions, `_names`: their keys. `_lost`: what is gone, and why.
+    """An `extending.FileSource`.
 
-    `_paths`: the addresses under which partitions are saved.
-    `_checked_at`: when those that could not be read were looked at, by `time.monotonic()`.
+    `_known` holds the objects that are partitions, by key; `_names` their keys by name; `_paths` the shown names of saved partitions.
+    `_lost` says why partitions are gone. `_checked_at` is when failing objects were last checked (`time.monotonic()`).
     """
 
     def __init__(self, options: ObjectsOptions) -> None:
@@ -109,7 +109,7 @@ class Objects:
         return Passes(self._store.prefix, self._options.poll_interval, self._options.relist)
 
     def look(self, saved: Mapping[str, Position], *, to_the_end: bool) -> Iterator[Finding]:
-        """Raises RetriableError, or BlockedError, where the store cannot be listed."""
+        """Raises RetriableError, or BlockedError, if the store cannot be listed."""
         if self._options.start_at == "end" and not saved:
             yield from self._begin_at_end()
             return
@@ -137,9 +137,9 @@ class Objects:
                 yield self._found(key, found)
 
     def _begin_at_end(self) -> Iterator[Finding]:
-        """What is there is passed over: old objects by their time, and those of the last day one by one.
+        """Skips what is there: old objects by their time, those of the last day one by one.
 
-        The times are the store's, in seconds, and those of uploads that are under way lie back: the clock of this host decides nothing.
+        Only the store's times count, which have seconds at best, and which for an upload under way may be older than its end.
         """
         try:
             found = [(one.mtime_ms, id_of(key_of(one)), one.name) for one in self._store.listed(NameRange())]
@@ -163,7 +163,7 @@ class Objects:
 
     @staticmethod
     def failure(address: Address, error: OSError) -> RetriableError:
-        """Why the store behind an address cannot be listed, and what to do."""
+        """Returns why the store at an address cannot be listed, with a hint."""
         words = f"{address.shown} cannot be listed: {error.strerror}"
         if isinstance(error, FileNotFoundError):
             return BlockedError(words, "look at the name of the bucket or directory in source.uri; it is looked for again")
@@ -172,7 +172,7 @@ class Objects:
         return RetriableError(words, "look at the network, and at endpoint_override, region and scheme in source.uri")
 
     def _forgotten(self, rows: Mapping[str, bool]) -> set[str]:
-        """Keys of what needs no row: it is remembered, or not there any more."""
+        """Returns keys whose row is no longer needed: the object is remembered, or gone."""
         for key in [key for key in self._lost if key not in rows]:
             del self._lost[key]
             self._drop(key)
@@ -194,7 +194,7 @@ class Objects:
         yield from self._memory.add(map(id_of, done), max(one.mtime_ms for one in known), max(one.name for one in known))
 
     def _check(self, failing: Collection[str], begun_ms: int) -> None:
-        """Looks at those that could not be read: no listing need come by them soon, and a run to the end lists once."""
+        """Checks objects that could not be read: the next listing of them may be far, and a run to the end lists once."""
         now = time.monotonic()
         self._checked_at = {key: self._checked_at.get(key, -math.inf) for key in failing if key not in self._lost}
         due = sorted((at, key) for key, at in self._checked_at.items() if now - at >= CHECK_SECONDS)
@@ -202,7 +202,7 @@ class Objects:
         names = {key: self._known[key].name for _, key in due[:CHECKS]}
         found = self._look_at(names.values())
         for key, name in names.items():
-            if name in found:  # else it is told by who reads it
+            if name in found:  # otherwise its next read tells what is wrong
                 one = found[name]
                 if one is None:
                     self._lost[key] = _DELETED
@@ -220,7 +220,7 @@ class Objects:
         if self._options.notify is not None and not self._options.only_looks:
             self._receive(rows, begun_ms, now, young_ms, waits=one is None)
         while one is not None:
-            one.seen.intersection_update(self._known)  # of the others nobody asks any more
+            one.seen.intersection_update(self._known)  # keeps the set small
             for found in one.through(self._store.listed):
                 if waiting >= WAITING_MOST:
                     return
@@ -237,7 +237,7 @@ class Objects:
             one = self._passes.current(now, lists_behind=self._store.lists_behind, to_the_end=to_the_end)
 
     def _meet(self, found: Listed, rows: Mapping[str, bool], begun_ms: int) -> str:
-        """It is there, and wanted. Returns its key if it is a partition, "" when it was read before."""
+        """Notes an object that exists and is wanted. Returns its key if it is a partition, "" if it was read before."""
         key = key_of(found)
         former = self._names.get(found.name, key)
         if former != key and not rows.get(former, False):
@@ -248,7 +248,7 @@ class Objects:
         return key
 
     def _receive(self, rows: Mapping[str, bool], begun_ms: int, now: float, young_ms: float, *, waits: bool) -> None:
-        """Takes what the queue tells. A message is deleted once all it tells of is saved, and comes again where that cannot be told."""
+        """Takes messages of the queue. One is deleted once all its objects are saved; one whose objects cannot be looked at comes again."""
         told = self._notices.receive(self._store, lambda key: key in rows or key not in self._known, now, waits=waits)
         wanted = {one.receipt: [name for name in one.names if self.is_wanted(name)] for one in told}
         now_there = self._look_at(name for names in wanted.values() for name in names)
@@ -259,7 +259,7 @@ class Objects:
                 self._notices.keep(receipt, {key for one in there if (key := self._meet(one, rows, begun_ms))})
 
     def is_wanted(self, name: str) -> bool:
-        """Whether the definition names it."""
+        """Whether the definition includes this name."""
         path = "/" + name.removeprefix(self._store.prefix)
         is_below = name.startswith(self._store.prefix) and not name.endswith("/")
         return is_below and bool(excluded_by(self._options.pattern, path)) and not excluded_by(self._options.exclude, path)
@@ -269,10 +269,10 @@ class Objects:
         return not was_read and found.mtime_ms > begun_ms
 
     def _complete(self, one: Pass, rows: Mapping[str, bool]) -> None:
-        """The pass is through: what is known in its range and did not come up is asked for by itself before it counts as gone."""
+        """Ends a pass. Known objects in its range that it did not list are looked at one by one before they count as gone."""
         self._passes.complete(one, time.monotonic())
         unseen = {key: found.name for key, found in self._known.items() if key not in one.seen and one.covers(found.name)}
-        if one.is_full:  # since the start, no listing has come by those that are saved and not known
+        if one.is_full:  # saved partitions that no listing has shown since the start
             unseen |= {key: self._name_in(self._paths[key]) for key in rows if key not in self._known}
         unseen = {key: name for key, name in unseen.items() if key not in self._lost and key not in self._cleanup.absent}
         now = self._look_at(name for name in unseen.values() if name)
@@ -288,13 +288,13 @@ class Objects:
                 self._lost[key] = _MISSING if not name else _DELETED if found is None else _REPLACED
 
     def _name_in(self, path: str) -> str:
-        """The name of what people were shown as `path`; "" where the definition names it no more."""
+        """Returns the name that was shown as `path`; "" if the definition no longer includes it."""
         prefix = self._store.shown(self._store.prefix)
         name = self._store.prefix + path.removeprefix(prefix)
         return name if path.startswith(prefix) and self.is_wanted(name) else ""
 
     def _look_at(self, names: Iterable[str]) -> dict[str, Listed | None]:
-        """How these are now; None: not there. One of which that cannot be told is left out."""
+        """Returns the present state of each name, None for one that does not exist. Names that cannot be looked at are left out."""
         for name in set(names):
             self._crew.add(partial(self._now, name))
         self._crew.wait(math.inf)
@@ -315,5 +315,5 @@ class Objects:
         self._cleanup.deliver({key: one["damaged"] for key, one in positions.items() if key.startswith(KEY) and one["done"]})
 
     def close(self) -> None:
-        """Connections are the process's."""
+        """Drops cleanups that have not begun. Connections stay open for the process."""
         self._cleanup.close()

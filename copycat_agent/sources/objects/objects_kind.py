@@ -1,4 +1,4 @@
-"""`objects` as an entry of `SOURCES`."""
+"""The registry entry of source `objects`."""
 
 from __future__ import annotations
 

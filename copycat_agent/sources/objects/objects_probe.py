@@ -1,4 +1,4 @@
-"""What `copycat doctor` looks at of a source `objects`: whether its store can be listed, and an object read."""
+"""The checks of `copycat doctor` for source `objects`: whether its store can be listed, and an object be read."""
 
 from __future__ import annotations
 
@@ -12,12 +12,13 @@ from copycat_agent.sources.objects.options import ObjectsOptions
 from copycat_agent.sources.objects.passes import NameRange
 
 _MOST = 1000
+"""Most names to list."""
 
 
 def probe_objects(options: ObjectsOptions, user: RunsAs) -> Iterator[Probed]:
-    """Asks for one page of names and the first byte of one object, with the credentials of this shell.
+    """Lists one page of names and reads the first byte of one object, with the credentials of this shell.
 
-    Whether cleanup is allowed shows only when it is done.
+    Permissions for cleanup are not checked: only a cleanup could show them.
     """
     del user
     address = parse_address(options.uri)

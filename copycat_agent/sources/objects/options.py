@@ -7,10 +7,10 @@ from typing import Literal
 from copycat_agent.extending import Duration, FatalError, Field, FilesOptions, Options, Patterns, parse_address
 
 NOTIFY_SECONDS = 1.0
-"""Between two looks into the queue."""
+"""Seconds between two reads of the queue."""
 S3_OPTIONS = ("region", "endpoint_override", "scheme", "profile")
 _OF_BACKFILL = ("allow_bucket_creation", "allow_bucket_deletion", "allow_delayed_open")
-"""What pyarrow knows besides, so that one address may serve both."""
+"""Further options of pyarrow, accepted so that `copycat backfill` can use the same address."""
 
 
 class ObjectCleanup(Options):
@@ -25,7 +25,7 @@ class ObjectCleanup(Options):
     tag: str = Field("copycat=delivered", pattern=r"^[A-Za-z0-9 +\-._:/@]{1,128}=[A-Za-z0-9 +\-._:/@]{0,256}$", description="name=value.")
 
     def model_post_init(self, _: object) -> None:
-        """Refuse what does not go together."""
+        """Raises ValueError for options that exclude or lack each other."""
         if (self.policy == "move") != (self.to is not None):
             raise ValueError("cleanup.to and cleanup.policy: move need each other")
         if self.to is not None and not self.to.startswith("/"):
@@ -85,7 +85,7 @@ class ObjectsOptions(FilesOptions):
     cleanup: ObjectCleanup = Field(ObjectCleanup(), description="What becomes of objects that are delivered.")
 
     def model_post_init(self, _: object) -> None:
-        """Refuse an address that is none, or holds a secret."""
+        """Raises ValueError for a bad address, and for options that exclude each other."""
         try:
             address = parse_address(self.uri)
         except FatalError as error:
@@ -102,5 +102,5 @@ class ObjectsOptions(FilesOptions):
 
     @property
     def look_seconds(self) -> float:
-        """A queue is asked oftener than names are listed."""
+        """The queue is read more often than names are listed."""
         return self.poll_interval if self.notify is None else min(NOTIFY_SECONDS, self.poll_interval)

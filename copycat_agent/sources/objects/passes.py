@@ -1,10 +1,10 @@
-"""When names are listed, and which of them: all at first, else those behind which something new is likely, and beside them a part of all.
+"""Decides when to list which names: all at first, then those where new objects are likely, and a part of all names beside them.
 
-The floor of some names is the greatest of those that were not changed for `look_back`, or, where more than a page lies behind that, a name
-within the last page: what is new has mostly greater names. A poll lists
-what lies behind the floor of all names, and of each directory that has something new, for their names may lie in the middle of all. A
-directory is taken as high in the tree as what lies behind its floor stays small, so that a new day below it is found. What is late is found
-by a sweep through all names, of which each poll does as much as is due to have it through in `relist`.
+New objects mostly have greater names than old ones. So each poll lists what lies behind a floor: the greatest name that was not changed for
+`look_back`, or a name within the last page if more than a page lies behind that. There is a floor for all names, and one for each directory
+with new objects, because their names may lie in the middle of all. A directory is taken as high in the tree as the number of names
+behind its floor stays small, so that a new subdirectory, such as the next day's, is found. Late objects are found by a sweep through all
+names; each poll does as much of it as is due to complete it within `relist`.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from typing import NamedTuple, TypeVar
 T = TypeVar("T")
 
 FULL_MOST = 2000
-"""With no more objects than that everything is listed at each poll: two requests, and 0.1 s of CPU."""
+"""Up to this many objects are listed completely at each poll: two requests, and 0.1 s of CPU."""
 RANGES_MOST = 4
-"""Directories and pages of the sweep in one poll, beside the range behind all names; with more it is each directory's turn now and then."""
+"""Most directories and pages of the sweep in one poll, besides the range behind all names. More directories take turns."""
 LARGE = 1000
-"""A directory with more than that behind its floor, one page, is looked at one level deeper."""
+"""A directory with more objects behind its floor than this (one page) is split one level deeper."""
 PAGE = 1000
 """Names that one request lists."""
 _ALL = 2**62
 _EARLY = 0.9
-"""A poll may come a little early: its time is told from the begin of the one before, and looks are asked for on a beat of their own."""
+"""A poll may start after this share of the interval: intervals count from the previous start, and looks have a rhythm of their own."""
 
 
 class NameRange(NamedTuple):
-    """Names that begin with `prefix` and lie behind `after`."""
+    """Names that begin with `prefix` and sort behind `after`."""
 
     prefix: str = ""
     after: str = ""
@@ -42,9 +42,10 @@ class NameRange(NamedTuple):
 
 @dataclass(eq=False, slots=True)
 class Pass:
-    """One way through the names of `ranges`. It is in the range number `index`, through up to the name `at`, after `count` objects.
+    """One pass through the names of `ranges`, which can be interrupted.
 
-    `most`: after so many it stops for now. `seen`: keys of the objects that are known and came up.
+    It is in range number `index`, behind the name `at`, after `count` objects, and stops for now at `most` objects. `seen` are the keys of
+    known objects that it has listed.
     """
 
     ranges: tuple[NameRange, ...]
@@ -56,7 +57,7 @@ class Pass:
     seen: set[str] = field(default_factory=set)
 
     def through(self, listed: Callable[[NameRange], Iterator[T]]) -> Iterator[T]:
-        """What is left to come by. Asked again, it goes on behind the last name that was `passed`."""
+        """Yields what is left to list. A new call resumes behind the last name that was `passed`."""
         while not self.is_through and self.count < self.most:
             now = self.ranges[self.index]
             yield from itertools.islice(listed(now._replace(after=max(now.after, self.at))), self.most - self.count)
@@ -65,28 +66,28 @@ class Pass:
 
     @property
     def is_through(self) -> bool:
-        """Whether nothing is left to come by."""
+        """Whether nothing is left to list."""
         return self.index == len(self.ranges)
 
     def passed(self, name: str) -> None:
-        """It came by this name."""
+        """Notes that this name was listed."""
         self.at, self.count = name, self.count + 1
 
     @property
     def is_full(self) -> bool:
-        """Whether it goes through all names."""
+        """Whether it covers all names."""
         return self.ranges == (NameRange(),)
 
     def covers(self, name: str) -> bool:
-        """Whether it comes by this name."""
+        """Whether it lists this name, if it exists."""
         return any(name in one for one in self.ranges)
 
 
 @dataclass(slots=True)
 class _Directory:
-    """One with something new: its floor, when something in it was new, and how many new ones came up behind the floor last.
+    """A directory with new objects: its floor, when a new one was last seen, and how many lay behind the floor in the last listing.
 
-    `mark`: no more than a page of names lies behind it. `_next_mark` is the next one, and `_behind` names came up behind that.
+    `mark` is a name with no more than a page of names behind it. `_next_mark` is the next one, with `_behind` names behind it so far.
     """
 
     floor: str
@@ -97,11 +98,11 @@ class _Directory:
     _behind: int = 0
 
     def begin(self) -> None:
-        """Its names come up from some name on."""
+        """Notes that a listing of its names begins."""
         self._next_mark, self._behind = self.mark, 0
 
     def passed(self, name: str) -> None:
-        """This one came up."""
+        """Notes that this name was listed."""
         if name > self._next_mark:
             self._behind += 1
             if self._behind >= LARGE // 2:
@@ -109,10 +110,10 @@ class _Directory:
 
 
 class Passes:
-    """Times are those of `time.monotonic()`."""
+    """Chooses the passes. Times are `time.monotonic()`."""
 
     def __init__(self, prefix: str, poll_seconds: float, relist_seconds: float) -> None:
-        """`prefix`: what all names begin with."""
+        """All names begin with `prefix`."""
         self._prefix = prefix
         self._poll_seconds = poll_seconds
         self._relist_seconds = relist_seconds
@@ -130,11 +131,11 @@ class Passes:
 
     @property
     def passed(self) -> str | None:
-        """Everything up to this name has been listed; None: everything."""
+        """The name up to which everything was listed since the start; None once all names were."""
         return None if self._count is not None else "" if self._now is None else self._now.at
 
     def current(self, now: float, *, lists_behind: bool, to_the_end: bool) -> Pass | None:
-        """The pass that is under way, or one that begins or goes on now; None while it is not time. `lists_behind`: see `Store`."""
+        """Returns the pass to go on with, or a new one that is due; None while none is. `lists_behind` is that of the `Store`."""
         self._now = self._now or self._next(now, lists_behind=lists_behind, to_the_end=to_the_end)
         return self._now
 
@@ -154,14 +155,14 @@ class Passes:
         return Pass((NameRange(after=max(self._all.floor, self._all.mark)), *self._in_turn(max(1, RANGES_MOST - self._due))), now)
 
     def _pages_due(self, now: float, sweep: Pass, count: int) -> int:
-        """Pages of the sweep until the next poll, for it to be through in time: what is late is found as long after it as it takes."""
+        """Returns the pages that the sweep must list until the next poll to be complete in time."""
         elapsed = now - sweep.begun_at + self._poll_seconds
         if elapsed >= self._relist_seconds:
             return _ALL // PAGE
         return math.ceil(max(0.0, count * elapsed / self._relist_seconds - sweep.count) / PAGE)
 
     def _in_turn(self, most: int) -> list[NameRange]:
-        """Directories whose names do not lie behind all others."""
+        """Returns the ranges of up to `most` directories, in turn, that the range behind all names does not cover."""
         floor = max(self._all.floor, self._all.mark)
         behind = [found for name, one in self._directories.items() if (found := self._range_of(name, one)).after < floor]
         begin = self._turn % len(behind) if behind else 0
@@ -169,12 +170,12 @@ class Passes:
         return list(itertools.islice(itertools.chain(behind[begin:], behind[:begin]), most))
 
     def _range_of(self, name: str, directory: _Directory) -> NameRange:
-        """What lies behind its floor. Where that is much, and cannot be looked at deeper, behind the mark."""
+        """Returns the names behind its floor, or behind its mark if it was split or is the root."""
         is_last = name in self._deeper or name == self._prefix
         return NameRange(name, max(directory.floor, directory.mark) if is_last else directory.floor)
 
     def note(self, one: Pass, name: str, now: float, *, is_old: bool) -> None:
-        """The pass comes by this name. `is_old`: the object was not changed for `look_back`."""
+        """Notes a name that the pass has listed. `is_old`: the object was not changed for `look_back`."""
         directory = self._directory_of(name)
         if (one, directory) != self._group_of:
             if one is not self._group_of[0]:
@@ -194,7 +195,7 @@ class Passes:
             self._directories[directory] = self._group
 
     def saw(self, one: Pass, key: str) -> None:
-        """An object that is known came up: it need not come up again in the sweep."""
+        """Notes that the pass has listed a known object; for the sweep it counts as listed, too."""
         one.seen.add(key)
         if self._sweep is not None:
             self._sweep.seen.add(key)
@@ -208,11 +209,11 @@ class Passes:
         return found
 
     def rest(self) -> None:
-        """The sweep has done what was due."""
+        """Interrupts the present pass, after what was due of the sweep."""
         self._now, self._group_of = None, (None, "")
 
     def complete(self, one: Pass, now: float) -> None:
-        """The pass is through."""
+        """Notes that the pass is complete."""
         self.rest()
         if one is not self._sweep:
             self._listed_at = one.begun_at

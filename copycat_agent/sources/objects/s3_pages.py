@@ -1,4 +1,4 @@
-"""Pages of a listing of S3, parsed in a quarter of the time of botocore, which takes 0.1 s of CPU, half of it for times of change."""
+"""Parses pages of S3 listings four times as fast as botocore, which takes 0.1 s of CPU per page, half of it for times."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from xml.etree import ElementTree as ET
 
 
 def parse_pages_quickly(client: Any) -> None:  # noqa: ANN401 - boto3 has no types
-    """Has boto3's client for S3 do so. What it answers is the same, as far as `ListObjectsV2` says name, size, time and ETag."""
+    """Installs the parser in an S3 client of boto3. `ListObjectsV2` then returns the same names, sizes, times and ETags."""
     client.meta.events.register("before-parse.s3.ListObjectsV2", _take_contents)
 
 
 def _take_contents(response_dict: dict[str, Any], customized_response_dict: dict[str, Any], **_: object) -> None:
-    """Leaves the rest of the page to botocore; all of it where it is no usual one, as it knows what to say then."""
+    """Parses the contents, and leaves the rest of the page to botocore; all of an unusual page, to get botocore's error."""
     try:
         page = ET.fromstring(response_dict["body"])  # noqa: S314 - botocore parses it so, too
         found = [one for one in page if _tag(one) == "Contents"]

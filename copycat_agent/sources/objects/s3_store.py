@@ -1,4 +1,4 @@
-"""S3, or whatever speaks its protocol, through boto3: it lists behind a name, and reads the version that was found by its ETag."""
+"""A store for S3 and compatible services, through boto3. It lists behind a name, and reads the version that was found by its ETag."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ from copycat_agent.sources.objects.stores import Listed, NoticeQueue, directory_
 
 _CONNECT_SECONDS, _READ_SECONDS = 4.0, 15.0
 BODY_SECONDS = 40.0
-"""For a block of an object: a process whose batch is 60 s late is killed, with the batches of others."""
+"""Time limit for a block of an object: a process whose batch is 60 s late is killed, with the batches of others."""
 RENEW_SECONDS = 10.0
-"""A client that is refused is kept for so long at least: a new one takes 0.1 s of CPU."""
+"""Least age of a client that is replaced after a refusal: a new one takes 0.1 s of CPU."""
 PART_BYTES = 2**18
 _PAGE = 1000
 _MISSING = ("404", "NoSuchKey", "NotFound", "NoSuchVersion")
@@ -62,11 +62,11 @@ T = TypeVar("T")
 
 
 class _UnknownHeaderError(OSError):
-    """The store cannot do what a header asks for."""
+    """The service does not implement a header of the request."""
 
 
 class S3Store:
-    """A bucket of S3, or of whatever speaks its protocol."""
+    """A `Store` for a bucket."""
 
     lists_behind = True
 
@@ -104,7 +104,7 @@ class S3Store:
         return session.client(service, endpoint_url=endpoint, region_name=region or self._options.get("region"), config=self._config)
 
     def _ask(self, what: str, ask: Callable[[Any], T]) -> T:
-        """What S3 answers. Raises OSError. After a refusal the next one to ask reads the credentials anew: they may have been changed."""
+        """Returns S3's answer. Raises OSError. After a refusal the next request reads the credentials anew: they may have changed."""
         try:
             return _told(what, lambda: ask(self._client))
         except PermissionError:
@@ -154,7 +154,7 @@ class S3Store:
         return SqsQueue(client, _told, url, self._bucket)
 
     def delete(self, found: Listed) -> None:
-        """One a request, for each is compared: DeleteObjects deletes what was replaced, too, in stores that cannot."""
+        """One request per object, to compare versions: DeleteObjects would also delete replaced objects in stores that cannot compare."""
         asked = {"Bucket": self._bucket, "Key": found.name}
         if self._compares:
             try:
@@ -178,8 +178,8 @@ class S3Store:
 
 
 def _body(answer: dict[str, Any], version: str) -> bytes:
-    """All of it, within `BODY_SECONDS`: a limit for each part of it alone lets an answer that trickles last for ever."""
-    if answer.get("ETag", version) != version:  # not every store knows If-Match
+    """Returns the whole body within `BODY_SECONDS`: with time limits for its parts alone a slow answer could last for ever."""
+    if answer.get("ETag", version) != version:  # not every service implements If-Match
         raise ReplacedError(errno.ESTALE, "it was replaced while it was read")
     deadline, parts = time.monotonic() + BODY_SECONDS, []
     with closing(answer["Body"]) as body:
@@ -195,7 +195,7 @@ def _of_s3(name: str, found: dict[str, Any]) -> Listed:
 
 
 def _told(what: str, ask: Callable[[], T]) -> T:
-    """What S3 answers. Raises OSError."""
+    """Returns S3's answer, and translates exceptions into OSError."""
     try:
         return ask()
     except ReplacedError:
@@ -208,16 +208,16 @@ def _told(what: str, ask: Callable[[], T]) -> T:
         raise OSError(errno.EINVAL, f"profile or region in its address is none ({type(error).__name__})") from None
     except ParamValidationError:
         raise OSError(errno.EINVAL, f"that cannot be asked of S3: look at the name of the bucket ({what})") from None
-    except RecursionError:  # botocore asks where the bucket is, and is sent on again
+    except RecursionError:  # botocore asks for the bucket's region, and is redirected again
         raise OSError(errno.EIO, f"the store sends on to itself (PermanentRedirect, {what})") from None
     except (BotoCoreError, ResponseParserError, HTTPError) as error:
         raise OSError(errno.EIO, f"the store does not answer ({type(error).__name__}, {what})") from None
-    except (OSError, ValueError) as error:  # of the connection that an answer was read from
+    except (OSError, ValueError) as error:  # from the connection, while the body was read
         raise OSError(errno.EIO, f"the connection broke ({type(error).__name__}, {what})") from None
 
 
 def _refused(error: ClientError) -> OSError:
-    """What an answer with an error says."""
+    """Returns the OSError for an error response."""
     code = str(error.response.get("Error", {}).get("Code", ""))
     words = f"{code or 'an error'} from {error.operation_name}"
     if code in _MISSING:

@@ -1,6 +1,6 @@
-"""What a store of objects has to be able to do, and which one is behind an address.
+"""The interface of an object store.
 
-Every trouble is an OSError whose `strerror` may be shown: it names the operation, never what was sent.
+All failures are OSErrors whose `strerror` may be shown to people: it names the operation and contains no data.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Listed(NamedTuple):
-    """An object as a listing has it. `name` is all of its key. `version` differs whenever its bytes do (an ETag, or size and time)."""
+    """An object as in a listing. `name` is its whole key. `version` changes with its bytes: an ETag, or size and time."""
 
     name: str
     size: int
@@ -24,74 +24,74 @@ class Listed(NamedTuple):
 
 
 KEY = "o:"
-"""What the keys of objects begin with."""
+"""Prefix of the partition keys of objects."""
 
 
 def key_of(found: Listed) -> str:
-    """Key of the partition of one version of an object. A hash, as names may hold anything."""
+    """Returns the partition key of one version of an object: a hash, because names may contain anything."""
     text = f"{found.name}\0{found.version}\0{found.size}".encode("utf-8", "surrogatepass")
     return KEY + hashlib.blake2b(text, digest_size=16).hexdigest()
 
 
 def directory_of(path: str) -> str:
-    """The prefix of what lies below a path: with a slash at its end, unless it is ""."""
+    """Returns a path with one slash at its end, as the prefix of all names below it; "" for the root."""
     return f"{path.rstrip('/')}/" if path.strip("/") else ""
 
 
 class Notice(NamedTuple):
-    """A message that tells of new objects, by their names. `receipt`: what it is deleted by."""
+    """A message about new objects. It is deleted by its `receipt`."""
 
     names: tuple[str, ...]
     receipt: str
 
 
 class NoticeQueue(Protocol):
-    """Where messages come from. Everything raises OSError."""
+    """A queue of messages about new objects. All methods raise OSError."""
 
     def receive(self, wait_seconds: int) -> Iterator[Notice]:
-        """What it has, or gets in so long. Each comes again after a while, until it is deleted."""
+        """Yields messages; waits `wait_seconds` for the first. Each comes again after a while, until it is deleted."""
 
     def delete(self, receipts: Sequence[str]) -> None:
-        """These are done with."""
+        """Deletes messages by their receipts."""
 
 
 class Store(Protocol):
-    """Thread-safe. `prefix` is what the names of all its objects begin with.
+    """An object store, or a file system, below one prefix. Thread-safe.
 
-    Everything raises OSError: FileNotFoundError for what is not there, PermissionError for what is not allowed.
+    All methods raise OSError: FileNotFoundError for what does not exist, PermissionError for what is not allowed.
     """
 
     @property
     def prefix(self) -> str:
-        """Ends with a slash, or is ""."""
+        """The beginning of the names of all its objects. Ends with a slash, or is ""."""
 
     @property
     def lists_behind(self) -> bool:
-        """Whether listing what lies behind a name costs less than listing everything."""
+        """Whether listing the names behind a given one costs less than listing all."""
 
     def shown(self, name: str) -> str:
-        """The address of one, for people and templates."""
+        """Returns an object's address, for people and templates."""
 
     def name_at(self, path: str) -> str:
-        """The name of what lies at this path of the bucket or file system."""
+        """Returns the name of the object at this path of the bucket or file system."""
 
     def listed(self, names: NameRange) -> Iterator[Listed]:
-        """What has such names, below `prefix`, by name in the order of its UTF-8 bytes."""
+        """Yields the objects in this range below `prefix`, in the order of their names' UTF-8 bytes."""
 
     def look(self, name: str) -> Listed:
-        """How one is now."""
+        """Returns an object as it is now."""
 
     def open(self, found: Listed) -> BlockFile:
-        """This version of one, for reading. Whether it is there shows when it is read."""
+        """Opens this version of an object. A missing one may raise only when it is read."""
 
     def queue(self, url: str) -> NoticeQueue:
-        """The queue with this URL, which is told what is new."""
+        """Returns the queue at this URL, which gets messages about new objects."""
 
     def delete(self, found: Listed) -> None:
-        """Delete one. Where the store can compare, only this version; ReplacedError where it is another one."""
+        """Deletes an object. If the store can compare versions, raises ReplacedError for another one."""
 
     def copy(self, found: Listed, to: str) -> None:
-        """Copy one to another name, in place of what is there. Of which version: as `delete`."""
+        """Copies an object to another name, and replaces what is there. Compares versions like `delete`."""
 
     def tag(self, name: str, tag: str, value: str) -> None:
-        """Give one a tag, beside those that it has."""
+        """Adds a tag to an object's other tags."""
