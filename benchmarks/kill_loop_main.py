@@ -13,7 +13,7 @@ import tempfile
 import time
 import uuid
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -30,18 +30,34 @@ from tests.kill.jdbc_load import CONNECTORS as TABLES
 from tests.kill.jdbc_load import JdbcLoad, jdbc_definitions
 from tests.kill.journal_load import CONNECTOR, JournalLoad, journal_definition
 from tests.kill.lake_load import CONNECTOR as LAKE
-from tests.kill.lake_load import PARTITIONS as LAKE_PARTITIONS
-from tests.kill.lake_load import FilesVerifier, LakeLoad, lake_definition
+from tests.kill.lake_load import BucketLoad, FilesVerifier, LakeLoad, lake_definition
 from tests.kill.object_load import CONNECTORS, ObjectLoad, object_definitions
+from tests.kill.topic_load import MIRROR, PARTITIONS, TopicLoad, mirror_definition
 from tests.rig.agent import AgentProcess
 from tests.rig.kafka import create_topic
 from tests.rig.object_store import CREDENTIALS
 from tests.rig.verifier import Verifier
 
-_SOURCES = {"files": ("logs", "drops", *ROWS), "journald": (CONNECTOR,), "objects": CONNECTORS, "jdbc": TABLES, "lake": (LAKE,)}
+_SOURCES = {
+    "files": ("logs", "drops", *ROWS),
+    "journald": (CONNECTOR,),
+    "objects": CONNECTORS,
+    "jdbc": TABLES,
+    "kafka": (MIRROR,),
+    "lake": (LAKE,),
+    "lake-s3": (LAKE,),
+}
 """What is read -> the connectors."""
-AnyLoad = Load | JournalLoad | LakeLoad | ObjectLoad | JdbcLoad
-_PARTITIONS = 2
+_SOURCES_HELP = (
+    "files: logs, drops and rows; kafka: a topic into a topic; lake: a topic into files; lake-s3: into a bucket whose server fails"
+)
+AnyLoad = Load | JournalLoad | TopicLoad | ObjectLoad | JdbcLoad
+_OF_ONE_KIND: dict[str, Callable[[Path, str, int], AnyLoad]] = {
+    "journald": JournalLoad,
+    "jdbc": JdbcLoad,
+    "kafka": TopicLoad,
+    "lake": LakeLoad,
+}
 _FIRST_OBJECTS = 2200
 """More than those of which all are listed at each poll."""
 
@@ -70,7 +86,7 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="benchmarks/run kill_loop", description=__doc__)
     parser.add_argument("--kills", type=int, default=100, help="how many more")
     parser.add_argument("--minutes", type=float, default=90, help="end after so many, whatever was done by then")
-    parser.add_argument("--source", choices=_SOURCES, default="files", help="files: logs, drops and rows; lake: a topic into files")
+    parser.add_argument("--source", choices=_SOURCES, default="files", help=_SOURCES_HELP)
     parser.add_argument("--guarantee", choices=("exactly_once", "at_least_once"), default="exactly_once", help="of both connectors")
     parser.add_argument("--seed", type=int, default=None, help="of who is killed, and when")
     parser.add_argument("--rate", type=int, default=300, help="lines a second")
@@ -90,11 +106,11 @@ def _run(work: Path, options: argparse.Namespace) -> dict[str, Any]:
     totals = kill_loop_totals.Totals(options.totals.resolve(), code)
     with DevBroker(work / "broker") as broker, AgentProcess(work / "agent", broker.bootstrap) as agent:
         if not saved["topics"]:
-            for topic in topics.values():
-                create_topic(broker.bootstrap, topic, LAKE_PARTITIONS if isinstance(load, LakeLoad) else _PARTITIONS)
+            for topic in (*topics.values(), TopicLoad.topic):
+                create_topic(broker.bootstrap, topic, PARTITIONS)
             saved["topics"] = True
-        if isinstance(load, LakeLoad):
-            load.begin(broker.bootstrap, topics[LAKE])
+        if isinstance(load, TopicLoad):
+            load.begin(broker.bootstrap)
         for name, definition in _connectors(load, topics, saved["guarantee"]).items():
             agent.define(name, definition)
 
@@ -142,26 +158,26 @@ def _run(work: Path, options: argparse.Namespace) -> dict[str, Any]:
 
 def _verifier(load: AnyLoad, bootstrap: str, topics: list[str], saved: dict[str, Any]) -> Verifier | FilesVerifier:
     if isinstance(load, LakeLoad):
-        return FilesVerifier(load.out, saved["run"])
+        return FilesVerifier(load, saved["run"])
     return Verifier(bootstrap, topics, saved["run"], ordered=saved["source"] != "jdbc")
 
 
 def _load(files: Path, saved: dict[str, Any], rate: int) -> AnyLoad:
-    if saved["source"] == "journald":
-        return JournalLoad(files, saved["run"], rate)
-    if saved["source"] == "lake":
-        return LakeLoad(files, saved["run"], rate)
-    if saved["source"] == "objects":
-        os.environ.update(CREDENTIALS)
-        return ObjectLoad(files, saved["run"], rate, first=_FIRST_OBJECTS)
-    if saved["source"] == "jdbc":
-        return JdbcLoad(files, saved["run"], rate)
-    return Load(files, saved["run"], rate, rows=True)
+    if saved["source"] in _OF_ONE_KIND:
+        return _OF_ONE_KIND[saved["source"]](files, saved["run"], rate)
+    if saved["source"] == "files":
+        return Load(files, saved["run"], rate, rows=True)
+    os.environ.update(CREDENTIALS)
+    if saved["source"] == "lake-s3":
+        return BucketLoad(files, saved["run"], rate, random.Random(saved["seed"]))
+    return ObjectLoad(files, saved["run"], rate, first=_FIRST_OBJECTS)
 
 
 def _connectors(load: AnyLoad, topics: dict[str, str], guarantee: str) -> dict[str, dict[str, object]]:
     if isinstance(load, LakeLoad):
         return {LAKE: lake_definition(load)}
+    if isinstance(load, TopicLoad):
+        return {MIRROR: mirror_definition(load, topics[MIRROR], guarantee)}
     if isinstance(load, JournalLoad):
         return {CONNECTOR: journal_definition(load, topics[CONNECTOR], guarantee)}
     if isinstance(load, ObjectLoad):
@@ -187,6 +203,8 @@ def _resume(path: Path, options: argparse.Namespace, code: str) -> tuple[dict[st
         saved = json.loads(path.read_text())
         if saved["code"] != code:
             sys.exit(f"{path.parent} is of a run of other code ({saved['code']}, now {code}): take another directory")
+        if saved["source"] == "lake-s3":
+            sys.exit("the bucket of that run ended with it: take another directory")
         return saved, restored(saved.pop("findings"))
     seed = random.SystemRandom().randrange(2**32) if options.seed is None else options.seed
     begun = {"run": uuid.uuid4().hex[:8], "seed": seed, "guarantee": options.guarantee, "source": options.source}

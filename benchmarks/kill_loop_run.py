@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from tests.kill.journal_load import JournalLoad
     from tests.kill.lake_load import FilesVerifier
     from tests.kill.object_load import ObjectLoad
+    from tests.kill.topic_load import TopicLoad
 
 _LOOK_SECONDS = 0.02
 _RECOVER_SECONDS = 180.0
@@ -66,7 +67,7 @@ class Loop:
         self,
         agent: AgentProcess,
         broker: DevBroker,
-        load: Load | JournalLoad | LakeLoad | ObjectLoad | JdbcLoad,
+        load: Load | JournalLoad | TopicLoad | ObjectLoad | JdbcLoad,
         verifier: Verifier | FilesVerifier,
         findings: Findings,
         asked: Asked,

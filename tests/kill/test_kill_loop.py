@@ -108,7 +108,14 @@ def test_a_few_kills_keep_the_promise(tmp_path: Path, guarantee: str) -> None:
 @pytest.mark.parametrize("guarantee", ["exactly_once", "at_least_once"])
 @pytest.mark.parametrize(
     "source",
-    [pytest.param("journald", marks=pytest.mark.skipif(bool(MISSING), reason=MISSING or "there are journals")), "objects", "jdbc", "lake"],
+    [
+        pytest.param("journald", marks=pytest.mark.skipif(bool(MISSING), reason=MISSING or "there are journals")),
+        "objects",
+        "jdbc",
+        "kafka",
+        "lake",
+        "lake-s3",
+    ],
 )
 def test_a_few_kills_keep_the_promise_of_other_sources(tmp_path: Path, source: str, guarantee: str) -> None:
     command = [sys.executable, "-m", "benchmarks.kill_loop_main", "--source", source, "--guarantee", guarantee, "--seed", "1"]
