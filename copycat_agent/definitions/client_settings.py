@@ -1,4 +1,4 @@
-"""What may stand under `kafka.client`: librdkafka properties that tune, never those that carry the promises.
+"""What may stand under `kafka.client` and `source.kafka.client`: librdkafka properties that tune, never those that carry the promises.
 
 Three kinds of names are refused, each with the place where the same thing is said, or the reason: what the agent decides
 itself, what carries a secret, and what loads code or runs a command. The table of properties is the library's own
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import difflib
 import re
+from collections.abc import Mapping
 
 VERSION = "2.16.0"
 
@@ -208,25 +209,52 @@ ACCEPTED: dict[str, str] = {
 }
 """Names that `kafka.client` may set, with the values they take, written as in `PROPERTIES`."""
 
+READING: dict[str, str] = {
+    **ACCEPTED,
+    "check.crcs": "bool",
+    "fetch.error.backoff.ms": "int 0..5000",
+    "fetch.max.bytes": "int 1000000..2147483135",  # less than message.max.bytes is refused
+    "fetch.message.max.bytes": "int 1..1000000000",
+    "fetch.min.bytes": "int 1..100000000",
+    "fetch.queue.backoff.ms": "int 0..5000",
+    "fetch.wait.max.ms": "int 0..5000",
+    "max.partition.fetch.bytes": "int 1..1000000000",
+    "queued.max.messages.kbytes": "int 1..2097151",
+    "queued.min.messages": "int 1..10000000",
+}
+"""As `ACCEPTED`, of `source.kafka.client`. Of waits less than the library takes: a read that gets nothing for 20 s is given up."""
 
-def check_name(name: str) -> tuple[str, str] | None:
-    """Returns what is wrong with a name as (text, hint), or None when it may be set."""
-    if name in ACCEPTED:
+_REFUSED_READING = {
+    "isolation.level": "use source.isolation",
+    "auto.offset.reset": "use source.start_at",
+    "group.id": "use source.group",
+}
+
+
+def check_name(name: str, accepted: Mapping[str, str] = ACCEPTED) -> tuple[str, str] | None:
+    """Returns what is wrong with a name as (text, hint), or None when it may be set. `accepted`: `ACCEPTED` or `READING`."""
+    if name in accepted:
         return None
     if name in REFUSED:
         return f"{name} cannot be set here", REFUSED[name]
     if PROPERTIES.get(name) == "consumer":
-        return f"{name} cannot be set here", "it is for consumers, whose settings the agent chooses itself"
+        return f"{name} cannot be set here", _of_consumers(name, accepted)
     if PROPERTIES.get(name) == "callback":
         return f"{name} cannot be set here", "it is for programs, not for files"
-    near = difflib.get_close_matches(name.replace("_", "."), ACCEPTED, n=1, cutoff=0.7)
+    near = difflib.get_close_matches(name.replace("_", "."), accepted, n=1, cutoff=0.7)
     hint = f"did you mean {near[0]}?" if near else "see CONFIGURATION.md of librdkafka for the names"
     return f"{name} is no property of librdkafka", hint
 
 
+def _of_consumers(name: str, accepted: Mapping[str, str]) -> str:
+    if accepted is READING:
+        return _REFUSED_READING.get(name, "the agent keeps positions itself, and joins no group: it decides this")
+    return "it is for consumers: set it in source.kafka.client" if name in READING else "it is for consumers, and the agent decides this"
+
+
 def check_value(name: str, text: str) -> str | None:
     """Returns None when `text` is a value that the accepted `name` takes, else which ones it takes. The text is never repeated."""
-    kind, _, values = ACCEPTED[name].partition(" ")
+    kind, _, values = READING[name].partition(" ")
     if kind == "bool":
         return None if text in {"true", "false"} else "takes true or false"
     if kind in {"int", "float"}:

@@ -91,6 +91,8 @@ def _check(reader: Reader, parts: Mapping[str, Any]) -> None:
     if parts["source"] is not FAILED:
         if parts["source"].type in SOURCES.built_in:
             check_source(reader, parts["source"])
+            if (read := getattr(parts["source"], "kafka", None)) is not None:
+                check_kafka(reader, read, read, ("source", "kafka"))
         else:  # options of these names may mean anything there
             check_format(reader, parts["source"])
         if parts["delivery"] is not FAILED and parts["record"] is not FAILED:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from importlib.util import find_spec
 from ipaddress import IPv6Address, ip_address
 
-from copycat_agent.definitions.client_settings import check_name, check_value
+from copycat_agent.definitions.client_settings import ACCEPTED, READING, check_name, check_value
 from copycat_agent.definitions.models import Loc
 from copycat_agent.definitions.options_reader import Reader
 from copycat_agent.display import is_secret_name
@@ -75,77 +75,78 @@ def is_address(text: str) -> bool:
     return bool(_HOST.fullmatch(host))
 
 
-def check_kafka(reader: Reader, own: KafkaOptions, effective: KafkaOptions) -> None:
-    """Addresses, client settings, and that TLS and SASL options fit together.
+def check_kafka(reader: Reader, own: KafkaOptions, effective: KafkaOptions, at: Loc = ("kafka",)) -> None:
+    """Addresses, client settings, and that TLS and SASL options fit together, in the section `at`.
 
     `own` is what this file says, `effective` what holds with the agent's defaults under it: a need may be met by a default,
     and only what this file says can be wrong here.
     """
+    accepted = ACCEPTED if at == ("kafka",) else READING
     for number, address in enumerate(own.bootstrap_servers):
         if not is_address(address):
-            reader.report(("kafka", "bootstrap_servers", number), "address", "needs HOST:PORT", "as in k1.example.test:9092 or [::1]:9092")
+            reader.report((*at, "bootstrap_servers", number), "address", "needs HOST:PORT", "as in k1.example.test:9092 or [::1]:9092")
     for name, text in own.client.items():
-        if wrong := check_name(name):
-            reader.report(("kafka", "client", name), "kafka-client", *wrong, on_key=True)
+        if wrong := check_name(name, accepted):
+            reader.report((*at, "client", name), "kafka-client", *wrong, on_key=True)
         elif words := check_value(name, text):
-            reader.report(("kafka", "client", name), "kafka-client", words)
+            reader.report((*at, "client", name), "kafka-client", words)
     if "security" in own.model_fields_set:
-        _check_security(reader, own.security.model_fields_set, effective.security)
+        _check_security(reader, (*at, "security"), own.security.model_fields_set, effective.security)
 
 
-def _check_security(reader: Reader, said: set[str], security: SecurityOptions) -> None:
+def _check_security(reader: Reader, at: Loc, said: set[str], security: SecurityOptions) -> None:
     sasl, tls = security.protocol.startswith("SASL"), security.protocol.endswith("SSL")
     for name in sorted(said):
         if name in {"mechanism", "username", "password", "oauth"} and not sasl and getattr(security, name) is not None:
-            _security(reader, name, f"{name} needs a SASL protocol, not {security.protocol}", "set protocol: SASL_SSL")
+            _security(reader, at, name, f"{name} needs a SASL protocol, not {security.protocol}", "set protocol: SASL_SSL")
         if name in {"ca_file", "cert_file", "key_file", "key_password"} and not tls and getattr(security, name) is not None:
-            _security(reader, name, f"{name} needs a TLS protocol, not {security.protocol}", "set protocol: SSL or SASL_SSL")
+            _security(reader, at, name, f"{name} needs a TLS protocol, not {security.protocol}", "set protocol: SSL or SASL_SSL")
     if sasl:
-        _check_sasl(reader, said, security)
+        _check_sasl(reader, at, said, security)
     if tls:
-        _check_tls(reader, security)
+        _check_tls(reader, at, security)
 
 
-def _check_sasl(reader: Reader, said: set[str], security: SecurityOptions) -> None:
+def _check_sasl(reader: Reader, at: Loc, said: set[str], security: SecurityOptions) -> None:
     mechanism = security.mechanism
     if mechanism is None:
         hint = "mechanism: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER"
-        _security(reader, "protocol", f"{security.protocol} needs a mechanism", hint)
+        _security(reader, at, "protocol", f"{security.protocol} needs a mechanism", hint)
     elif mechanism == "OAUTHBEARER":
         if security.oauth is None:
-            _security(reader, "mechanism", "OAUTHBEARER needs oauth", "oauth: {token_url: ..., client_id: ..., client_secret: ...}")
+            _security(reader, at, "mechanism", "OAUTHBEARER needs oauth", "oauth: {token_url: ..., client_id: ..., client_secret: ...}")
         elif "oauth" in said:
-            _check_oauth(reader, security.oauth)
+            _check_oauth(reader, at, security.oauth)
         for name in sorted(said & {"username", "password"}):
-            _security(reader, name, f"{name} is not used with OAUTHBEARER", "put client_id and client_secret under oauth")
+            _security(reader, at, name, f"{name} is not used with OAUTHBEARER", "put client_id and client_secret under oauth")
     else:
         for name in ("username", "password"):
             if getattr(security, name) is None:
                 hint = 'password: "${cred:NAME}" keeps it out of this file' if name == "password" else ""
-                _security(reader, "mechanism", f"{mechanism} needs a {name}", hint)
+                _security(reader, at, "mechanism", f"{mechanism} needs a {name}", hint)
         if "oauth" in said and security.oauth is not None:
-            _security(reader, "oauth", f"oauth is not used with {mechanism}", "set mechanism: OAUTHBEARER")
+            _security(reader, at, "oauth", f"oauth is not used with {mechanism}", "set mechanism: OAUTHBEARER")
 
 
-def _check_oauth(reader: Reader, oauth: OauthOptions) -> None:
-    loc = ("kafka", "security", "oauth")
+def _check_oauth(reader: Reader, at: Loc, oauth: OauthOptions) -> None:
+    loc = (*at, "oauth")
     for name, code, why, hint in token_problems(oauth):
         reader.report((*loc, name) if name else loc, code, why, hint)
     if oauth.method == "msk_iam" and (missing := lacking("msk-iam")):
         reader.report((*loc, "method"), "not-installed", *missing)
 
 
-def _check_tls(reader: Reader, security: SecurityOptions) -> None:
+def _check_tls(reader: Reader, at: Loc, security: SecurityOptions) -> None:
     if security.cert_file is not None and security.key_file is None:
-        _security(reader, "cert_file", "a client certificate needs its key", "key_file: PATH")
+        _security(reader, at, "cert_file", "a client certificate needs its key", "key_file: PATH")
     if security.key_file is not None and security.cert_file is None:
-        _security(reader, "key_file", "a client key needs its certificate", "cert_file: PATH")
+        _security(reader, at, "key_file", "a client key needs its certificate", "cert_file: PATH")
     if security.key_password is not None and security.key_file is None:
-        _security(reader, "key_password", "there is no key that this would open", "key_file: PATH")
+        _security(reader, at, "key_password", "there is no key that this would open", "key_file: PATH")
 
 
-def _security(reader: Reader, name: str, text: str, hint: str) -> None:
-    reader.report(("kafka", "security", name), "security", text, hint)
+def _security(reader: Reader, at: Loc, name: str, text: str, hint: str) -> None:
+    reader.report((*at, name), "security", text, hint)
 
 
 def check_spark(reader: Reader, spark: SparkOptions) -> None:

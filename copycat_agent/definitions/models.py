@@ -8,7 +8,7 @@ from types import NoneType
 from typing import Any, get_args, get_origin
 
 from copycat_agent.converters import CONVERTERS
-from copycat_agent.definitions.client_settings import ACCEPTED
+from copycat_agent.definitions.client_settings import READING
 from copycat_agent.formats.records import FORMATS, FormatOptions
 from copycat_agent.options import (
     ConverterOptions,
@@ -202,7 +202,7 @@ def _compose(root: dict[str, Any], defs: dict[str, Any], foreign: dict[str, list
         defs[source.__name__]["properties"]["format"] = choice | _described(described)
     for part in (*(entry.options for entry in CONVERTERS.built_in.values()), *(entry.options for entry in FORMATS.built_in.values())):
         defs[part.__name__]["required"] = sorted({"type", *defs[part.__name__].get("required", ())})
-    defs["KafkaOptions"]["properties"]["client"]["propertyNames"] = {"enum": sorted(ACCEPTED)}
+    defs["KafkaOptions"]["properties"]["client"]["propertyNames"] = {"enum": sorted(READING)}
 
 
 def _choice(registry: Registry[Any], foreign: dict[str, list[str]]) -> dict[str, Any]:

@@ -429,6 +429,8 @@ def test_a_key_that_is_none_is_guessed(wrong: str, right: str) -> None:
 def test_settings_of_librdkafka_are_told_or_refused() -> None:
     assert "0..900000" in explained("kafka.client.linger.ms").stdout
     assert "delivery.guarantee decides this" in explained("kafka.client.acks").stdout
+    assert "to the consumer" in explained("source.kafka.client.fetch.min.bytes").stdout
+    assert "source.kafka.client" in explained("kafka.client.fetch.min.bytes").stdout
 
 
 def test_the_place_nearest_to_the_top_is_meant_and_types_are_known() -> None:

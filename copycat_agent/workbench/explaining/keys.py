@@ -6,12 +6,12 @@ import contextlib
 import difflib
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from typing import Any, NamedTuple
 
 from copycat_agent.converters import CONVERTERS
-from copycat_agent.definitions.client_settings import ACCEPTED, check_name
+from copycat_agent.definitions.client_settings import ACCEPTED, READING, check_name
 from copycat_agent.definitions.models import default_of, key_of, markers, models_in
 from copycat_agent.formats.records import FORMATS, FormatOptions
 from copycat_agent.options import (
@@ -46,7 +46,7 @@ _REGISTRIES: dict[type[Options], tuple[str, Registry[Any]]] = {
     ConverterOptions: ("converter", CONVERTERS),
     FormatOptions: ("format", FORMATS),
 }
-_CLIENT = "kafka.client."
+_CLIENTS = {"kafka.client.": ACCEPTED, "source.kafka.client.": READING}
 _NEAR = 5
 _LISTS = ("transforms", "columns")
 """Sections that are lists of maps."""
@@ -78,8 +78,9 @@ def find_keys(text: str) -> list[OptionKey]:
     It is clear when one place is nearer to the top than all others: `topic` is `record.topic`. The name of a type, such as `avro`, is
     told where it may stand too, with its options.
     """
-    if text.startswith(_CLIENT):
-        return [_client_setting(text)]
+    for beginning, accepted in _CLIENTS.items():
+        if text.startswith(beginning):
+            return [_client_setting(text, text.removeprefix(beginning), accepted)]
     exact = [one for one in all_keys() if one.key == text]
     if exact:
         return _merged(exact)
@@ -281,12 +282,12 @@ def _example_value(schema: dict[str, Any], default: str | None) -> str:
     return "1000" if "integer" in kinds else next((str(one["examples"][-1]) for one in kinds.values() if one.get("examples")), "")
 
 
-def _client_setting(text: str) -> OptionKey:
+def _client_setting(text: str, name: str, accepted: Mapping[str, str]) -> OptionKey:
     """A setting of librdkafka: what it takes, or where it belongs."""
-    name = text.removeprefix(_CLIENT)
-    wrong = check_name(name)
+    wrong = check_name(name, accepted)
     if wrong is None:
-        meaning = "A setting of librdkafka, passed on to the producer; see its CONFIGURATION.md."
-        kind, _, values = ACCEPTED[name].partition(" ")
-        return OptionKey(text, "a definition or agent.yaml", meaning, kind, "librdkafka's", values.replace("|", ", "), "", ())
+        client, where = ("consumer", "a definition") if accepted is READING else ("producer", "a definition or agent.yaml")
+        meaning = f"A setting of librdkafka, passed on to the {client}; see its CONFIGURATION.md."
+        kind, _, values = accepted[name].partition(" ")
+        return OptionKey(text, where, meaning, kind, "librdkafka's", values.replace("|", ", "), "", ())
     return OptionKey(text, "nowhere", f"{wrong[0]}: {wrong[1]}", "not allowed", "none", "", "", ())

@@ -9,7 +9,7 @@ from pathlib import Path
 import confluent_kafka
 import pytest
 
-from copycat_agent.definitions.client_settings import ACCEPTED, PROPERTIES, REFUSED, VERSION, check_name, check_value
+from copycat_agent.definitions.client_settings import ACCEPTED, PROPERTIES, READING, REFUSED, VERSION, check_name, check_value
 
 
 def installed_properties(target: Path) -> dict[str, str]:
@@ -76,8 +76,26 @@ def test_what_must_not_stand_here_is_refused_with_the_right_place(name: str, pla
     assert place in wrong[1]
 
 
+def test_a_source_takes_what_a_producer_takes_and_settings_of_consumers_that_only_tune() -> None:
+    assert {name: READING[name] for name in ACCEPTED} == ACCEPTED
+    assert {PROPERTIES[name] for name in READING.keys() - ACCEPTED.keys()} == {"consumer"}
+    for name, kind in PROPERTIES.items():
+        wrong = check_name(name, READING)
+        assert (wrong is None) == (name in READING), name
+        assert wrong is None or wrong[1], (name, kind)
+
+
+@pytest.mark.parametrize("end", [0, -1])
+def test_a_consumer_takes_what_a_source_accepts(end: int) -> None:
+    """The least and the most of each, one by one."""
+    for name in READING.keys() - ACCEPTED.keys():
+        kind, _, values = READING[name].partition(" ")
+        text = values.split("..")[end] if kind == "int" else ("true", "false")[end]
+        confluent_kafka.Consumer({"group.id": "any", "receive.message.max.bytes": "2147483647", name: text}).close()
+
+
 def test_nothing_accepted_is_a_secret_or_code() -> None:
-    assert not [name for name in ACCEPTED if re.search(r"passw|secret|\.pem$|plugin|engine|provider|\.cmd|passphrase|_cb$", name)]
+    assert not [name for name in READING if re.search(r"passw|secret|\.pem$|plugin|engine|provider|\.cmd|passphrase|_cb$", name)]
 
 
 @pytest.mark.parametrize(

@@ -87,6 +87,7 @@ OPTIONS = [
     ("kafka: {client: {compression.type: brotli}}\n", 4, 36, "kafka-client", ""),
     ("kafka: {client: {acks: 1}}\n", 4, 18, "kafka-client", "delivery.guarantee"),
     ("kafka: {client: {group.id: x}}\n", 4, 18, "kafka-client", "consumers"),
+    ("kafka: {client: {fetch.max.bytes: 9}}\n", 4, 18, "kafka-client", "source.kafka.client"),
     ("kafka: {client: {plugin.library.paths: x.so}}\n", 4, 18, "kafka-client", "loads code"),
     ("kafka: {security: {mechanism: PLAIN}}\n", 4, 31, "security", "SASL_SSL"),
     ("kafka: {security: {protocol: SASL_SSL}}\n", 4, 30, "security", "mechanism"),
@@ -96,8 +97,16 @@ OPTIONS = [
     ("kafka: {security: {protocol: SSL, cert_file: /c.pem}}\n", 4, 46, "security", "key_file"),
 ]
 
+READS = "source: {type: kafka, topics: [a], kafka: {bootstrap_servers: [k1:9092], %s}}\nrecord: {topic: t}"
 SECTIONS = [
     # a section of its own, after the name in line 1
+    (READS.replace("k1:9092", "k1") % "client: {}", 2, 64, "address", "9092"),
+    (READS % "client: {plugin.library.paths: x.so}", 2, 83, "kafka-client", "loads code"),
+    (READS % "client: {fetch.wait.max.ms: 60000}", 2, 102, "kafka-client", ""),
+    (READS % "client: {fetch.max.byte: 1}", 2, 83, "kafka-client", "did you mean fetch.max.bytes?"),
+    (READS % "client: {group.id: x}", 2, 83, "kafka-client", "use source.group"),
+    (READS % "client: {enable.auto.commit: true}", 2, 83, "kafka-client", "positions itself"),
+    (READS % "security: {protocol: SASL_SSL}", 2, 95, "security", "mechanism"),
     ("source: {type: logfile, include: [/a]}\nrecord: {topic: t}", 2, 16, "unknown-type", "did you mean log_file?"),
     ("source: {include: [/a]}\nrecord: {topic: t}", 2, 1, "missing-key", "log_file"),
     ("source: {type: log_file}\nrecord: {topic: t}", 2, 1, "missing-key", ""),
