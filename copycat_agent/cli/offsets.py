@@ -135,7 +135,7 @@ def set_(  # noqa: PLR0913, PLR0917 - the command's options
         typer.Option(
             "--position",
             metavar="N|beginning|end|JSON",
-            help="The next byte to read; end: behind its last line. JSON: of a data source.",
+            help="The next byte or offset to read; end: behind its last line. JSON: of a source without files.",
         ),
     ],
     path: FileOption = None,
@@ -157,12 +157,12 @@ def set_(  # noqa: PLR0913, PLR0917 - the command's options
     The file is looked at, so that the agent knows it again by what lies before that position. A position beyond its end, in the
     middle of a line, or of a file that is not there is refused without --force. Where no agent runs and no definition is given,
     lines end with a line feed, in UTF-8 or what a byte order mark says. A source without files has a position of its own, which export
-    shows as `cursor`; nobody can check it.
+    shows as `cursor`: give one of that form, or only the `offset` that it has; nothing else of it is checked.
     """
     _one_of(path, key)
     with access(socket, state_dir, config) as store:
         saved = store.read(checked_name(name))
-        if moved := moved_cursor(name, offsets_in(saved), position, path=str(path or ""), key=key or ""):
+        if moved := moved_cursor(name, offsets_in(saved), position, path=str(path or ""), key=key or "", force=force):
             _change(store, name, saved, moved, force=force, output=output)
             return
         rules = line_rules(name, definition) if definition else store.line_rules(name)

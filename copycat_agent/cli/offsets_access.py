@@ -209,22 +209,38 @@ def read_documents(name: str, source: str) -> Changes:
 
 
 def moved_cursor(
-    connector: str, saved: Mapping[SourcePartition, SourceOffset], wanted: str, *, path: str, key: str
+    connector: str, saved: Mapping[SourcePartition, SourceOffset], wanted: str, *, path: str, key: str, force: bool = False
 ) -> dict[SourcePartition, SourceOffset]:
     """The partition with this name or key at another position; empty where it is no partition of such a source.
 
     The name that its source had for it is replaced by the key: a source that refuses positions of another one takes this.
-    Raises DataError for a position that is no JSON.
+    A value alone is the `offset` of a position that has one. Raises DataError for a position that is no JSON, and
+    without `force` for one that is unlike the one that is saved.
     """
     chosen = next((one for one, offset in saved.items() if offset.cursor and (one.key == key or (path and offset.path == path))), None)
     if chosen is None:
         return {}
+    before = json.loads(saved[chosen].cursor)
     try:
-        cursor = as_text(json.loads(wanted))
+        position = json.loads(wanted)
     except ValueError:
         msg = f"{wanted!a:.80} is no JSON value, and {chosen.key} of {connector} is at {saved[chosen].cursor}"
         raise DataError(msg, "give a position of that form") from None
-    return {chosen: replace(saved[chosen], cursor=cursor, path=chosen.key)}
+    if isinstance(before, dict) and "offset" in before and not isinstance(position, dict):
+        position = {"offset": position}
+    if not (force or _is_alike(position, before)):
+        msg = f"{wanted!a:.80} is no position as {chosen.key} of {connector} has: it is at {saved[chosen].cursor}"
+        raise DataError(msg, "give one of that form; if that is what you want, use --force")
+    return {chosen: replace(saved[chosen], cursor=as_text(position), path=chosen.key)}
+
+
+def _is_alike(position: Any, before: Any) -> bool:  # noqa: ANN401 - any JSON
+    """Whether it may be a position of the same source: of one kind, a map with no other keys, no number below 0 for one that is not."""
+    if isinstance(position, dict) and isinstance(before, dict):
+        return bool(position) and all(name in before and _is_alike(value, before[name]) for name, value in position.items())
+    if before is None:
+        return True
+    return type(position) is type(before) and not (isinstance(position, int) and position < 0 <= before)
 
 
 def checked_name(name: str) -> str:

@@ -169,6 +169,42 @@ def test_a_renamed_file_is_found_by_its_key(offsets: Callable[..., Said], logs: 
     assert offsets_in(saved(tmp_path))[SourcePartition("app", key)].fingerprint.tail_bytes == 14
 
 
+@pytest.fixture
+def partition(tmp_path: Path) -> SourcePartition:
+    """One of a topic, of which connector `app` has read some."""
+    cursor = '{"offset":20,"record_bytes":98,"topic_id":"x"}'
+    with OffsetStore.open(tmp_path / "state") as store:
+        store.reset({SourcePartition("app", "orders/3"): SourceOffset(20, cursor=cursor, path="orders/3")})
+    return SourcePartition("app", "orders/3")
+
+
+@pytest.mark.parametrize("position", ["1200", '{"offset": 1200}'])
+@pytest.mark.parametrize("which", ["--key", "--path"])
+def test_a_partition_of_a_topic_goes_on_at_an_offset(
+    offsets: Callable[..., Said], partition: SourcePartition, tmp_path: Path, position: str, which: str
+) -> None:
+    assert offsets("set", "app", which, "orders/3", "--position", position).code == 0
+    assert offsets_in(saved(tmp_path))[partition].cursor == '{"offset":1200}'
+
+
+@pytest.mark.parametrize("position", ["-1", "1.5", "true", "null", '"5"', "[5]", "{}", '{"offset": "5"}', '{"ofset": 5}', "end"])
+def test_a_position_that_its_source_cannot_have_is_refused_with_the_one_it_has(
+    offsets: Callable[..., Said], partition: SourcePartition, tmp_path: Path, position: str
+) -> None:
+    before = saved(tmp_path)
+    said = offsets("set", "app", "--key", "orders/3", f"--position={position}")
+    assert (said.code, saved(tmp_path)) == (1, before)
+    assert "orders/3 of app" in said.err
+    assert '{"offset":20,' in said.err
+
+
+def test_a_position_of_another_form_is_saved_where_a_person_insists(
+    offsets: Callable[..., Said], partition: SourcePartition, tmp_path: Path
+) -> None:
+    assert offsets("set", "app", "--key", "orders/3", "--position", '{"id": 5}', "--force").code == 0
+    assert offsets_in(saved(tmp_path))[partition].cursor == '{"id":5}'
+
+
 def test_which_file_has_to_be_said_once(offsets: Callable[..., Said], logs: Path) -> None:
     assert offsets("set", "app", "--position", "0").code == 2
     assert offsets("set", "app", "--position", "0", "--path", logs / "a.log", "--key", "1:2:3:0").code == 2
