@@ -106,7 +106,11 @@ class ObjectStore:
         key = f"{CONTROL}/probes/{uuid4().hex}"
         try:
             answers = [self.put_if_absent(key, b"first"), self.put_if_absent(key, b"second")]
-            return answers == [True, False] and self.get(key) == b"first"
+            if all(answers):
+                return False
+            if answers[1] or self.get(key) != b"first":  # the first may be refused though it counts: it was sent twice
+                raise RetriableError(f"{self.shown(key)} was refused, and is not there", "it is tried again")
+            return True
         except FatalError:  # it does not know the header, and says so
             return False
         finally:

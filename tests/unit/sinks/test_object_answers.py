@@ -152,6 +152,31 @@ def test_a_store_that_does_not_know_conditions_is_told(server: Server, store: Si
     assert not store.has_conditional_put()
 
 
+@pytest.mark.parametrize("refused", [b"PreconditionFailed", b"ConditionalRequestConflict"])
+def test_a_put_whose_answer_was_lost_is_no_proof_that_a_store_does_not_know_conditions(
+    server: Server, store: SinkStore, refused: bytes
+) -> None:
+    """The client sends it again, and hears that there is one."""
+    puts: list[int] = []
+
+    def answer(handler: Handler) -> None:
+        if handler.command == "PUT":
+            puts.append(500 if not puts else 412 if refused == b"PreconditionFailed" else 409)
+            handler.say(puts[-1], error(refused.decode()))
+        else:
+            handler.say(200, b"first")
+
+    server.answer = answer
+    assert store.has_conditional_put()
+    assert len(puts) == 3
+
+
+def test_a_store_that_refuses_what_is_not_there_is_asked_again(server: Server, store: SinkStore) -> None:
+    server.answer = lambda handler: handler.say(412 if handler.command == "PUT" else 404, error("NoSuchKey"))
+    with pytest.raises(RetriableError, match="was refused, and is not there"):
+        store.has_conditional_put()
+
+
 def test_a_conflict_is_no_proof_that_anything_is_there(server: Server, store: SinkStore, tmp_path: Path) -> None:
     """S3 says so while another request for the key is under way: nothing is deleted then, for one's own may yet count."""
 
