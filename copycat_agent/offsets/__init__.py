@@ -1,25 +1,24 @@
-"""The offset store: what is settled, in one SQLite file that one agent owns. The door to sqlite3.
+"""The offset store: saved offsets in one SQLite file that one agent owns. Only this package uses sqlite3.
 
 ::
 
-    <state_dir>/              mode 0700, this user's
-      lock                    flock, held for the agent's life; the holder's pid inside
+    <state_dir>/              mode 0700, owned by the agent's user
+      lock                    flock, held for the agent's life; contains the holder's pid
       offsets.db  -wal        WAL, synchronous=FULL, one connection
-      offsets.db.quarantined  a damaged store was moved aside; nothing starts without it before a person has decided
-      offsets.db.damaged-*    what was moved aside, never overwritten
-      identity.json           who the agent is in Kafka, once it has had an exactly-once connector (see `agent_identity`)
+      offsets.db.quarantined  marker: a damaged store was moved aside; the agent does not start before a person has decided
+      offsets.db.damaged-*    stores that were moved aside, never overwritten
+      identity.json           the agent's identity in Kafka, once it has had an exactly-once connector (`agent_identity`)
 
-Besides offsets, and what each connector remembers, the file holds the loss ledger (entries, the newest 10,000 or so of each connector, and
-totals that are never pruned), what a person last asked each connector to be, which id each has in Kafka (see `connector_names`), and what
-is known of exactly-once lanes (see `lanes`). Each row carries a checksum. A broken page, or a broken row of a table that decides what is
-read again, condemns the file: nothing in it can be trusted then. A broken row of the other tables is dropped with an ERROR line, since no
-offset depends on it.
+Besides offsets and the state of sources, the file holds the loss ledger (about the newest 10,000 entries of each connector, and totals that
+are never pruned), the state that a person last asked of each connector, its id in Kafka (`connector_names`), and what is known of
+exactly-once lanes (`lanes`). Each row has a checksum. After a broken page, or a broken row of a table that decides what is read again,
+nothing in the file is trusted. A broken row of any other table is dropped and logged as an error, since no offset depends on it.
 
-Positions of exactly-once connectors are in Kafka. So an agent that has some begins a new store in place of a damaged one, for the same
-identity; connectors without lanes do not begin in it until a person has decided (`OffsetStore.undecided`).
+Positions of exactly-once connectors are in Kafka. So an agent with such connectors begins a new store in place of a damaged one, with the
+same identity; connectors without lanes do not start in it until a person has decided (`OffsetStore.undecided`).
 
-A store of an older version is migrated when it is opened, each step in one transaction; a newer one is refused, so to go back
-to an older agent is to restore the state directory from before the upgrade.
+A store of an older version is migrated when it is opened, one transaction per step. A newer one is refused: to go back to an older agent,
+restore the state directory from before the upgrade.
 """
 
 from __future__ import annotations

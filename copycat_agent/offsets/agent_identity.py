@@ -1,12 +1,12 @@
-"""The identity of the agent in Kafka: `identity.json` beside the store, so that a store that is lost can be made anew from what Kafka says.
+"""The agent's identity in Kafka: `identity.json` beside the store, so that a lost store can be rebuilt from Kafka.
 
 ::
 
     {"version": 1, "uuid": "...", "former": ["..."], "nonces": ["..."], "partitions": {"CLUSTER": 25}, "checksum": 123}
 
-Each start of the agent adds a nonce, durable before Kafka sees it. Who finds a nonce in Kafka that is not among these knows that another
-state directory has the same uuid: one of the two is a copy. `former` are uuids that this agent has given up for one of its own.
-`partitions` is how many the offsets topic of a cluster had when the agent first used it: so a connector's partition is found again.
+Each start of the agent adds a nonce, which is durable before Kafka sees it. A nonce in Kafka that is not among these shows that another
+state directory has the same uuid: one of the two is a copy. `former` are uuids that this agent had before. `partitions` is the number of
+partitions that the offsets topic of a cluster had at first use, so that a connector's partition is found again.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ if TYPE_CHECKING:
 NAME = "identity.json"
 VERSION = 1
 KEPT = 4096
-"""Nonces, the newest: an agent that starts every minute is known by them for three days, and by what its lanes name for ever."""
+"""Most nonces kept, the newest: those of three days for an agent that starts every minute. Nonces that lanes name are kept for ever."""
 _MOST_BYTES = 2**20
 _FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 class AgentIdentity(NamedTuple):
-    """`nonce` is this start's, "" for a command. `nonces` are those of all starts that are known, this one included."""
+    """The identity. `nonce` is that of this start, "" for a command; `nonces` are those of all known starts, this one included."""
 
     uuid: str
     nonce: str
@@ -47,7 +47,7 @@ class AgentIdentity(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """Holds what the file says. `nonces` are ordered from the oldest to the newest."""
+    """The contents of the file. `nonces` are ordered from the oldest to the newest."""
 
     uuid: str
     former: tuple[str, ...] = ()
@@ -56,12 +56,12 @@ class Kept:
 
     @property
     def identity(self) -> AgentIdentity:
-        """The identity as a command knows it, without the nonce of a start."""
+        """The identity for a command, without the nonce of a start."""
         return AgentIdentity(self.uuid, "", frozenset(self.nonces))
 
 
 def is_uuid(text: str) -> bool:
-    """Whether this is what the uuid of an agent looks like."""
+    """Whether a text has the form of an agent's uuid."""
     try:
         return str(uuid.UUID(text)) == text
     except ValueError:
@@ -69,17 +69,17 @@ def is_uuid(text: str) -> bool:
 
 
 def fresh() -> Kept:
-    """An identity that nobody has."""
+    """Returns a new identity."""
     return Kept(str(uuid.uuid4()))
 
 
 def another(kept: Kept) -> Kept:
-    """An identity of its own for an agent that is a copy."""
+    """Returns a new identity for an agent that is a copy, which remembers the uuid it had."""
     return Kept(fresh().uuid, former=(*kept.former, kept.uuid))
 
 
 def load(directory: Path) -> Kept | None:
-    """Reads `identity.json`; None when there is none. FatalError when it is damaged, or a newer version wrote it."""
+    """Reads `identity.json`. Returns None if there is none. Raises FatalError if it is damaged, or written by a newer version."""
     path = directory / NAME
     try:
         text = _read(path)
@@ -96,7 +96,7 @@ def load(directory: Path) -> Kept | None:
 
 
 def way_out(path: Path) -> str:
-    """Says what a person can do about a damaged file."""
+    """Returns a hint what to do about a damaged file."""
     return (
         f"restore it from a backup; or move it away: the agent goes by the uuid in offsets.db then, and when that is gone as well,"
         f" begins as a new one (mv {path} {path}.damaged)"
@@ -113,7 +113,7 @@ def _read(path: Path) -> bytes:
 
 
 def parse(path: Path | str, text: str | bytes) -> Kept:
-    """Reads what `text_of` makes, which stands at `path`. FatalError for a newer version's, another error for what is damaged."""
+    """Parses a text of `text_of` that was read at `path`. Raises FatalError for a newer version, another error for damage."""
     told: dict[str, Any] = json.loads(text)
     if told["version"] != VERSION:
         msg = f"{path} was written by a newer copycat-agent (version {int(told['version'])}; this one knows up to {VERSION})"
@@ -126,12 +126,12 @@ def parse(path: Path | str, text: str | bytes) -> Kept:
 
 
 def text_of(kept: Kept) -> str:
-    """What the file says."""
+    """Returns the contents of the file."""
     return json.dumps({"version": VERSION, **asdict(kept), "checksum": _checksum(kept)})
 
 
 def started(kept: Kept, named: Iterable[str]) -> tuple[Kept, AgentIdentity]:
-    """A start of the agent: a fresh nonce, to be saved before Kafka sees it. `named` are nonces that must not be forgotten."""
+    """Returns the identity for a new start, with a fresh nonce; save it before Kafka sees it. `named` are nonces that must be kept."""
     nonce = secrets.token_hex(8)
     newest = kept.nonces[-(KEPT - 1) :]
     older = [one for one in dict.fromkeys((*kept.nonces, *named)) if one and one not in set(newest) and one in set(named)]
@@ -140,7 +140,7 @@ def started(kept: Kept, named: Iterable[str]) -> tuple[Kept, AgentIdentity]:
 
 
 def save(directory: StateDir, kept: Kept) -> None:
-    """Replace the file: a kill, or a power cut, leaves the one before or this one. RetriableError when that does not work now."""
+    """Replaces the file atomically, also with regard to a power cut. Raises RetriableError if it cannot be written now."""
     path = directory.path / NAME
     unfinished = path.with_name(f"{NAME}.new")
     try:
@@ -162,7 +162,7 @@ def _checksum(kept: Kept) -> int:
 
 
 def agree(directory: Path, kept: Kept | None, stored: str) -> Kept:
-    """Returns who the agent is by its file and by the uuid in the store. FatalError when these are two agents."""
+    """Returns the agent's identity by its file and by the uuid in the store. Raises FatalError if these are two agents."""
     if kept is None:
         return Kept(stored)
     if stored != kept.uuid and stored not in kept.former:

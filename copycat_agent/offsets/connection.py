@@ -1,6 +1,6 @@
-"""The connection to the store's file: one lock around it, one transaction for all who commit at the same time, the write-ahead log folded.
+"""The connection to the store's file, behind one lock. Threads that commit at the same time share a transaction.
 
-After an error that is not retriable the connection is given up for the life of the process.
+The write-ahead log is checkpointed here as well. After an error that is not retriable the connection is not used again in this process.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from copycat_agent.offsets.state_dir import StateDir
     from copycat_agent.offsets.store_file import OpenedStore
 
-_WAL_LIMIT_BYTES = 4 * 2**20  # above this the write-ahead log is folded into the database
-_LOOK_ROWS = 64  # rows between two looks at its size: each writes two pages of 4 KiB, seldom three
+_WAL_LIMIT_BYTES = 4 * 2**20  # above this the write-ahead log is checkpointed
+_LOOK_ROWS = 64  # rows between two looks at its size: each row writes two pages of 4 KiB, rarely three
 _FREE_PAGES_LIMIT = 256  # 1 MiB of unused pages; above this a prune gives them back to the file system
 
 _log = logs.get("offsets")
@@ -40,10 +40,10 @@ _log = logs.get("offsets")
 
 @dataclass(slots=True)
 class Commit:
-    """What one thread wants saved, all or nothing, in a transaction that others may share but not its failures.
+    """What one thread wants to save, all or nothing. Commits that share a transaction do not share failures.
 
-    `lanes` is what it says of exactly-once lanes, None where the connector runs without them. `is_done` is True once it is saved, or
-    refused with `error`.
+    `lanes` are changes to exactly-once lanes, None for a connector without them. `is_done` becomes true once it is saved, or refused with
+    `error`.
     """
 
     rows: Mapping[SourcePartition, SavedRow]
@@ -61,9 +61,9 @@ class Commit:
         return bool(self.rows or self.forget or self.losses or self.accounts or lanes)
 
     def save(self, connection: sqlite3.Connection, entries: ledger.Ledger) -> bool:
-        """Save all of it, or nothing and set `error`. Returns whether rows were deleted. Raises what is wrong with the store itself.
+        """Saves all of it, or nothing and sets `error`. Returns whether rows were deleted. Raises errors of the store itself only.
 
-        Any other error belongs to the caller of this commit, not to those who share its transaction.
+        Any other error concerns this commit alone, not those that share its transaction.
         """
         connection.execute("SAVEPOINT one")
         try:
@@ -78,7 +78,7 @@ class Commit:
         return deleted
 
     def _backwards(self, connection: sqlite3.Connection) -> FatalError | None:
-        """The refusal when a position or a lane would go back. Positions that are not numbers have no order."""
+        """Returns an error if a position or a lane would move back. Positions that are not numbers have no order."""
         for partition, row in self.rows.items():
             if (position := saved_rows.further(connection, partition, row)) is not None and isinstance(row, SourceOffset):
                 words = f"from {position} to {row.position}"
@@ -98,17 +98,17 @@ class Commit:
 
 
 class _Replica(NamedTuple):
-    """A log that is written to as well, and what each transaction changes."""
+    """A log to which changes are also written, and a record of what each transaction changes."""
 
     log: StateLog
     changed: ChangedRows
 
 
 class HeldFile:
-    """Thread-safe. After a failure that is not retriable every use raises it."""
+    """An open store. Thread-safe. After a failure that is not retriable every use raises it."""
 
     def __init__(self, opened: OpenedStore, directory: StateDir | None, *, rebuilds: bool = False) -> None:
-        """`rebuilds`: should the file be removed or replaced, a new process can go on."""
+        """`rebuilds`: a new process can go on if the file is removed or replaced."""
         self._connection = opened.connection
         self._kept = opened.kept
         self._directory = directory
@@ -125,31 +125,31 @@ class HeldFile:
 
     @property
     def failure(self) -> FatalError | None:
-        """Why the store refuses everything, when a new process that opens it helps; else None. For any thread.
+        """The failure after which a new process can open the store and go on; None otherwise. For any thread.
 
-        Not when its file was removed or replaced: a new process would begin with other offsets, or none. But with `rebuilds`, when
+        It is None if the file was removed or replaced: a new process would begin with other offsets, or none, unless `rebuilds` says that
         it can take them from Kafka.
         """
         return self._failure
 
     @property
     def refusal(self) -> str:
-        """Why it refuses everything, in words; "" while it works. For any thread."""
+        """Why the store refuses everything; "" while it works. For any thread."""
         return str(self._refusal) if self._refusal else ""
 
     def close(self) -> None:
-        """Fold the write-ahead log into the database, close it, free the lock. Idempotent; later calls raise FatalError."""
+        """Checkpoints and closes the database, and frees the lock. Idempotent; later calls of other methods raise FatalError."""
         with self._lock:
             if self._refusal is None:
                 self._refusal = FatalError("the offset store is closed")
-                with suppress(sqlite3.Error):  # the log stays, and the next open reads it
+                with suppress(sqlite3.Error):  # the write-ahead log stays then, and the next open reads it
                     self._connection.close()
             if self._directory:
                 self._directory.release()
 
     @contextmanager
     def using(self) -> Iterator[sqlite3.Connection]:
-        """The connection, locked; errors of SQLite translated, the fatal ones remembered."""
+        """Yields the connection under the lock. Translates errors of SQLite, and remembers fatal ones."""
         with self._lock:
             self._check_usable()
             try:
@@ -167,7 +167,7 @@ class HeldFile:
 
     @contextmanager
     def writing(self) -> Iterator[sqlite3.Connection]:
-        """`using` with a transaction around it: committed at the end, rolled back on any exception."""
+        """As `using`, within a transaction that is committed at the end, or rolled back on any exception."""
         with self.using() as connection:
             connection.execute("BEGIN IMMEDIATE")
             try:
@@ -190,9 +190,9 @@ class HeldFile:
             raise
 
     def replicate(self, log: StateLog, there: Entries) -> None:
-        """Write to `log` as well from now on, before anything counts as saved; and at once what is not `there` yet.
+        """Writes all changes to `log` as well from now on, before they count as saved; first what differs from `there`.
 
-        RetriableError when that does not work now, FencedError when another process writes there.
+        Raises RetriableError if that fails now, FencedError if another process writes there.
         """
         with self._lock:
             entries = everything(self._connection, self._kept)
@@ -200,7 +200,7 @@ class HeldFile:
             self._replica = _Replica(log, ChangedRows(self._connection))
 
     def _publish(self, changes: Changes, kept: agent_identity.Kept) -> None:
-        """Raises RetriableError; FatalError once another process has taken over, and from then on."""
+        """Raises RetriableError, and FatalError once another process has taken over."""
         if self._replica is None or not changes:
             return
         try:
@@ -209,7 +209,7 @@ class HeldFile:
             raise self.depose(str(error)) from error
 
     def depose(self, why: str) -> FatalError:
-        """Another process has this agent's state from now on: nothing is saved here any more, and a new process can stand by."""
+        """Refuses everything from now on, because another process has taken over this agent's state. Returns the error to raise."""
         failure = FatalError(f"another process has taken over: {why}", "start this one again with --standby, and it takes over in its turn")
         with self._lock:
             self._give_up(failure)
@@ -217,7 +217,7 @@ class HeldFile:
         return failure
 
     def _save_identity(self, kept: agent_identity.Kept) -> None:
-        """Who the agent is from now on, once this returns. RetriableError when it cannot be put there."""
+        """Saves the agent's identity durably. Raises RetriableError if that fails now."""
         if self._directory is not None:
             agent_identity.save(self._directory, kept)
         self._publish({IDENTITY_KEY: agent_identity.text_of(kept).encode()}, kept)
@@ -230,17 +230,16 @@ class HeldFile:
         accounts: Mapping[SourcePartition, Account] | None = None,
         moved: LaneCommit | None = NOTHING_TOLD,
     ) -> bool:
-        """Save these rows, delete `forget`, enter `losses`, add to `accounts` and note what `moved` in one transaction, all or none.
+        """Saves rows, deletes `forget`, enters `losses`, adds to `accounts` and saves lanes that `moved`, in one transaction.
 
-        `moved` is None for a connector that runs without lanes, once they are left (`leave_lanes`).
-        Returns whether there was anything to save. What is in both `saved` and `forget` is deleted. FatalError when an offset, or a lane,
-        would move backwards: that is a bug.
+        `moved` is None for a connector that runs without lanes after `leave_lanes`. What is in both `saved` and `forget` is deleted.
+        Returns whether there was anything to save. Raises FatalError if an offset, or a lane, would move backwards, which is a bug.
         """
         return self._write(Commit(saved, forget, losses, accounts or {}, moved))
 
     @property
     def waiting(self) -> int:
-        """The number of commits that wait for the one that is being written; the next transaction takes them all."""
+        """The number of commits that wait for the one being written; the next transaction takes them all."""
         return len(self._waiting)
 
     def _check_usable(self) -> None:
@@ -250,7 +249,7 @@ class HeldFile:
             raise FatalError(self._refusal.message, self._refusal.hint)
 
     def _removed(self, directory: StateDir) -> FatalError:
-        """The refusal when the file is not the one that was opened; with `rebuilds` a new process goes on."""
+        """Returns the error for a file that is no longer the one that was opened. With `rebuilds` a new process can go on."""
         msg = f"{self._path} was removed or replaced while the agent runs: commits would be lost"
         hint = "stop the agent, put the file back, start again; without it every file is read from its start_at again"
         if not self._rebuilds or not (directory.path / agent_identity.NAME).exists():
@@ -272,19 +271,19 @@ class HeldFile:
             raise RetriableError(msg) from error
 
     def _give_up(self, failure: FatalError) -> None:
-        """Refuse everything from now on, and keep SQLite from touching the file again.
+        """Refuses everything from now on, and keeps SQLite from touching the file again.
 
-        Closing would checkpoint, which is to retry a failed fsync and then drop the log that the next start recovers from.
-        Hence one reference too many: the connection lives until the process ends.
+        Closing would checkpoint: retry a failed fsync, and then drop the log that the next start must recover from. The extra reference
+        keeps the connection open until the process ends.
         """
         if self._refusal is None:
             self._refusal = failure
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._connection))
 
     def _fold_wal(self, limit_bytes: int) -> None:
-        """Checkpoint when the log is over the limit. Called after a commit: that one is durable whatever happens here.
+        """Checkpoints if the write-ahead log exceeds the limit. Called after a commit, which is durable whatever happens here.
 
-        Not SQLite's automatic checkpoint: that one swallows its errors and would retry a failed fsync.
+        SQLite's automatic checkpoint is off, because it hides its errors and would retry a failed fsync.
         """
         with suppress(FileNotFoundError):
             if self._directory is None or os.stat(f"{self._path}-wal").st_size <= limit_bytes:  # noqa: PTH116 - a str path
@@ -298,14 +297,14 @@ class HeldFile:
                 _log.error("offset store failed; offsets committed so far are safe", error=error)
 
     def _look_at_wal(self, rows: int) -> None:
-        """Fold the write-ahead log when it is over its limit; a few rows more cannot have made it so."""
+        """Counts the rows written, and checks the size of the write-ahead log every `_LOOK_ROWS`."""
         self._rows_since_look += rows
         if self._rows_since_look >= _LOOK_ROWS:
             self._rows_since_look = 0
             self._fold_wal(_WAL_LIMIT_BYTES)
 
     def _give_back_space(self) -> None:
-        """Unused pages go back to the file system. After a commit: that one is durable whatever happens here."""
+        """Returns unused pages to the file system. Called after a commit, which is durable whatever happens here."""
         with self.using() as connection:
             (free_pages,) = connection.execute("PRAGMA freelist_count").fetchone()
             if free_pages > _FREE_PAGES_LIMIT:
@@ -313,7 +312,7 @@ class HeldFile:
                 self._fold_wal(limit_bytes=0)
 
     def _write(self, commit: Commit) -> bool:
-        """Queue it; whoever gets the lock first writes those of everyone who waits. Returns whether there was anything to write."""
+        """Queues the commit; the first thread to get the lock writes all that wait. Returns whether there was anything to write."""
         if not commit:
             return False
         self._waiting.append(commit)
@@ -321,12 +320,12 @@ class HeldFile:
             if not commit.is_done:
                 self._write_group([self._waiting.popleft() for _ in range(len(self._waiting))])
         if commit.error:
-            # a new one each time: several threads raise for one failure
+            # A new exception each time, because several threads may raise for one failure.
             raise type(commit.error)(commit.error.message, commit.error.hint)
         return True
 
     def _write_group(self, group: list[Commit]) -> None:
-        """One transaction. A commit that must be refused, or cannot be saved, is left out; the others do not suffer from it."""
+        """Writes these in one transaction. A commit that is refused, or cannot be saved, is left out without effect on the others."""
         failure: CopycatError | None = None
         written = deleted = False
         try:

@@ -1,7 +1,7 @@
-"""The names of connectors. A name is a label: Kafka knows a connector by its id, which goes with its name wherever that goes.
+"""Renames connectors. A name is only a label: Kafka knows a connector by its id, which follows it to its new name.
 
-So a rename moves nothing in Kafka, and who gets a name that another connector had gets an id of its own. Where two connectors that both
-have lanes become one, those of the one that is merged are taken over at the next opening of the other.
+So a rename moves nothing in Kafka, and a connector that gets a name used before gets an id of its own. If a connector with lanes is merged
+into another one with lanes, the next opening of the latter takes over the lanes of the former.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
 UNKNOWN = OffsetsPartition(OFFSETS_TOPIC, -1)
-"""The place of lanes of which nothing but their key is known here, see `lanes.KeptLanes`."""
+"""The place of lanes of which only the key is known here (`lanes.KeptLanes`)."""
 
 
 def take_over(connection: sqlite3.Connection, connector: str, agent: str) -> None:
-    """The next opening takes over the lanes of that agent's connector of the same name as well. Nothing is taken back here."""
+    """Has the next opening also take over the lanes of that agent's connector of the same name. Moves no offset back."""
     lane_rows.forget_agents(connection, connector)
     lane_rows.save_place(connection, connector, Lanes(connector, UNKNOWN, agent=agent))
 
 
 def looked_up(connection: sqlite3.Connection, connector: str, found: Iterable[Lanes]) -> None:
-    """Kafka was asked for the connector's names, and has these lanes for them. Where it has none it is asked again until lanes are opened.
+    """Saves the lanes that Kafka has under the connector's names. If it has none, it is asked again until lanes are opened.
 
-    The first id is the connector's own, as long as it has opened no lanes under another one. Lanes that are known to be another connector's
-    are none of its, unless what is known is older than a rename.
+    The first id found becomes the connector's own, unless it has opened lanes under another one. Lanes that are known to belong to another
+    connector are ignored, unless this knowledge is older than a rename.
     """
     found = list(found)
     kept = lanes.kept(connection, connector)
@@ -50,7 +50,7 @@ def looked_up(connection: sqlite3.Connection, connector: str, found: Iterable[La
             known = known._replace(registered="")
         known = known._replace(id=ids[0])
         if owners[known.id] not in {"", connector}:
-            lane_rows.save_identified(connection, owners[known.id], _nobodys())
+            lane_rows.save_identified(connection, owners[known.id], _fresh_identity())
         lane_rows.save_place(connection, connector, Lanes(known.id, UNKNOWN))
     for group in theirs:
         if group.agent or group.key != known.id:
@@ -59,15 +59,15 @@ def looked_up(connection: sqlite3.Connection, connector: str, found: Iterable[La
 
 
 def _is_anothers(connection: sqlite3.Connection, owner: str, connector: str) -> bool:
-    """Whether the owner of lanes is another connector. One that has never opened any, as a store that was put back knows it, is none."""
+    """Whether lanes belong to another connector. An owner of which this store, perhaps a restored one, knows no lanes does not count."""
     return owner not in {"", connector} and lane_rows.is_known(connection, owner)
 
 
 def renamed_since(connection: sqlite3.Connection, connector: str, key: str) -> None:
-    """The id with this key, which the connector has here, is another's in Kafka: this store is older than a rename.
+    """Gives up the connector's id `key`, which is another connector's in Kafka: this store is older than a rename.
 
-    Kafka is asked which id the connector has. Its offsets stay until it has one: when Kafka knows nobody of this name, nobody else has gone
-    on from them under it. Lanes of an agent that is gone stay, too: a person has decided that. Nothing is done when it has another id.
+    Kafka is then asked for the connector's id. Its offsets stay until it has one: if Kafka does not know the name, nobody else has gone on
+    from them under it. Lanes of another agent that it takes over stay, too: a person has decided that. No effect if it has another id.
     """
     known = lane_rows.identified(connection, connector)
     if known is not None and known.id == key:
@@ -78,7 +78,7 @@ def renamed_since(connection: sqlite3.Connection, connector: str, key: str) -> N
 
 
 def _forget_old_owners(connection: sqlite3.Connection, connector: str, kept: lanes.KeptLanes, found: Iterable[Lanes]) -> None:
-    """Kafka calls these lanes otherwise than their owner here, who was not renamed since Kafka was told its name, or never told one."""
+    """Gives up ids of other connectors here that Kafka has under this connector's name, unless their own rename is not in Kafka yet."""
     asked_for = {group.key for group in kept.before if group.place == UNKNOWN}
     for one in found:
         owner = "" if one.agent else lane_rows.owner(connection, one.key)
@@ -90,7 +90,7 @@ def _forget_old_owners(connection: sqlite3.Connection, connector: str, kept: lan
 
 
 def _forget_offsets(connection: sqlite3.Connection, connector: str) -> None:
-    """They were those of the id that it had. What a person wants stays."""
+    """Forgets offsets that belong to the id it had before, except those that a person has set."""
     wished = {key for (key,) in connection.execute("SELECT key FROM unpublished WHERE connector = ? AND wish = 1", (connector,))}
     saved_rows.delete(connection, [one for one in saved_rows.keys_of(connection, connector) if one.key not in wished])
     connection.execute("DELETE FROM unpublished WHERE connector = ? AND wish = 0", (connector,))
@@ -105,9 +105,9 @@ def rename(
     *,
     is_lost: bool,
 ) -> None:
-    """The lanes of `old` are `new`'s. Called when the offsets have `moved`. What anybody does who is called `old` later is its own.
+    """Moves the lanes of `old` to `new`, after the offsets have `moved`. A later connector named `old` has no part in them.
 
-    `kept` are those that both had: whatever Kafka says of them, what is saved here counts. `is_lost`: see `lane_rows.changed`.
+    `kept` are partitions that both had: for these the saved offsets outrank Kafka's. `is_lost` is that of `lane_rows.changed`.
     """
     for key, wish in connection.execute("SELECT key, wish FROM unpublished WHERE connector = ?", (old,)).fetchall():
         lane_rows.mark(connection, [SourcePartition(new, key)], wish=bool(wish))
@@ -117,27 +117,27 @@ def rename(
         lane_rows.mark(connection, kept, wish=True)
         _hand_over(connection, old, new, moved)
     elif moved and is_lost and not is_known:
-        lane_rows.save_place(connection, new, Lanes(old, UNKNOWN))  # Kafka may know more than a store that was lost
+        lane_rows.save_place(connection, new, Lanes(old, UNKNOWN))  # Kafka may know more than the store, which was lost
     else:
         lane_rows.changed(connection, moved, wish=False)
     if moved or is_known:
-        lane_rows.save_identified(connection, old, _nobodys())
+        lane_rows.save_identified(connection, old, _fresh_identity())
 
 
-def _nobodys() -> Identified:
-    """An id for whoever gets the name from now on: what Kafka has under it is not theirs."""
+def _fresh_identity() -> Identified:
+    """Returns an id for whoever gets the name from now on; what Kafka has under that name is not theirs."""
     return Identified(new_connector_id(), asks=0)
 
 
 def _hand_over(connection: sqlite3.Connection, old: str, new: str, moved: Collection[SourcePartition]) -> None:
-    """The id goes along, unless `new` has lanes of its own: then those of `old` are merged into them at its next opening."""
+    """Moves the id as well, unless `new` has lanes of its own: then its next opening merges those of `old` into them."""
     theirs, groups = lane_rows.identify(connection, old), lane_rows.groups(connection, old)
     ours, bound = lane_rows.identified(connection, new), _merged(connection, old, new)
     is_used = lane_rows.has_lanes(connection, new)
     lane_rows.forget_lanes(connection, old)
-    lane_rows.save_identified(connection, old, _nobodys())  # first: two never have one id
+    lane_rows.save_identified(connection, old, _fresh_identity())  # first, because ids are unique
     if is_used:
-        lane_rows.save_place(connection, new, Lanes(theirs.id, UNKNOWN))  # where a first opening that was killed may have told something
+        lane_rows.save_place(connection, new, Lanes(theirs.id, UNKNOWN))  # a first opening may have been killed after it wrote to Kafka
     else:
         is_reset = lane_rows.binding(connection, new).adopt == "local"
         asks = 0 if is_reset or (ours is not None and not ours.asks) else 1
@@ -151,8 +151,8 @@ def _hand_over(connection: sqlite3.Connection, old: str, new: str, moved: Collec
 
 
 def _merged(connection: sqlite3.Connection, old: str, new: str) -> Binding:
-    """Returns what both are bound to. What was decided for a `new` that has no lanes was not decided for those that it gets."""
+    """Returns the binding of both. A decision for a `new` without lanes does not apply to the lanes that it gets."""
     theirs, ours = lane_rows.binding(connection, old), lane_rows.binding(connection, new)
     decided = ours.adopt if ours.adopt != "local" or lane_rows.has_lanes(connection, new) else ""
-    clusters = dict.fromkeys(one.cluster for one in (ours, theirs) if one.cluster)  # two are none: a person decides
+    clusters = dict.fromkeys(one.cluster for one in (ours, theirs) if one.cluster)  # two names match no cluster: a person decides
     return Binding(" and ".join(clusters), decided or theirs.adopt, ours.copied or theirs.copied, theirs.unused)

@@ -1,4 +1,4 @@
-"""Saved offsets as JSON: what `copycat offsets export` writes and the agent's socket speaks, and back without losing a byte."""
+"""Saved offsets as JSON, for `copycat offsets export` and the agent's socket, and back without loss."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ Kinds = dict[str, type[int | str]]
 
 PROVIDE = "partitions/offsets need to be provided"
 _SHOWN = 60
-"""Characters of a wrong value that are told."""
+"""Most characters of a wrong value in a message."""
 _LARGEST_TIME = 10**9 * 2**63
-"""Nanoseconds: what the kernel keeps of a file's time, in either direction."""
+"""Largest time of a file that the kernel can represent, in nanoseconds."""
 _KEY = re.compile(r"[!-~]{1,255}")
 _KINDS: Kinds = {
     "position": int, "records": int, "size": int, "gone_ms": int, "done": bool, "skipping": bool, "path": str, "compression": str,
@@ -45,9 +45,9 @@ _WORDS: dict[type, str] = {int: "a whole number from 0", bool: "true or false", 
 
 
 def to_document(partition: SourcePartition, offset: SourceOffset) -> dict[str, Any]:
-    """`{"key": ..., "offset": {...}}`: one offset as values that any JSON library takes.
+    """Returns `{"key": ..., "offset": {...}}`, one offset as JSON values.
 
-    A path that is not UTF-8 is shown in `path` with its odd bytes escaped, and kept in `path_base64`.
+    A path that is not UTF-8 has its other bytes escaped in `path`, and is complete in `path_base64`.
     """
     values = asdict(offset)
     raw = offset.path.encode("utf-8", "surrogateescape")
@@ -60,10 +60,9 @@ def to_document(partition: SourcePartition, offset: SourceOffset) -> dict[str, A
 
 
 def from_document(connector: str, document: object) -> tuple[SourcePartition, SavedRow | None]:
-    """The reverse of `to_document`; an offset of null, which means "delete it", is None. One that an earlier version wrote may be a state.
+    """Parses a result of `to_document`; an offset of null, which means "delete it", becomes None. An earlier version's may be a state.
 
-    Of an offset only `position` has to be there; the rest is 0, false or empty without a value. Raises DataError that names the
-    field.
+    An offset must have a `position`; other fields default to 0, false or empty. Raises DataError, which names the field.
     """
     if not isinstance(document, dict) or document.keys() != {"key", "offset"}:
         msg = f"{_shown(document)} is not of the form {{key, offset}}"
@@ -92,9 +91,9 @@ def _offset(document: object, key: str) -> SourceOffset:
 
 
 def to_documents(saved: Mapping[SourcePartition, SavedRow]) -> dict[str, Any]:
-    """All that is saved of a connector: `{"offsets": [...]}`, by path and key, and `"state": {...}` where it has one.
+    """Returns all rows of a connector as `{"offsets": [...]}`, sorted by path and key, with `"state": {...}` if it has one.
 
-    A state that earlier versions knew is among the offsets as well, as those have it: what is exported here can be imported there.
+    A state that earlier versions kept as an offset is also among the offsets, so that they can import the document.
     """
     offsets, told = offsets_in(saved), {}
     for partition, row in saved.items():
@@ -107,7 +106,7 @@ def to_documents(saved: Mapping[SourcePartition, SavedRow]) -> dict[str, Any]:
 
 
 def changes_document(changes: Mapping[SourcePartition, SavedRow | None]) -> dict[str, Any]:
-    """What is to be saved, and deleted, as `from_documents` reads it."""
+    """Returns rows to save, and to delete (None), as a document for `from_documents`."""
     given = {partition: row for partition, row in changes.items() if row is not None}
     told = to_documents(given)
     deleted = [partition for partition in changes if partition not in given]
@@ -116,9 +115,9 @@ def changes_document(changes: Mapping[SourcePartition, SavedRow | None]) -> dict
 
 
 def from_documents(connector: str, body: object) -> dict[SourcePartition, SavedRow | None]:
-    """The reverse of `to_documents` and `changes_document`: None for what is to be deleted.
+    """Parses a result of `to_documents` or `changes_document`; None stands for a row to delete.
 
-    Raises DataError for anything else, for a key that comes twice, and for none at all.
+    Raises DataError for anything else, for a duplicate key, and for an empty document.
     """
     documents = body.get("offsets", []) if isinstance(body, dict) else None
     if not isinstance(body, dict) or not isinstance(documents, list) or not (documents or "state" in body):
@@ -136,7 +135,7 @@ def from_documents(connector: str, body: object) -> dict[SourcePartition, SavedR
 
 
 def saved_rows(connector: str, body: Mapping[str, Any]) -> dict[SourcePartition, SavedRow]:
-    """What is saved of a connector, from an agent's answer, which may have nothing."""
+    """Parses the rows of a connector from an agent's answer, which may be empty."""
     found = from_documents(connector, body) if body["offsets"] or "state" in body else {}
     return {partition: row for partition, row in found.items() if row is not None}
 
@@ -180,10 +179,10 @@ def _decoded(raw: object, key: str) -> str:
 
 
 def _fingerprint(values: dict[str, Any], key: str, offset: Mapping[str, Any]) -> Fingerprint:
-    """A fingerprint that says something about what lies before the position: any other would look like a changed file for ever.
+    """Parses a fingerprint. Raises DataError if it covers bytes behind the position: it would make the file look changed for ever.
 
-    That of a whole file may be longer than what the file holds unpacked; where a position is as large as the number of records it
-    is one itself (an empty line has a byte, too), and says nothing about bytes.
+    The fingerprint of a whole packed file may be longer than its unpacked contents. A position equal to the number of records counts
+    records (each record has at least a byte), and cannot be compared with bytes.
     """
     _check(values, _PRINT_KINDS, key)
     found, position = Fingerprint(**values), offset["position"]

@@ -1,8 +1,7 @@
-"""Rows about exactly-once lanes: ids of connectors, places and heads in Kafka, bindings to a cluster, and marks.
+"""Reads and writes the rows about exactly-once lanes: ids of connectors, places and heads in Kafka, bindings to a cluster, and marks.
 
-A *mark* is a row of `unpublished`: the offset that is saved of this partition, or that it is deleted, is not in Kafka yet. A mark that a
-person made outranks what Kafka says until the lanes are opened next: up to then Kafka's positions are older than the person's wish,
-afterwards they were made of it.
+A *mark* is a row of `unpublished`: the saved offset of a partition, or its deletion, is not in Kafka yet. A mark that a person caused (a
+*wish*) outranks Kafka until the lanes are opened next: until then Kafka's positions are older than the wish, afterwards they include it.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Binding(NamedTuple):
-    """A row of `bindings`: see `lanes.KeptLanes`."""
+    """A row of `bindings`; `lanes.KeptLanes` explains the fields."""
 
     cluster: str = ""
     adopt: Adopt = ""
@@ -32,7 +31,7 @@ class Binding(NamedTuple):
 
 
 class Identified(NamedTuple):
-    """A row of `names`: see `lanes.KeptLanes`."""
+    """A row of `names`; `lanes.KeptLanes` explains the fields."""
 
     id: str
     asks: int = 1
@@ -40,13 +39,13 @@ class Identified(NamedTuple):
 
 
 def identified(connection: sqlite3.Connection, connector: str) -> Identified | None:
-    """Returns what the connector is in Kafka; None for one that has no id yet."""
+    """Returns the connector's id in Kafka; None if it has none yet."""
     row = connection.execute("SELECT id, asks, registered FROM names WHERE connector = ?", (connector,)).fetchone()
     return Identified(*row) if row else None
 
 
 def identify(connection: sqlite3.Connection, connector: str) -> Identified:
-    """Returns what the connector is in Kafka, with an id that is made where there is none."""
+    """Returns the connector's id in Kafka, which is created if it has none."""
     known = identified(connection, connector)
     if known is None:
         known = Identified(new_connector_id())
@@ -55,7 +54,7 @@ def identify(connection: sqlite3.Connection, connector: str) -> Identified:
 
 
 def save_identified(connection: sqlite3.Connection, connector: str, what: Identified) -> None:
-    """Save it. sqlite3.IntegrityError where another connector has the id."""
+    """Saves a connector's id. Raises sqlite3.IntegrityError if another connector has it."""
     row = (connector, *what)
     connection.execute(
         "INSERT INTO names (connector, id, asks, registered, checksum) VALUES (?, ?, ?, ?, ?) ON CONFLICT (connector) DO UPDATE"
@@ -65,31 +64,31 @@ def save_identified(connection: sqlite3.Connection, connector: str, what: Identi
 
 
 def owner(connection: sqlite3.Connection, key: str) -> str:
-    """The connector that has this id, or lanes of this key; "" for nobody."""
+    """Returns the connector that has this id, or lanes with this key; "" if there is none."""
     query = "SELECT connector FROM names WHERE id = ? UNION SELECT connector FROM places WHERE agent = '' AND name = ?"
     row = connection.execute(query, (key, key)).fetchone()
     return str(row[0]) if row else ""
 
 
 def has_lanes(connection: sqlite3.Connection, connector: str) -> bool:
-    """Whether they were ever opened, under this name or an earlier one."""
+    """Whether the connector ever had lanes, under this name or an earlier one."""
     return connection.execute("SELECT 1 FROM places WHERE connector = ? LIMIT 1", (connector,)).fetchone() is not None
 
 
 def is_known(connection: sqlite3.Connection, connector: str) -> bool:
-    """Whether this store knows what Kafka has of the connector, if only that there is nothing."""
+    """Whether this store knows what Kafka has of the connector, be it nothing."""
     known = identified(connection, connector)
     return has_lanes(connection, connector) or (known is not None and not known.asks)
 
 
 def is_renamed(connection: sqlite3.Connection, connector: str) -> bool:
-    """Whether the id that it had here was found to be another's, and nobody knows yet which it has (`connector_names.renamed_since`)."""
+    """Whether its id here was found to be another connector's, and its own is not known yet (`connector_names.renamed_since`)."""
     known = identified(connection, connector)
     return known is not None and bool(known.asks) and known.registered == connector
 
 
 def named(connection: sqlite3.Connection) -> list[str]:
-    """Connectors that have lanes."""
+    """Returns the connectors that have lanes."""
     return [name for (name,) in connection.execute("SELECT DISTINCT connector FROM places")]
 
 
@@ -118,7 +117,7 @@ def forget_group(connection: sqlite3.Connection, connector: str, group: Lanes) -
 
 
 def replace_lanes(connection: sqlite3.Connection, connector: str, place: OffsetsPartition, heads: Mapping[int, Head]) -> None:
-    """Saves these lanes in place of all that the connector has."""
+    """Replaces all lanes of the connector."""
     forget_lanes(connection, connector)
     own = Lanes(identify(connection, connector).id, place, heads)
     save_place(connection, connector, own)
@@ -137,23 +136,23 @@ def groups(connection: sqlite3.Connection, connector: str) -> list[Lanes]:
 
 
 def binding(connection: sqlite3.Connection, connector: str) -> Binding:
-    """Returns what the connector is bound to; an empty binding where nothing was ever saved of it."""
+    """Returns the connector's binding; an empty one if none was saved."""
     row = connection.execute("SELECT cluster, adopt, copied, unused FROM bindings WHERE connector = ?", (connector,)).fetchone()
     return Binding(*row) if row else Binding()
 
 
 def bind(connection: sqlite3.Connection, connector: str, bound: Binding) -> None:
-    """Save it."""
+    """Saves a binding."""
     _save(connection, "bindings", [(connector, *bound)])
 
 
 def save_place(connection: sqlite3.Connection, connector: str, group: Lanes) -> None:
-    """Save where lanes stand; `lanes.KeptLanes` says whose."""
+    """Saves the place of lanes in Kafka. They are the connector's own, or lanes that it takes over (`lanes.KeptLanes`)."""
     _save(connection, "places", [(connector, group.agent, group.key, *group.place)])
 
 
 def save_heads(connection: sqlite3.Connection, connector: str, group: Lanes, heads: Mapping[int, Head]) -> None:
-    """Save how far lanes of a group are; others of it stay."""
+    """Saves heads of some lanes of a group."""
     _save(connection, "lanes", [(connector, group.agent, group.key, number, *head) for number, head in heads.items()])
 
 
@@ -165,7 +164,7 @@ def _save(connection: sqlite3.Connection, table: str, some: Collection[Row]) -> 
 
 
 def mark(connection: sqlite3.Connection, partitions: Iterable[SourcePartition], *, wish: bool) -> None:
-    """Notes that what is saved of them is not in Kafka; `wish`: because a person wants it so."""
+    """Marks saved rows as not yet in Kafka. `wish`: a person has set them."""
     marks = [(*one, int(wish)) for one in partitions]
     connection.executemany(
         "INSERT INTO unpublished (connector, key, wish, checksum) VALUES (?, ?, ?, ?)"
@@ -175,15 +174,15 @@ def mark(connection: sqlite3.Connection, partitions: Iterable[SourcePartition], 
 
 
 def unmark(connection: sqlite3.Connection, partitions: Iterable[SourcePartition]) -> None:
-    """Notes that what is saved of them is in Kafka."""
+    """Removes marks: the saved rows are in Kafka."""
     connection.executemany("DELETE FROM unpublished WHERE connector = ? AND key = ?", partitions)
 
 
 def changed(connection: sqlite3.Connection, partitions: Collection[SourcePartition], *, wish: bool, is_lost: bool = False) -> None:
-    """Offsets were saved or deleted that no transaction has told: mark those of connectors with lanes.
+    """Marks rows that were saved or deleted without a Kafka transaction, if their connectors have lanes.
 
-    While a connector runs without them the next opening takes everything from here anyway: only a person's marks are made then.
-    `is_lost`: the store may have known lanes of connectors that it does not know any more; what a person wants is marked for these, too.
+    While a connector runs without lanes only wishes are marked, since its next opening takes all rows from here anyway. `is_lost`: the
+    store may have lost lanes of connectors, so wishes of unknown ones are marked, too.
     """
     for connector in {one.connector for one in partitions}:
         may_be_unknown = wish and (is_lost or is_renamed(connection, connector))
@@ -192,15 +191,15 @@ def changed(connection: sqlite3.Connection, partitions: Collection[SourcePartiti
             mark(connection, [one for one in partitions if one.connector == connector], wish=wish)
 
 
-def told(connection: sqlite3.Connection, also: Mapping[SourcePartition, SavedRow | None]) -> None:
-    """Takes away the marks of rows that a transaction told, where what is saved is still what it told."""
-    unmark(connection, [partition for partition, row in also.items() if saved_rows.row_of(connection, partition) == row])
+def unmark_published(connection: sqlite3.Connection, published: Mapping[SourcePartition, SavedRow | None]) -> None:
+    """Removes marks of rows that a transaction has written to Kafka, unless another row is saved by now."""
+    unmark(connection, [partition for partition, row in published.items() if saved_rows.row_of(connection, partition) == row])
 
 
 def unpublished(connection: sqlite3.Connection, connector: str, limit: int) -> dict[SourcePartition, SavedRow | None]:
-    """Returns up to `limit` marked rows, None for deleted ones: the connector's state, then the oldest marks.
+    """Returns up to `limit` marked rows, None for deleted ones: the connector's state first, then the oldest marks.
 
-    With the state of log files in Kafka, a file that Kafka does not know is new.
+    The state comes first because once a log's state is in Kafka, a file that Kafka does not know counts as new.
     """
     first = "SELECT connector, key FROM unpublished WHERE connector = ? AND key = ? LIMIT ?"
     others = "SELECT connector, key FROM unpublished WHERE connector = ? AND key <> ? ORDER BY number LIMIT ?"

@@ -1,4 +1,4 @@
-"""The part of `OffsetStore` about exactly-once lanes (`lanes`) and the identity of the agent in Kafka (`agent_identity`)."""
+"""The methods of `OffsetStore` for exactly-once lanes (`lanes`) and the agent's identity in Kafka (`agent_identity`)."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 
 
 class LaneStore(HeldFile):
-    """A part of `OffsetStore`."""
+    """The base of `OffsetStore`."""
 
     def __init__(self, opened: OpenedStore, directory: StateDir | None = None, *, rebuilds: bool = False) -> None:
-        """For `OffsetStore.open` and `in_memory`."""
+        """Called by `OffsetStore.open` and the like."""
         super().__init__(opened, directory, rebuilds=rebuilds)
         self._identity: AgentIdentity | None = None
 
@@ -40,7 +40,7 @@ class LaneStore(HeldFile):
 
     @property
     def identity(self) -> AgentIdentity:
-        """The identity of the agent in Kafka, with this start's nonce, which is on disk. RetriableError when it cannot be put there."""
+        """The agent's identity in Kafka with this start's nonce, which is on disk. Raises RetriableError if it cannot be saved."""
         with self.using() as connection:
             if self._identity is None:
                 kept, identity = agent_identity.started(self._kept, lane_rows.nonces(connection))
@@ -49,10 +49,10 @@ class LaneStore(HeldFile):
             return self._identity
 
     def partitions(self, cluster: str, now: int) -> int:
-        """Returns how many partitions the offsets topic of a cluster counts as having: as many as when this agent first used it.
+        """Returns the number of partitions to use of a cluster's offsets topic: as many as it had when this agent first used it.
 
-        `now`: how many it has; remembered the first time, and where there are fewer than there were. So a connector's place is found
-        again when the store is lost, also where partitions were added meanwhile. RetriableError as for `identity`.
+        `now` is its present number; it is remembered the first time, and if it has become less. So a connector's place is found again after
+        the store is lost, even if partitions were added meanwhile. Raises RetriableError as `identity` does.
         """
         with self._lock:
             known = self._kept.partitions.get(cluster, 0)
@@ -65,14 +65,11 @@ class LaneStore(HeldFile):
 
     @property
     def damaged(self) -> str:
-        """Why the store was begun anew, "" when it was not: until a person removes the marker, only Kafka's word counts."""
+        """Why the store was begun anew, "" if it was not. Until a person removes the marker, only Kafka's positions count."""
         return marker_text(Path(self._path)) if self._directory else ""
 
     def begin_anew(self, connector: str) -> int:
-        """Delete all offsets of a connector and its state, on a person's request; returns how many.
-
-        What Kafka says of it does not count any more.
-        """
+        """Deletes a connector's offsets and state on a person's request. Returns their number. Kafka's positions no longer count."""
         self._leave_identity(connector)
         with self.writing() as connection:
             gone = saved_rows.keys_of(connection, connector)
@@ -80,7 +77,7 @@ class LaneStore(HeldFile):
             has_lanes = lane_rows.has_lanes(connection, connector)
             if has_lanes:
                 lane_rows.mark(connection, gone, wish=True)
-            if has_lanes or self._kept.nonces or self.damaged:  # Kafka may know of lanes: of a store that is lost, of a killed opening
+            if has_lanes or self._kept.nonces or self.damaged:  # Kafka may have lanes from a lost store, or from an opening that was killed
                 lanes.adopt(connection, connector, "local")
         self._give_back_space()
         return len(gone)
@@ -91,17 +88,17 @@ class LaneStore(HeldFile):
             return lanes.kept(connection, connector)
 
     def knows(self, connector: str) -> bool:
-        """Whether it is known here what Kafka has of it. A store that was lost knows of nobody."""
+        """Whether this store knows what Kafka has of the connector. After the store was lost it does not."""
         with self.using() as connection:
             return lane_rows.is_known(connection, connector)
 
     def connectors_with_lanes(self) -> tuple[str, ...]:
-        """Names of all connectors that have lanes, whether or not they have offsets."""
+        """Returns the names of all connectors that have lanes, with or without offsets."""
         with self.using() as connection:
             return tuple(lane_rows.named(connection))
 
     def identified(self, connector: str) -> KeptLanes:
-        """Returns what is known of a connector's lanes, with an id that is made where there was none."""
+        """As `lanes`, but creates an id if the connector has none."""
         kept = self.lanes(connector)
         if kept.id:
             return kept
@@ -110,12 +107,12 @@ class LaneStore(HeldFile):
             return lanes.kept(connection, connector)
 
     def looked_up(self, connector: str, found: Iterable[Lanes]) -> None:
-        """Kafka was asked for names of the connector of which it was not known here what they are for, and has these lanes."""
+        """Saves the lanes that Kafka has for the connector's names (`connector_names.looked_up`)."""
         with self.writing() as connection:
             connector_names.looked_up(connection, connector, found)
 
     def renamed_since(self, connector: str, key: str) -> None:
-        """The id with this key, which the connector has here, is another's in Kafka: this store is older than a rename."""
+        """Gives up the connector's id, which is another connector's in Kafka (`connector_names.renamed_since`)."""
         with self.writing() as connection:
             connector_names.renamed_since(connection, connector, key)
 
@@ -129,10 +126,10 @@ class LaneStore(HeldFile):
         *,
         keeps_accounts: bool = False,
     ) -> tuple[Position, ...]:
-        """The lanes are opened: save what is so, positions included, in one transaction; what was decided for it is done.
+        """Saves the lanes that were opened, and their positions, in one transaction. A decision for this opening is then done.
 
-        `published` is `OpeningPlan.publish`. Losses of steps that were not known here are entered, and with `keeps_accounts` their counts.
-        Returns the positions that count: not those that a row is ahead of, or a later wish of a person.
+        `published` is `OpeningPlan.publish`. Losses of steps that were unknown here are entered, and with `keeps_accounts` their counts.
+        Returns the positions that count: those that no saved row is ahead of, and no later wish of a person replaces.
         """
         with self.writing() as connection:
             known = lanes.kept(connection, connector)
@@ -143,26 +140,26 @@ class LaneStore(HeldFile):
         return tuple(news)
 
     def _enter(self, connection: sqlite3.Connection, unknown: Iterable[Position], *, keeps_accounts: bool) -> None:
-        """Enters what transactions did that this store did not know of."""
+        """Enters losses and accounts of transactions that this store did not know."""
         for one in unknown:
             self._ledger.enter(connection, one.losses)
             if keeps_accounts and isinstance(one.offset, SourceOffset):
                 ledger.add_accounts(connection, {one.partition: Account(one.counts, path=one.offset.path)})
 
     def lanes_refused(self, connector: str, error: PositionsError) -> None:
-        """The lanes could not be opened: remember that this host is a copy, or was copied, and save what it has committed itself."""
+        """Called when lanes could not be opened. If this host is a copy, or was copied, saves that, and the positions it has committed."""
         if isinstance(error, CopiedError):
             with self.writing() as connection:
                 unknown = lanes.refused(connection, connector, cast("tuple[Position, ...]", error.positions))
                 self._enter(connection, unknown, keeps_accounts=False)
 
     def unpublished(self, connector: str, limit: int) -> dict[SourcePartition, SavedRow | None]:
-        """Returns up to `limit` rows that no transaction has told yet, None for deleted ones; the most urgent first."""
+        """Returns up to `limit` rows that are not in Kafka yet, None for deleted ones; the most urgent first."""
         with self.using() as connection:
             return lane_rows.unpublished(connection, connector, limit)
 
     def leave_lanes(self, connector: str) -> None:
-        """A run without lanes begins: should they be opened again, what is saved here counts, and not what Kafka says."""
+        """Called when a run without lanes begins. If they are opened again later, the rows here count, and not Kafka's."""
         with self.using() as connection:
             is_left = not lane_rows.has_lanes(connection, connector) or lanes.kept(connection, connector).unused
         if not is_left:
@@ -170,10 +167,10 @@ class LaneStore(HeldFile):
                 lanes.leave(connection, connector)
 
     def adopt(self, connector: str, which: Adopt) -> str:
-        """Notes which positions the next opening goes on from: a person has decided.
+        """Saves a person's decision which positions the next opening goes on from.
 
-        A copy that goes on from its own positions gets an identity of its own, and all its connectors go on from theirs: none of them
-        may be open. Returns its uuid then, else "".
+        A copy that goes on from its own positions gets a new identity, with which all its connectors go on from their saved positions; none
+        may have open lanes. Returns the new uuid, "" if the identity stays.
         """
         changed = self._leave_identity(connector) if which == "local" else ""
         with self.writing() as connection:
@@ -181,9 +178,9 @@ class LaneStore(HeldFile):
         return changed
 
     def take_over(self, connector: str, agent: str) -> None:
-        """The next opening takes over what Kafka says of that agent's connector of this name: the agent is gone, and never runs again.
+        """Has the next opening take over that agent's connector of this name. The agent must be gone for good.
 
-        DataError when it is this one.
+        Raises DataError if it is this agent.
         """
         if agent in {self._kept.uuid, *self._kept.former}:
             raise DataError("that is this agent, or was it", "leave --agent out")
@@ -191,20 +188,20 @@ class LaneStore(HeldFile):
             connector_names.take_over(connection, connector, agent)
 
     def undecided(self, connector: str) -> str:
-        """Why a connector without lanes must not begin, "" when it may: the store was begun anew, and nobody has decided."""
+        """Why a connector without lanes must not start: the store was begun anew, and no person has decided. "" if it may."""
         with self.using() as connection:
             is_new = lane_rows.is_known(connection, connector) and not lane_rows.has_lanes(connection, connector)
             is_decided = is_new or lane_rows.binding(connection, connector).adopt == "local"
         return "" if is_decided else self.damaged
 
     def _leave_identity(self, connector: str) -> str:
-        """The agent's new uuid when the connector was found to be a copy's, or copied; else ""."""
+        """Gives the agent a new identity if lanes showed that it is a copy, or was copied. Returns the new uuid, else ""."""
         with self._lock:
             if not self.lanes(connector).copied:
                 return ""
             kept = agent_identity.another(self._kept)
             self._save_identity(kept)
-            with self.writing() as connection:  # should this fail, the next start does it
+            with self.writing() as connection:  # if this fails, the next start does it
                 schema.set_uuid(connection, kept.uuid)
                 lanes.begin_anew(connection)
             self._kept, self._identity = kept, None

@@ -1,6 +1,6 @@
-"""What the store knows of a connector's lanes, and how an opening, a person or another guarantee changes that.
+"""What the store knows of a connector's exactly-once lanes, and how openings, batches and decisions of a person change that.
 
-Kafka decides, and this is the agent's memory of it, which may be behind: `transactions.opening` compares the two.
+Kafka is the truth. The store is the agent's memory of it, and may be behind: `transactions.opening` compares the two.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ _BUG = "this is a bug in copycat-agent; restart the agent: it reads what Kafka s
 
 @dataclass(frozen=True, slots=True)
 class KeptLanes:
-    """Holds what is known of a connector's lanes. All of it is empty for one that never had any.
+    """What is known of a connector's lanes. All fields are empty for a connector that never had any.
 
-    `cluster` is the Kafka cluster where its positions belong, `place` where they stand there, `heads` how far they were when they were
-    last saved. `adopt` is what a person, or a change of the guarantee, has decided for the next opening. `before` are lanes of other keys
-    that it takes over: those of connectors that were merged into it, of its name in versions before ids, or of an agent that is gone. A
-    place with partition -1 is not known yet; for a name it says that Kafka has to be asked what it has of it. `copied`: another state
-    directory with this agent's identity has moved one of them. `unused`: the connector has run without them since.
+    `cluster` is the Kafka cluster of its positions, `place` their partition of the offsets topic, `heads` the lanes' heads when last saved.
+    `adopt` is the decision of a person, or of a change of the guarantee, for the next opening. `before` are lanes with other keys that it
+    takes over: of connectors merged into it, of its name in versions before ids, or of another agent. A place with partition -1 is not
+    known yet; if the key is a name, Kafka must be asked for it. `copied`: another state directory with this agent's identity has
+    moved one of the lanes. `unused`: the connector has run without lanes since.
 
-    `id` is the connector's, "" before it has one. `asks`: what Kafka knows of its name is not known here. `registered` is the name by which
-    Kafka knew the id when the lanes were last opened, "" for none, and where the connector was renamed since. `is_new`: no lanes of the id
-    were opened, or found in Kafka.
+    `id` is the connector's id, "" before it has one. `asks`: it is not known here what Kafka has under the connector's name. `registered`
+    is the name that Kafka had for the id when the lanes were last opened; "" if none, or if the connector was renamed since. `is_new`: no
+    lanes of the id were opened, or found in Kafka.
     """
 
     cluster: str = ""
@@ -52,7 +52,7 @@ class KeptLanes:
 
 
 def to_lanes_document(lanes: KeptLanes) -> dict[str, Any] | None:
-    """Returns lanes as values that any JSON library takes; None for a connector that has no lanes, or runs without them."""
+    """Returns lanes as JSON values; None for a connector that has no lanes, or runs without them."""
     if lanes.unused or not (lanes.cluster or lanes.place or lanes.before):
         return None
     place = lanes.place._asdict() if lanes.place else {"topic": OFFSETS_TOPIC, "partition": None}
@@ -83,10 +83,10 @@ def opened(
     truth: LaneSnapshot,
     published: Mapping[SourcePartition, SavedRow | None],
 ) -> list[Position]:
-    """Save what an opening found, which has told Kafka what is `published`. Returns the positions that count here.
+    """Saves what an opening found; it has written `published` to Kafka. Returns the positions that count here.
 
-    The first time, after a merge, and when it goes on from here, what Kafka does not have under the connector's own key is marked.
-    PositionsError when it was to take over another agent's lanes, and nothing was found.
+    At the first opening, after a merge, and when it goes on from the rows here, rows that Kafka does not have under the connector's own key
+    are marked. Raises PositionsError if it was to take over another agent's lanes, and found nothing.
     """
     known = kept(connection, connector)
     gone = [one for one in known.before if one.agent]
@@ -102,7 +102,7 @@ def opened(
     lane_rows.save_identified(connection, connector, lane_rows.identify(connection, connector)._replace(asks=0, registered=connector))
     lane_rows.bind(connection, connector, lane_rows.Binding(cluster))
     if known.adopt == "local" or known.before or known.place is None:
-        same = {one.partition for one in news if one.offset is there[one.partition]}  # a lost store has all of them from there
+        same = {one.partition for one in news if one.offset is there[one.partition]}  # saved from Kafka just now, as after a loss
         saved = saved_rows.all_of(connection, connector).items()
         lane_rows.mark(connection, [one for one, row in saved if one not in same and there.get(one) != row], wish=False)
     connection.execute("UPDATE unpublished SET wish = 0 WHERE connector = ? AND wish = 1", (connector,))
@@ -116,7 +116,7 @@ def _nothing_there(name: str, agent: str) -> PositionsError:
 
 
 def refused(connection: sqlite3.Connection, connector: str, own: Collection[Position]) -> list[Position]:
-    """The host is a copy, or was copied. Save what it has committed itself; returns what of it was not known here."""
+    """Called if the host is a copy, or was copied. Saves positions that it has committed itself. Returns those that were unknown here."""
     heads = kept(connection, connector).heads
     unknown = [one for one in own if one.seq > heads.get(one.lane, Head()).seq]
     apply(connection, unknown, may_rewind=False)
@@ -140,7 +140,7 @@ def _at(head: Head | None) -> str:
 
 
 def apply(connection: sqlite3.Connection, positions: Iterable[Position], *, may_rewind: bool) -> list[Position]:
-    """Save what Kafka says. Returns what counts here: a person's later wish outranks it, and so does a row that is further."""
+    """Saves positions from Kafka. Returns those that count here: a later wish of a person outranks them, and so does a row further on."""
     positions = list(positions)
     saved = [one for one in positions if one.is_last and _apply(connection, one, may_rewind=may_rewind)]
     count, partitions = {id(one) for one in saved}, {one.partition for one in saved}
@@ -159,14 +159,14 @@ def _apply(connection: sqlite3.Connection, position: Position, *, may_rewind: bo
 
 
 def _forget_published(connection: sqlite3.Connection, connector: str, there: Collection[SourcePartition]) -> None:
-    """Deletes rows that Kafka is said to have and has not: a person has decided that Kafka is right."""
+    """Deletes unmarked rows that Kafka does not have, after a person has decided that Kafka is right."""
     marks = connection.execute("SELECT connector, key FROM unpublished WHERE connector = ?", (connector,))
     untold = set(map(SourcePartition._make, marks))
     saved_rows.delete(connection, [one for one in saved_rows.keys_of(connection, connector) if one not in untold and one not in there])
 
 
 def backwards(connection: sqlite3.Connection, connector: str, heads: Mapping[int, Head]) -> FatalError | None:
-    """The refusal when a lane would not move forwards by what a batch says of it."""
+    """Returns an error if a batch's heads would move a lane backwards."""
     known = kept(connection, connector).heads
     for number, head in heads.items():
         before = known.get(number)
@@ -177,13 +177,13 @@ def backwards(connection: sqlite3.Connection, connector: str, heads: Mapping[int
 
 
 def save_heads(connection: sqlite3.Connection, connector: str, heads: Mapping[int, Head]) -> None:
-    """The connector's own lanes are there."""
+    """Saves heads of the connector's own lanes."""
     key = lane_rows.identify(connection, connector).id
     lane_rows.save_heads(connection, connector, Lanes(key, OffsetsPartition("", -1)), heads)
 
 
 def adopt(connection: sqlite3.Connection, connector: str, which: Adopt) -> None:
-    """Notes what a person has decided for the next opening: the last word counts. "topic" takes back what was wished before, too."""
+    """Saves a person's decision for the next opening, which replaces an earlier one. "topic" also takes back earlier wishes."""
     if which == "topic":
         connection.execute("UPDATE unpublished SET wish = 0 WHERE connector = ?", (connector,))
     lane_rows.forget_agents(connection, connector)
@@ -192,12 +192,12 @@ def adopt(connection: sqlite3.Connection, connector: str, which: Adopt) -> None:
 
 
 def leave(connection: sqlite3.Connection, connector: str) -> None:
-    """Notes that the connector runs without lanes: the next opening goes on from what is saved here then."""
+    """Notes that the connector runs without lanes: the next opening goes on from the rows here."""
     lane_rows.bind(connection, connector, lane_rows.binding(connection, connector)._replace(adopt="local", unused=1))
 
 
 def begin_anew(connection: sqlite3.Connection) -> None:
-    """The agent has another identity: Kafka knows nothing of it, so every connector goes on from what is saved here."""
+    """Forgets all lanes after the agent got a new identity, which Kafka does not know: every connector goes on from the rows here."""
     for table in ("places", "lanes", "unpublished"):
         connection.execute(f"DELETE FROM {table}")  # noqa: S608 - constants
     for connector, cluster in connection.execute("SELECT connector, cluster FROM bindings").fetchall():
@@ -208,11 +208,11 @@ def begin_anew(connection: sqlite3.Connection) -> None:
 
 @dataclass(frozen=True, slots=True)
 class LaneCommit:
-    """What the transaction of a batch, or of the driver, has made of a connector's lanes in Kafka.
+    """What a Kafka transaction of a batch, or of the driver, has changed in a connector's lanes.
 
-    `heads` are those of the lanes that it moved. `told` are partitions of which it told what is saved with it; others that are saved are
-    `unpublished` from then on. `driver_rows` are a `LanePlan`'s: rows that it told besides, which stay unpublished where something else is
-    saved by now.
+    `heads` are the new heads of the lanes that it moved. `told` are partitions whose rows, saved together with this, it has written to
+    Kafka; other rows of the commit become `unpublished`. `driver_rows` are those of the `LanePlan`, which it has also written; they stay
+    unpublished if another row is saved by now.
     """
 
     connector: str
@@ -221,34 +221,34 @@ class LaneCommit:
     driver_rows: Mapping[SourcePartition, SavedRow | None] = field(default_factory=dict)
 
     def __bool__(self) -> bool:
-        """Whether there is anything to save of it."""
+        """Whether there is anything to save."""
         return bool(self.heads or self.told or self.driver_rows)
 
     def refusal(self, connection: sqlite3.Connection) -> FatalError | None:
-        """The refusal when a lane would go back."""
+        """Returns an error if a lane would move backwards."""
         return backwards(connection, self.connector, self.heads) if self.heads else None
 
     def save(self, connection: sqlite3.Connection, saved: Iterable[SourcePartition]) -> None:
-        """Save it, beside the rows of `saved`."""
+        """Saves it; `saved` are the partitions of the rows in the same commit."""
         lane_rows.changed(connection, [one for one in saved if one not in self.told], wish=False)
         lane_rows.unmark(connection, self.told)
-        lane_rows.told(connection, self.driver_rows)
+        lane_rows.unmark_published(connection, self.driver_rows)
         if self.heads:
             save_heads(connection, self.connector, self.heads)
 
 
 NOTHING_TOLD = LaneCommit("")
-"""No lane is moved, and none has told what is saved."""
+"""A commit without a Kafka transaction."""
 
 
 class Wish(NamedTuple):
-    """What a person wants saved: it outranks what Kafka says. `is_lost` is that of `lane_rows.changed`."""
+    """Marks a commit as a person's request, which outranks Kafka. `is_lost` is that of `lane_rows.changed`."""
 
     is_lost: bool = False
 
     def refusal(self, _connection: sqlite3.Connection) -> None:
-        """A person may go back."""
+        """Returns None: a person may move positions back."""
 
     def save(self, connection: sqlite3.Connection, saved: Iterable[SourcePartition]) -> None:
-        """Mark the rows of `saved`."""
+        """Marks the rows of `saved`."""
         lane_rows.changed(connection, list(saved), wish=True, is_lost=self.is_lost)

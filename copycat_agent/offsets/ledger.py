@@ -1,9 +1,9 @@
-"""What the store keeps beside offsets: losses, the accounts of runs to the end, and what a person asked each connector to be.
+"""What the store keeps besides offsets: losses, accounts of runs to the end, and the state that a person asked of each connector.
 
-A loss is a stretch of bytes that was given up, with where, why and when. Only the newest entries are kept; totals are few and survive them.
+A loss is a range of bytes that was given up, with place, reason and time. Only the newest entries are kept, but totals count all of them.
 An account says what a run to the end did with one file: counts, and places in Kafka. Losses and accounts are written in the transaction
-that saves the offsets they belong to. So after a kill nothing is counted twice, and nothing that an offset has passed is left out.
-An account's counts are added up batch by batch; live connectors write none.
+that saves the offsets they belong to, so that after a kill none is counted twice or left out. An account's counts are added up batch by
+batch; other connectors write none.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from copycat_agent.offsets.saved_rows import Row
 
 KEPT = 10_000
-"""Entries kept of each connector, the newest; up to `_SLACK` more until the next prune."""
+"""Entries kept of each connector, the newest; up to `_SLACK` more between two prunes."""
 _SLACK = 500
 
 Totals = dict[tuple[str, LossReason], LossTotal]
@@ -37,13 +37,13 @@ _UPSERT_ACCOUNT = f"INSERT OR REPLACE INTO accounts ({ACCOUNT_COLUMNS}, checksum
 
 
 class Ledger:
-    """Works on the store's connection, inside the caller's transaction. Holds only what tells when to prune."""
+    """Enters losses, within the caller's transaction. It remembers only when to prune."""
 
     def __init__(self) -> None:
         self._added: dict[str, int] = {}
 
     def enter(self, connection: sqlite3.Connection, losses: Collection[Loss]) -> bool:
-        """Add entries and count them in the totals. True when old ones were dropped."""
+        """Adds entries, and counts them in the totals. Returns whether old entries were dropped."""
         if not losses:
             return False
         connection.executemany(_INSERT, [_encode(loss) for loss in losses])
@@ -57,7 +57,7 @@ class Ledger:
         return sum(self._prune(connection, name, losses) for name in {name for name, _ in added}) > 0
 
     def _prune(self, connection: sqlite3.Connection, connector: str, losses: Collection[Loss]) -> bool:
-        """Drop the oldest entries of a connector: at its first loss, then every `_SLACK` entries."""
+        """Drops the oldest entries of a connector, at its first loss and then every `_SLACK` entries. Returns whether any were."""
         added = self._added.get(connector, _SLACK) + sum(loss.partition.connector == connector for loss in losses)
         self._added[connector] = added % _SLACK
         if added < _SLACK:
@@ -71,7 +71,7 @@ class Ledger:
 
 
 def entries(connection: sqlite3.Connection, connector: str | None, limit: int) -> tuple[Loss, ...]:
-    """The newest entries, newest first; of all connectors with None."""
+    """Returns the newest entries, newest first; with `connector` None those of all connectors."""
     where, values = ("", ()) if connector is None else (" WHERE connector = ?", (connector,))
     rows = connection.execute(f"{_SELECT}{where} ORDER BY number DESC LIMIT ?", (*values, limit))
     return tuple(map(_decode, rows))
@@ -84,7 +84,7 @@ def totals(connection: sqlite3.Connection) -> Totals:
 
 
 def rename(connection: sqlite3.Connection, old: str, new: str) -> None:
-    """Entries, totals and the target of `old` become `new`'s; a target that `new` has already stays."""
+    """Moves entries, totals and the target of `old` to `new`. A target that `new` has already stays."""
     for number, *row in connection.execute("SELECT number, * FROM losses WHERE connector = ?", (old,)).fetchall():
         moved = (new, *row[2:-1])
         connection.execute("UPDATE losses SET connector = ?, checksum = ? WHERE number = ?", (new, checksum(moved), number))
@@ -101,20 +101,20 @@ def rename(connection: sqlite3.Connection, old: str, new: str) -> None:
 
 
 def targets(connection: sqlite3.Connection) -> dict[str, str]:
-    """Returns what a person last asked each connector to be."""
+    """Returns the state that a person last asked of each connector."""
     return dict(connection.execute("SELECT connector, target FROM targets"))
 
 
 def set_target(connection: sqlite3.Connection, connector: str, target: str) -> None:
-    """Remember what a person wants a connector to be."""
+    """Saves the state that a person asks of a connector."""
     row = (connector, target)
     connection.execute("INSERT OR REPLACE INTO targets VALUES (?, ?, ?)", (*row, checksum(row)))
 
 
 def repair(connection: sqlite3.Connection) -> Mapping[str, int]:
-    """Drop rows that do not match their checksum; returns how many, by table. Offsets do not depend on any of them.
+    """Drops rows that do not match their checksum. Returns their number by table. Offsets do not depend on any of them.
 
-    Totals that had to go are counted again from the entries that are left: less than the truth, but not nothing.
+    Totals that were dropped are counted again from the entries that are left, which is less than the truth.
     """
     dropped = {table: count for table in ("losses", "loss_totals", "targets", "accounts") if (count := _repair(connection, table))}
     if "loss_totals" in dropped:
@@ -131,14 +131,14 @@ def _repair(connection: sqlite3.Connection, table: str) -> int:
     columns = key.count(",") + 1
     try:
         broken = [row[:columns] for row in connection.execute(f"SELECT {key}, * FROM {table}") if _is_broken(row[columns:], table)]  # noqa: S608
-    except sqlite3.OperationalError:  # a text that is no text any more; which one is not told
+    except sqlite3.OperationalError:  # a text is no longer UTF-8; SQLite does not tell which
         return connection.execute(f"DELETE FROM {table}").rowcount  # noqa: S608
     connection.executemany(f"DELETE FROM {table} WHERE ({key}) = ({', '.join('?' * columns)})", broken)  # noqa: S608
     return len(broken)
 
 
 def _is_broken(row: Row, table: str) -> bool:
-    values = row[1:-1] if table == "losses" else row[:-1]  # the number is not covered: it only orders
+    values = row[1:-1] if table == "losses" else row[:-1]  # the checksum does not cover the number, which is only for order
     return bool(checksum(tuple(values)) != row[-1])
 
 
@@ -167,7 +167,7 @@ def _decode(row: Row) -> Loss:
 
 
 def add_accounts(connection: sqlite3.Connection, accounts: Mapping[SourcePartition, Account]) -> None:
-    """Add to what is known of these files."""
+    """Adds to the accounts of these files."""
     for partition, account in accounts.items():
         row = connection.execute(f"{_SELECT_ACCOUNT} WHERE connector = ? AND key = ?", partition).fetchone()
         known = _decode_account(row)[1] if row else Account()
@@ -180,12 +180,12 @@ def accounts_of(connection: sqlite3.Connection, connector: str) -> dict[SourcePa
 
 
 def forget_accounts(connection: sqlite3.Connection, connector: str) -> None:
-    """Begin the connector's accounts anew."""
+    """Deletes the connector's accounts."""
     connection.execute("DELETE FROM accounts WHERE connector = ?", (connector,))
 
 
 def rename_accounts(connection: sqlite3.Connection, old: str, new: str) -> None:
-    """Accounts of `old` become `new`'s, added to what that has."""
+    """Adds the accounts of `old` to those of `new`."""
     add_accounts(connection, {SourcePartition(new, partition.key): account for partition, account in accounts_of(connection, old).items()})
     forget_accounts(connection, old)
 

@@ -1,4 +1,4 @@
-"""A look at saved offsets that takes no lock and changes nothing, whether an agent runs or not: `plan` and dry runs."""
+"""Reads saved offsets from a copy of the store, without a lock, while an agent may be running. For `plan` and dry runs."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ _TRIES = 5
 
 
 def saved_offsets(state_dir: Path) -> dict[SourcePartition, SavedRow]:
-    """Returns the committed offsets and states of all connectors; empty when nothing ever was.
+    """Returns the committed offsets and states of all connectors; {} if there is no store.
 
-    Raises FatalError when the store cannot be read, RetriableError when it did not keep still.
+    Raises FatalError if the store cannot be read, RetriableError if it changed during each attempt to copy it.
     """
     with _copy_of(state_dir) as connection:
         return {} if connection is None else saved_rows.every_row(connection, connection.execute("PRAGMA user_version").fetchone()[0])
 
 
 def store_outline(state_dir: Path) -> dict[str, object]:
-    """Describes the store without its contents: tables with their rows counted, offsets counted by connector, its own check.
+    """Returns a description without contents: tables with their row counts, offsets per connector, and SQLite's quick check.
 
-    Raises what `saved_offsets` raises; empty when there is none.
+    Returns {} if there is no store. Raises what `saved_offsets` raises.
     """
     with _copy_of(state_dir) as connection:
         if connection is None:
@@ -47,10 +47,10 @@ def store_outline(state_dir: Path) -> dict[str, object]:
 
 @contextmanager
 def _copy_of(state_dir: Path) -> Iterator[sqlite3.Connection | None]:
-    """A connection to a copy of the store; None when there is none.
+    """Yields a connection to a copy of the store; None if there is no store.
 
-    The agent's own connection locks everybody else out, so the copy is made of the database and its write-ahead log as files. The log
-    checks itself: a commit that is copied in half is left out. Only a checkpoint meanwhile would spoil the copy, and is seen.
+    The agent holds an exclusive lock on the database, so its files are copied. The write-ahead log has checksums: a half-copied commit is
+    ignored. Only a checkpoint during the copy would spoil it, and that is detected.
     """
     with tempfile.TemporaryDirectory(prefix="copycat-look-") as directory:
         copy = Path(directory) / DATABASE
@@ -72,7 +72,7 @@ def _rows(connection: sqlite3.Connection, table: str) -> int:
 
 
 def offsets_of(definition: Definition, saved: Mapping[SourcePartition, SavedRow]) -> dict[SourcePartition, SavedRow]:
-    """Returns what is saved of the connector, and what is under earlier names of it where it has none of its own."""
+    """Returns the connector's rows, and those under its earlier names for partitions that it has no row of."""
     own: dict[SourcePartition, SavedRow] = {}
     for name in (definition.name, *definition.renamed_from):
         for partition, offset in saved.items():
@@ -82,7 +82,7 @@ def offsets_of(definition: Definition, saved: Mapping[SourcePartition, SavedRow]
 
 
 def copy_database(database: Path, copy: Path) -> bool:
-    """Copies database and write-ahead log as they were at one moment. False when there is none; raises OSError, and RetriableError."""
+    """Copies database and write-ahead log of one moment. Returns False if there is none. Raises OSError and RetriableError."""
     for _ in range(_TRIES):
         before = _state(database)
         if before is None:

@@ -1,4 +1,4 @@
-"""A look into another program's SQLite file, which may hold anything: at a copy, with bounds on time and size. Nothing is changed."""
+"""Reads a table of another program's SQLite file from a copy. The file is not trusted: time and sizes are limited."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from copycat_agent.offsets.looking import copy_database
 
 _HEADER = b"SQLite format 3\0"
 _SECONDS = 20.0
-"""So long one query may take: a hostile schema can make any query endless."""
+"""Time limit of the query: a hostile schema can make any query endless."""
 _VALUE_BYTES_MAX = 2**20
-"""Of one value, or one row."""
+"""Size limit of a value, or a row."""
 _STEPS = 10_000
-"""Steps of SQLite's machine between two looks at the clock."""
+"""Instructions of SQLite's virtual machine between two looks at the clock."""
 
 
 def is_database(path: Path) -> bool:
-    """Whether a file begins as SQLite's do. Raises OSError."""
+    """Whether a file has the header of an SQLite database. Raises OSError."""
     with path.open("rb") as file:
         return file.read(len(_HEADER)) == _HEADER
 
 
 def rows_of(database: Path, table: str, columns: tuple[str, ...], *, bytes_max: int) -> list[tuple[object, ...]]:
-    """Returns these columns of a table, by row id; texts as bytes, None for a column that is not there. Nothing where the table is not.
+    """Returns these columns of a table in order of row id: texts as bytes, None for a missing column; [] if there is no such table.
 
-    Raises CopycatError for what is too large, damaged, or no database, and RetriableError while somebody writes to it.
+    Raises CopycatError for a file that is too large, damaged, or no database, and RetriableError while somebody writes to it.
     """
     with tempfile.TemporaryDirectory(prefix="copycat-look-") as directory:
         copy = Path(directory) / "copy.db"
@@ -51,7 +51,7 @@ def rows_of(database: Path, table: str, columns: tuple[str, ...], *, bytes_max: 
 
 
 def _check_size(path: Path, bytes_max: int, *, is_needed: bool) -> None:
-    """Raise CopycatError for what is too large, or no file that can be copied, and OSError."""
+    """Raises CopycatError for a file that is too large or not regular, and OSError."""
     if not is_needed and not path.exists():
         return
     info = path.stat()

@@ -1,6 +1,6 @@
-"""Rows of offsets and of what connectors remember besides: as they are read, written and deleted, each with its checksum.
+"""Reads, writes and deletes rows of offsets and of connectors' states, each with a checksum.
 
-A connector's state goes with its offsets wherever they go (`model.STATE_KEY`), and has a table of its own.
+A connector's state is passed around together with its offsets (under `model.STATE_KEY`), but has a table of its own.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     Row = tuple[Any, ...]
 
 LARGEST = 2**63 - 1
-"""The largest number that SQLite takes."""
+"""The largest integer of SQLite."""
 
 COLUMNS = (
     "connector", "key", "position", "records", "done", "skipping", "path", "size", "gone_ms", "head_bytes", "head", "tail_bytes", "tail",
@@ -43,26 +43,26 @@ STATE_COLUMNS = "connector, state, updated_ms"
 """Columns of a state before its checksum."""
 _UPSERT_STATE = f"INSERT OR REPLACE INTO connector_state ({STATE_COLUMNS}, checksum) VALUES (?, ?, ?, ?)"  # noqa: S608
 _SINCE = {3: (("compression", "''"),), 4: (("mtime_ns", "0"), ("trouble", "''")), 7: (("cut", "''"),)}
-"""Columns that came later, by version, with what they hold where nothing is known."""
+"""Columns that later versions added, with their values for older rows."""
 _ALWAYS = len(COLUMNS) - sum(map(len, _SINCE.values()))
 _STATES_SINCE = 9
 
 _CURSOR = "cursor:"
-"""Column `cut` of a source that has positions of its own holds one, as JSON behind this word: its records never go in parts."""
+"""Prefix in column `cut` of a source's own position, as JSON. Such a source never sends a record in parts, and needs no `cut`."""
 
 
 def bounded(number: int) -> int:
-    """`number`, or the nearest one that SQLite takes."""
+    """Returns `number`, or the nearest integer of SQLite."""
     return min(max(number, -LARGEST - 1), LARGEST)
 
 
 def checksum(row: Row) -> int:
-    """CRC-32 over a row: SQLite's own checks see broken pages, but not a flipped bit inside a value."""
+    """Returns the CRC-32 of a row. SQLite's own checks find broken pages, but no flipped bit within a value."""
     return zlib.crc32(ascii(row).encode())
 
 
 def _time_in_full(time_ns: int) -> int | bytes:
-    """A file's time, exactly, because a file whose time differs from the saved one counts as changed: as digits from the year 2262 on."""
+    """Returns a file's exact time, as digits from the year 2262 on. A file whose time differs from the saved one counts as changed."""
     return time_ns if time_ns == bounded(time_ns) else b"%d" % time_ns
 
 
@@ -71,7 +71,7 @@ def _now_ms() -> int:
 
 
 def encode(partition: SourcePartition, offset: SourceOffset) -> Row:
-    """An offset's row with its checksum. The path is stored as bytes: a file name need not be UTF-8."""
+    """Returns an offset's row with its checksum. The path is stored as bytes: a file name need not be UTF-8."""
     print_ = offset.fingerprint
     row = (
         partition.connector,
@@ -90,14 +90,14 @@ def encode(partition: SourcePartition, offset: SourceOffset) -> Row:
         _now_ms(),
         offset.compression,
         _time_in_full(offset.mtime_ns),
-        offset.trouble.encode("utf-8", "backslashreplace").decode(),  # words about a file may quote what is no text in it
+        offset.trouble.encode("utf-8", "backslashreplace").decode(),  # it may quote bytes of a file that are not UTF-8
         f"{_CURSOR}{offset.cursor}" if offset.cursor else offset.cut,
     )
     return (*row, offset_checksum(row))
 
 
 def decode(row: Row) -> tuple[SourcePartition, SourceOffset]:
-    """The reverse of `encode`."""
+    """Returns partition and offset of a row."""
     connector, key, position, records, done, skipping, path, size, gone_ms, head_bytes, head, tail_bytes, tail, _, *later = row
     offset = SourceOffset(
         position=int(position) if position.isdecimal() else json.loads(position),
@@ -117,12 +117,12 @@ def decode(row: Row) -> tuple[SourcePartition, SourceOffset]:
 
 
 def _of_cut(text: str) -> dict[str, str]:
-    """Reads column `cut`: a format's note about a record that goes in parts, or a source's own position."""
+    """Returns the field of column `cut`: a format's note about a record sent in parts, or a source's own position."""
     return {"cursor": text[len(_CURSOR) :]} if text.startswith(_CURSOR) else {"cut": text}
 
 
 def offset_checksum(row: Row) -> int:
-    """Returns the checksum of an offset's `COLUMNS`, without empty later ones at the end: older versions had no such columns."""
+    """Returns the checksum of an offset's `COLUMNS`, without later columns at the end that are empty: older versions did not have them."""
     size = len(row)
     while size > _ALWAYS and not row[size - 1]:
         size -= 1
@@ -130,7 +130,7 @@ def offset_checksum(row: Row) -> int:
 
 
 def select(version: int) -> str:
-    """`SELECT` for a store of any version."""
+    """Returns `SELECT` for a store of this version."""
     query = SELECT
     for since, columns in _SINCE.items():
         if version < since:
@@ -156,13 +156,13 @@ def state_of(connection: sqlite3.Connection, connector: str) -> SourceState | No
 
 
 def all_of(connection: sqlite3.Connection, connector: str) -> dict[SourcePartition, SavedRow]:
-    """Returns all that is saved of a connector: its state, if it has one, and its offsets."""
+    """Returns all rows of a connector: its state, if it has one, and its offsets."""
     state = state_of(connection, connector)
     return ({} if state is None else {state_partition(connector): state}) | offsets_of(connection, connector)
 
 
 def every_row(connection: sqlite3.Connection, version: int) -> dict[SourcePartition, SavedRow]:
-    """Returns all that is saved of all connectors, from a store of this version or an earlier one."""
+    """Returns all rows of all connectors, from a store of this version or an earlier one."""
     offsets = map(decode, connection.execute(select(version)))
     if version < _STATES_SINCE:
         return dict(from_earlier_version(*one) for one in offsets)
@@ -171,7 +171,7 @@ def every_row(connection: sqlite3.Connection, version: int) -> dict[SourcePartit
 
 
 def row_of(connection: sqlite3.Connection, partition: SourcePartition) -> SavedRow | None:
-    """Returns what is saved of a partition, or of the connector where it is that of its state; None for nothing."""
+    """Returns the saved offset of a partition, or the connector's state for the partition of its state; None if there is none."""
     if partition.key == STATE_KEY:
         return state_of(connection, partition.connector)
     row = connection.execute(f"{SELECT} WHERE connector = ? AND key = ?", partition).fetchone()
@@ -179,26 +179,26 @@ def row_of(connection: sqlite3.Connection, partition: SourcePartition) -> SavedR
 
 
 def keys_of(connection: sqlite3.Connection, connector: str) -> list[SourcePartition]:
-    """Returns the partitions of all that is saved of a connector."""
+    """Returns the partitions of all rows of a connector."""
     query = "SELECT connector, key FROM offsets WHERE connector = ? UNION ALL SELECT connector, ? FROM connector_state WHERE connector = ?"
     return [SourcePartition(*row) for row in connection.execute(query, (connector, STATE_KEY, connector))]
 
 
 def named(connection: sqlite3.Connection) -> list[str]:
-    """Returns the connectors of which anything is saved, sorted."""
+    """Returns the connectors that have rows, sorted."""
     query = "SELECT connector FROM offsets UNION SELECT connector FROM connector_state ORDER BY connector"
     return [name for (name,) in connection.execute(query)]
 
 
 def further(connection: sqlite3.Connection, partition: SourcePartition, row: SavedRow) -> int | None:
-    """Returns the saved position of the partition where it is further than that of `row`, else None. States have no order."""
+    """Returns the saved position of the partition if it is ahead of that of `row`, else None. States have no order."""
     found = connection.execute("SELECT position FROM offsets WHERE connector = ? AND key = ?", partition).fetchone()
     position = int(found[0]) if found and found[0].isdigit() else 0
     return position if isinstance(row, SourceOffset) and row.position < position else None
 
 
 def save(connection: sqlite3.Connection, rows: Mapping[SourcePartition, SavedRow]) -> None:
-    """Save these over what is there."""
+    """Saves rows, and replaces older ones."""
     offsets = [encode(one, row) for one, row in rows.items() if isinstance(row, SourceOffset)]
     states = [_encode_state(one.connector, row) for one, row in rows.items() if isinstance(row, SourceState)]
     connection.executemany(_UPSERT, offsets)
@@ -206,14 +206,14 @@ def save(connection: sqlite3.Connection, rows: Mapping[SourcePartition, SavedRow
 
 
 def delete(connection: sqlite3.Connection, partitions: Collection[SourcePartition]) -> None:
-    """Delete what is saved of these."""
+    """Deletes the rows of these partitions."""
     connection.executemany("DELETE FROM offsets WHERE connector = ? AND key = ?", partitions)
     states = [(one.connector,) for one in partitions if one.key == STATE_KEY]
     connection.executemany("DELETE FROM connector_state WHERE connector = ?", states)
 
 
 def rename(connection: sqlite3.Connection, old: str, new: str) -> tuple[list[SourcePartition], list[SourcePartition]]:
-    """Give what is saved of `old` to `new`, which keeps what it has already. Returns what `new` got, and what both had."""
+    """Moves the rows of `old` to `new`, which keeps the rows it has. Returns the partitions that `new` got, and those that both had."""
     theirs, known = all_of(connection, old), set(keys_of(connection, new))
     moved = {now: row for one, row in theirs.items() if (now := SourcePartition(new, one.key)) not in known}
     save(connection, moved)

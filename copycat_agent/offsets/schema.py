@@ -1,4 +1,4 @@
-"""Tables and versions of the offset store."""
+"""The tables of the offset store, and the migrations between its versions."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     Migrations = Mapping[int, Callable[[sqlite3.Connection], None]]
 
 APPLICATION_ID = 0x43504341
-"""`CPCA`: marks the file as ours in its header."""
+"""`CPCA`, in the header of the file."""
 
 _CHECKED = {
     "agent": (1, "uuid, created_ms"),
@@ -30,11 +30,11 @@ _CHECKED = {
     "names": (8, "connector, id, asks, registered"),
     "connector_state": (9, saved_rows.STATE_COLUMNS),
 }
-"""Tables that decide what is read again, as offsets do: the version that has them first, and the columns that their checksums are of."""
+"""Tables that decide what is read again, besides `offsets`: the version that added them, and the columns that their checksums cover."""
 
 
 def broken_rows(connection: sqlite3.Connection) -> Iterator[str]:
-    """Yields in words what is wrong with rows; nothing when all checksums are right."""
+    """Yields a description of each row with a wrong checksum."""
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     for row in connection.execute(saved_rows.select(version)):
         if saved_rows.offset_checksum(row[:-1]) != row[-1]:
@@ -46,16 +46,16 @@ def broken_rows(connection: sqlite3.Connection) -> Iterator[str]:
 
 
 def set_uuid(connection: sqlite3.Connection, agent: str) -> None:
-    """Saves whose store this is."""
+    """Saves the uuid of the agent that owns the store."""
     row = (agent, time.time_ns() // 1_000_000)
     connection.execute("DELETE FROM agent")
     connection.execute("INSERT INTO agent VALUES (?, ?, ?)", (*row, checksum(row)))
 
 
 def migrate(connection: sqlite3.Connection, migrations: Migrations | None = None) -> None:
-    """Bring the schema up to date, each version in one transaction: a kill leaves the version before or the one after.
+    """Brings the schema up to date, one transaction per version, so that a kill leaves a complete version.
 
-    `migrations[n]` turns version n into n + 1; 0 is an empty file.
+    `migrations[n]` turns version n into n + 1; version 0 is an empty file.
     """
     steps = MIGRATIONS if migrations is None else migrations
     (version,) = connection.execute("PRAGMA user_version").fetchone()
@@ -84,7 +84,7 @@ def _create(connection: sqlite3.Connection) -> None:
 
 
 def _add_ledger(connection: sqlite3.Connection) -> None:
-    """Adds the loss ledger and what a person asked of each connector (see `ledger`); offsets are not touched."""
+    """Adds the loss ledger and the states that a person asked for (`ledger`)."""
     connection.execute(
         "CREATE TABLE losses (number INTEGER PRIMARY KEY, connector TEXT NOT NULL, key TEXT NOT NULL, path BLOB NOT NULL,"
         " start INTEGER NOT NULL, stop INTEGER NOT NULL, size_bytes INTEGER NOT NULL, records INTEGER NOT NULL,"
@@ -102,18 +102,18 @@ def _add_ledger(connection: sqlite3.Connection) -> None:
 
 
 def _add_compression(connection: sqlite3.Connection) -> None:
-    """Adds how packed files are packed; none were read before."""
+    """Adds the compression of packed files; earlier versions read none."""
     connection.execute("ALTER TABLE offsets ADD COLUMN compression TEXT NOT NULL DEFAULT ''")
 
 
 def _add_spooled(connection: sqlite3.Connection) -> None:
-    """Adds what is known of spooled files; none were read before."""
+    """Adds columns for spooled files; earlier versions read none."""
     connection.execute("ALTER TABLE offsets ADD COLUMN mtime_ns INTEGER NOT NULL DEFAULT 0")
     connection.execute("ALTER TABLE offsets ADD COLUMN trouble TEXT NOT NULL DEFAULT ''")
 
 
 def _add_accounts(connection: sqlite3.Connection) -> None:
-    """Adds what runs to the end did with each file (see `ledger`); offsets are not touched."""
+    """Adds accounts of runs to the end (`ledger`)."""
     connection.execute(
         "CREATE TABLE accounts (connector TEXT NOT NULL, key TEXT NOT NULL, path BLOB NOT NULL, state TEXT NOT NULL, why TEXT NOT NULL,"
         " counts TEXT NOT NULL, undated INTEGER NOT NULL, delivered TEXT NOT NULL, checksum INTEGER NOT NULL,"
@@ -122,7 +122,7 @@ def _add_accounts(connection: sqlite3.Connection) -> None:
 
 
 def _add_lanes(connection: sqlite3.Connection) -> None:
-    """Adds what is known of exactly-once lanes (see `lanes`); offsets are not touched."""
+    """Adds tables for exactly-once lanes (`lanes`)."""
     connection.execute(
         "CREATE TABLE bindings (connector TEXT NOT NULL PRIMARY KEY, cluster TEXT NOT NULL, adopt TEXT NOT NULL,"
         " copied INTEGER NOT NULL, unused INTEGER NOT NULL, checksum INTEGER NOT NULL) WITHOUT ROWID",
@@ -144,17 +144,16 @@ def _add_lanes(connection: sqlite3.Connection) -> None:
 
 
 def _add_cut(connection: sqlite3.Connection) -> None:
-    """Adds where offsets lie between two parts of a record; no record went in parts before."""
+    """Adds a column for offsets between two parts of a record; earlier versions sent no record in parts."""
     connection.execute("ALTER TABLE offsets ADD COLUMN cut TEXT NOT NULL DEFAULT ''")
 
 
 def _add_names(connection: sqlite3.Connection) -> None:
-    """Each connector that Kafka may know gets an id (see `names`); offsets are not touched.
+    """Gives each connector that Kafka may know an id.
 
-    It is made from the name: a backup of the version before that is put back later has to come to the same one.
-    Its lanes stand in Kafka under its name, or an earlier one. So they are not its own any more: its next opening takes them over once.
-    Kafka is not asked what it knows of a name where the store knows: because there are lanes of it, or because what stands there was
-    another connector's ("moved", which nothing but this said).
+    The id is derived from the name, so that a backup of the previous version, if it is restored later, comes to the same one. The lanes are
+    in Kafka under the connector's name, or an earlier one, so its next opening takes them over once. Kafka is not asked about a name if the
+    store has lanes of it, or knows that what Kafka has belongs to another connector ("moved").
     """
     connection.execute(
         "CREATE TABLE names (connector TEXT NOT NULL PRIMARY KEY, id TEXT NOT NULL UNIQUE, asks INTEGER NOT NULL,"
@@ -171,7 +170,7 @@ def _add_names(connection: sqlite3.Connection) -> None:
 
 
 def _add_connector_state(connection: sqlite3.Connection) -> None:
-    """Gives what connectors remember a table of its own: until now it was an offset named "started", with a time as its position."""
+    """Moves the state of connectors to a table of its own. Before, it was an offset with key "started" and a time as its position."""
     connection.execute(
         "CREATE TABLE connector_state (connector TEXT NOT NULL PRIMARY KEY, state TEXT NOT NULL, updated_ms INTEGER NOT NULL,"
         " checksum INTEGER NOT NULL) WITHOUT ROWID",

@@ -1,4 +1,4 @@
-"""What an error of SQLite means for the caller: try again, give up, or look at the caller's own values."""
+"""Translates errors of SQLite by what the caller can do: try again, give up, or correct its values."""
 
 from __future__ import annotations
 
@@ -27,30 +27,30 @@ _OF_STATEMENTS = (sqlite3.IntegrityError, sqlite3.DataError, sqlite3.Programming
 
 
 def is_callers(error: Exception) -> bool:
-    """Whether it belongs to who asked for this: a value that cannot be stored, or a bug. The store is as good as before."""
+    """Whether the error concerns the caller alone (a value that cannot be stored, or a bug) and not the store."""
     return not isinstance(error, sqlite3.Error | MemoryError) or isinstance(error, _OF_STATEMENTS)
 
 
 def unsaved(error: Exception) -> CopycatError:
-    """The refusal of what somebody asked for, when that `is_callers`."""
+    """Returns the error for a request that failed with an error that `is_callers`."""
     if isinstance(error, CopycatError):
         return error
     return FatalError(f"this cannot be saved: {bug_words(error)}", "this is a bug in copycat-agent: please report it")
 
 
 def primary(error: sqlite3.Error) -> int:
-    """Primary result code; SQLITE_ERROR when Python raised without one (a text that is not UTF-8)."""
+    """Returns the primary result code; SQLITE_ERROR if Python raised without one, as for a text that is not UTF-8."""
     code: int = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR)
     return code & 0xFF
 
 
 def is_damage(error: sqlite3.Error) -> bool:
-    """Whether `error`, met while reading a store, says that the file itself is broken (not its surroundings)."""
+    """Whether an error while reading a store means that the file itself is damaged."""
     return primary(error) in _DAMAGE
 
 
 def translate(error: sqlite3.Error) -> CopycatError:
-    """The error of this package that says what the caller can do."""
+    """Returns RetriableError or FatalError, with what to do."""
     words = RETRIABLE.get(primary(error))
     if words is not None:
         return RetriableError(f"{words} ({error})")

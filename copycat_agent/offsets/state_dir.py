@@ -1,4 +1,4 @@
-"""The state directory: private, and held by one agent at a time."""
+"""The state directory. It is private, and locked by one agent at a time."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _log = logs.get("offsets")
 DATABASE = "offsets.db"
 _LOCK = "lock"
 _LINKS = 8
-"""Symbolic links followed one after the other."""
+"""Most symbolic links followed in a row."""
 _DIRECTORY_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _LOCK_FLAGS = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
@@ -26,19 +26,19 @@ _LOCK_FLAGS = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOE
 class StateDir:
     """A locked state directory. The kernel frees the lock when the process ends, however it ends.
 
-    flock goes by the inode of `lock`, so another path to the directory (a symlinked parent, a bind mount) meets the same
-    lock. O_CLOEXEC keeps it out of the JVM and of everything else this process starts.
+    flock locks the inode of `lock`, so the lock holds for every path to the directory (a symlinked parent, a bind mount). With O_CLOEXEC
+    neither the JVM nor any other child process inherits it.
     """
 
     def __init__(self, path: Path, directory_fd: int, lock_fd: int) -> None:
-        """For `acquire`."""
+        """Called by `acquire`."""
         self.path = path
         self._directory_fd = directory_fd
         self._lock_fd = lock_fd
 
     @classmethod
     def acquire(cls, path: Path, *, create: bool = True) -> Self:
-        """Check that the directory is private and lock it; `create` makes it when it is not there. FatalError when any of it fails."""
+        """Checks that the directory is private, and locks it. `create` makes a missing one. Raises FatalError if any of this fails."""
         path = _without_links(Path(os.path.abspath(path)))  # noqa: PTH100 - resolve() would follow any link
         if not create and not path.exists():
             msg = f"there is no state directory {path}"
@@ -59,11 +59,11 @@ class StateDir:
             raise
 
     def sync(self) -> None:
-        """Make renames and creations in the directory durable. OSError as fsync raises it."""
+        """Makes renames and new files in the directory durable. Raises OSError as fsync does."""
         os.fsync(self._directory_fd)
 
     def release(self) -> None:
-        """Free the lock; the file stays, since removing it would let two agents lock two inodes. Idempotent."""
+        """Frees the lock. The file stays: if it were removed, two agents could lock two inodes. Idempotent."""
         if self._lock_fd >= 0:
             os.close(self._lock_fd)
             os.close(self._directory_fd)
@@ -71,15 +71,15 @@ class StateDir:
 
 
 def _without_links(path: Path) -> Path:
-    """Returns where `path` leads, by links that root or this user made: systemd's DynamicUser makes one. FatalError for anyone else's.
+    """Resolves links that root or this user made, as systemd's DynamicUser does. Raises FatalError for links of anybody else.
 
-    What it leads to has to be private like any other state directory.
+    The target must be private like any other state directory.
     """
     for _ in range(_LINKS):
         try:
             status = path.lstat()
         except OSError:
-            return path  # who opens it says why
+            return path  # opening it raises the error
         if not stat.S_ISLNK(status.st_mode):
             return path
         if status.st_uid not in (0, os.geteuid()):
@@ -91,7 +91,7 @@ def _without_links(path: Path) -> Path:
 
 
 def _open_private(path: Path) -> int:
-    """Descriptor of the directory; FatalError when others could have put something there."""
+    """Opens the directory, and creates a missing one. Raises FatalError if others could have written to it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.mkdir(mode=0o700, exist_ok=True)
     directory_fd = os.open(path, _DIRECTORY_FLAGS)
@@ -105,7 +105,7 @@ def _open_private(path: Path) -> int:
 
 
 def _close_to_others(path: Path, directory_fd: int) -> None:
-    """Make our own directory 0700: the names of all logs are in it, and perhaps the agent's socket."""
+    """Sets mode 0700: the directory contains the names of all logs, and perhaps the agent's socket."""
     mode = stat.S_IMODE(os.fstat(directory_fd).st_mode)
     if mode & 0o077:
         os.fchmod(directory_fd, 0o700)
@@ -125,7 +125,7 @@ def _check_private(path: Path, status: os.stat_result) -> None:
 
 
 def _lock(path: Path, directory_fd: int) -> int:
-    """Descriptor that holds the lock, this process's pid written inside."""
+    """Locks the directory, and writes the pid to the lock file. Returns the descriptor that holds the lock."""
     while True:
         lock_fd = os.open(_LOCK, _LOCK_FLAGS, 0o600, dir_fd=directory_fd)
         try:
@@ -144,7 +144,7 @@ def _lock(path: Path, directory_fd: int) -> int:
 
 
 def _is_current(lock_fd: int, directory_fd: int) -> bool:
-    """Whether the locked file still is the one with the name: it may have been removed between open and flock."""
+    """Whether the locked file still has its name: it may have been removed between open and flock."""
     try:
         named = os.stat(_LOCK, dir_fd=directory_fd, follow_symlinks=False)
     except FileNotFoundError:
@@ -153,12 +153,12 @@ def _is_current(lock_fd: int, directory_fd: int) -> bool:
 
 
 def marker_of(database: Path) -> Path:
-    """The file that keeps an agent from starting with an empty store after a quarantine."""
+    """Returns the path of the marker that keeps an agent from starting with an empty store after a quarantine."""
     return database.with_name(database.name + ".quarantined")
 
 
 def marker_text(database: Path) -> str:
-    """Returns what the marker says, "" when there is none."""
+    """Returns the marker's text, "" if there is no marker."""
     try:
         return marker_of(database).read_text("utf-8", "replace").strip() or "the offset store was damaged"
     except FileNotFoundError:
@@ -166,7 +166,7 @@ def marker_text(database: Path) -> str:
 
 
 def leave_marker(directory: StateDir, database: Path, why: str) -> None:
-    """From now on nothing starts without the offsets that were there, until a person decides. OSError when it cannot be left."""
+    """Writes the marker: no agent starts with an empty store until a person has decided. Raises OSError."""
     with marker_of(database).open("w") as stream:
         stream.write(f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ} {why}\n")
         stream.flush()

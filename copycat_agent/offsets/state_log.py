@@ -1,8 +1,8 @@
-"""The store as entries of a compacted log: what a transaction has changed, and the store that a log makes.
+"""The store as entries of a compacted log: turns the changes of a transaction into entries, and entries into a store.
 
-An entry is a row. Its key is the table and the primary key, its value the row, both as JSON; no value: the row was deleted. So whoever has
-the latest value of each key has the store. Two entries are no rows: the version of the tables, and who the agent is (`agent_identity`).
-Temporary triggers note which rows a transaction touches: whatever writes to the store is in the log.
+An entry is a row. Its key is the table's name and the primary key, its value the row, both as JSON; without a value the row was deleted. So
+the latest values of all keys are the store. Two entries are not rows: the schema version, and the agent's identity (`agent_identity`).
+Temporary triggers record the rows that a transaction touches, so that no write to the store is missing in the log.
 """
 
 from __future__ import annotations
@@ -21,32 +21,32 @@ if TYPE_CHECKING:
 Entries = Mapping[bytes, bytes]
 """The latest value of each key that has one."""
 Changes = Mapping[bytes, bytes | None]
-"""Values by their keys; None deletes."""
+"""Values by key; None deletes the row."""
 
 _VERSION_KEY = b'["schema"]'
 IDENTITY_KEY = b'["identity"]'
 _BYTES = "base64"
-"""How a value of bytes is told from others: an object with this name in it. SQLite has no objects."""
+"""Bytes are written as an object with this key. SQLite itself has no objects."""
 
 
 class StateLog(Protocol):
-    """Where the entries of one agent's store are kept, so that another process can take them over."""
+    """Keeps the entries of one agent's store, so that another process can take over."""
 
     def take(self) -> Entries:
-        """Keep every other process from writing from now on, and return what is there."""
+        """Fences all other writers. Returns the entries that are there."""
 
     def publish(self, changes: Changes, everything: Callable[[], Entries]) -> None:
-        """Write `changes`, all or nothing. `everything` is what shall be there then: it is compared where a write has failed before.
+        """Writes `changes`, all or nothing. `everything` returns all entries after that, to compare them if an earlier write failed.
 
-        RetriableError: it is not known whether it was written. FencedError: another process has called `take`.
+        Raises RetriableError if it is not known whether they were written, FencedError if another process has called `take`.
         """
 
     def doubt(self) -> None:
-        """What was published last does not hold here: compare before the next."""
+        """Notes that the last `publish` was not committed here: the next one must compare first."""
 
 
 class _StoreTable(NamedTuple):
-    """Columns of a table; `key` is empty where it has one row at most."""
+    """A table and its columns; `key` is empty if the table has one row at most."""
 
     name: str
     columns: tuple[str, ...]
@@ -54,12 +54,12 @@ class _StoreTable(NamedTuple):
 
     @property
     def select_one(self) -> str:
-        """The query for the row with a key."""
+        """Returns the query for the row with a given key."""
         where = " AND ".join(f"{column} = ?" for column in self.key) or "TRUE"
         return f"SELECT {', '.join(self.columns)} FROM {self.name} WHERE {where}"  # noqa: S608 - names of our tables
 
     def note(self, image: str) -> str:
-        """What a trigger does: note the key of the row that NEW or OLD is."""
+        """Returns a trigger's statement to record a row's key; `image` is NEW or OLD."""
         key = ", ".join(f"{image}.{name}" for name in self.key)
         return f" INSERT INTO changed VALUES ('{self.name}', json_array({key}));"  # noqa: S608 - as above
 
@@ -70,13 +70,13 @@ class _StoreTable(NamedTuple):
 
 
 class ChangedRows:
-    """A connection, watched for the rows that each of its transactions changes."""
+    """Records the rows that each transaction of a connection changes."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
         self._tables = {table.name: table for table in _tables(connection)}
         connection.execute("PRAGMA temp_store = MEMORY")
-        connection.execute("PRAGMA recursive_triggers = ON")  # or REPLACE deletes without telling
+        connection.execute("PRAGMA recursive_triggers = ON")  # otherwise REPLACE deletes rows without a trigger
         connection.execute("CREATE TEMP TABLE changed (name TEXT, row TEXT)")
         for table in self._tables.values():
             for event, images in (("INSERT", ("NEW",)), ("UPDATE", ("OLD", "NEW")), ("DELETE", ("OLD",))):
@@ -84,7 +84,7 @@ class ChangedRows:
                 connection.execute(f"CREATE TEMP TRIGGER {table.name}_{event} AFTER {event} ON main.{table.name} BEGIN{notes} END")
 
     def changes(self) -> dict[bytes, bytes | None]:
-        """What the transaction that is open has changed since the last call in it."""
+        """Returns what the open transaction has changed since the last call within it."""
         touched = self._connection.execute("SELECT DISTINCT name, row FROM changed").fetchall()
         found: dict[bytes, bytes | None] = {}
         for name, text in touched:
@@ -97,14 +97,14 @@ class ChangedRows:
 
 
 def everything(connection: sqlite3.Connection, kept: agent_identity.Kept) -> dict[bytes, bytes]:
-    """All entries of the store as it is now, and who the agent is."""
+    """Returns all entries of the present store and identity."""
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     rows = dict(_rows(connection))
     return {_VERSION_KEY: _text(version), IDENTITY_KEY: agent_identity.text_of(kept).encode(), **rows}
 
 
 def identity(entries: Entries, place: str) -> agent_identity.Kept:
-    """Who the agent is by its log, which is at `place`. FatalError when that cannot be read."""
+    """Returns the agent's identity from its log. `place` names the log in messages. Raises FatalError if it cannot be read."""
     try:
         return agent_identity.parse(place, entries[IDENTITY_KEY].decode())
     except (ValueError, TypeError, KeyError, RecursionError):
@@ -112,7 +112,7 @@ def identity(entries: Entries, place: str) -> agent_identity.Kept:
 
 
 def fill(connection: sqlite3.Connection, entries: Entries, place: str) -> None:
-    """Make an empty database the store that the log has. FatalError when a newer version wrote it, or it cannot be read."""
+    """Fills an empty database from a log. Raises FatalError if a newer version wrote the log, or it cannot be read."""
     try:
         version = int(json.loads(entries[_VERSION_KEY]))
         if version > schema.VERSION:

@@ -1,4 +1,4 @@
-"""`OffsetStore`: read and commit the offsets of all connectors."""
+"""`OffsetStore` reads and commits the offsets of all connectors."""
 
 from __future__ import annotations
 
@@ -26,25 +26,25 @@ if TYPE_CHECKING:
     from copycat_agent.offsets.state_log import StateLog
 
 TARGETS = ("running", "paused", "stopped")
-"""What a person may ask a connector to be."""
+"""The states that a person may ask of a connector."""
 
 
 class OffsetStore(LaneStore):
-    """All methods are thread-safe and serialised; connectors that commit at the same time share one transaction.
+    """The store. All methods are thread-safe and serialised; connectors that commit at the same time share one transaction.
 
-    A write that returns is on disk (WAL, synchronous=FULL). Writes raise `RetriableError` when nothing was written and the
-    same call may be repeated (disk full, read-only), `FatalError` when the store can no longer be trusted: then every later
-    call raises it too, and only a new process may look at the file again.
+    A write is on disk when it returns (WAL, synchronous=FULL). Writes raise RetriableError if nothing was written and the same call may be
+    repeated (disk full, read-only), and FatalError if the store can no longer be trusted: then every later call raises it, too, and only a
+    new process may use the file again.
     """
 
     @classmethod
     def open(cls, state_dir: str | os.PathLike[str], *, accept_empty: bool = False, rebuild: bool = False) -> OffsetStore:
-        """Lock `state_dir` and open its store, made anew when there is none.
+        """Locks `state_dir` and opens its store, or creates one.
 
-        FatalError, with what to do: the directory is not private, another agent holds it, a newer version wrote it, or the
-        store is damaged. A damaged store is moved aside and a marker is left, so that later starts refuse as well, until a
-        person removes the marker or passes `accept_empty`, which means: go on with an empty store. With `rebuild`, since there are
-        exactly-once connectors, a new store is begun while the marker stands: see `damaged`.
+        Raises FatalError if the directory is not private, another agent holds it, a newer version wrote it, or the store is damaged. A
+        damaged store is moved aside and a marker is left: later starts fail as well until a person removes the marker, or passes
+        `accept_empty` to go on with an empty store. `rebuild` is for agents with exactly-once connectors: a new store is begun while the
+        marker stays (`damaged`).
         """
         directory = StateDir.acquire(Path(state_dir))
 
@@ -56,9 +56,9 @@ class OffsetStore(LaneStore):
 
     @classmethod
     def open_replicated(cls, state_dir: str | os.PathLike[str], log: StateLog, agent_id: str, *, rebuild: bool = False) -> OffsetStore:
-        """As `open`, for the agent with this id, whose state is in `log`: what is there counts, the file is a copy that is made anew.
+        """As `open`, for an agent whose state is in `log`. The file is a copy that is made anew from the log.
 
-        Where nothing is there, what the directory has goes there. FatalError also when the directory is another agent's.
+        If the log is empty, it gets the directory's state. Raises FatalError also if the directory belongs to another agent.
         """
         directory = StateDir.acquire(Path(state_dir))
         try:
@@ -77,11 +77,10 @@ class OffsetStore(LaneStore):
 
     @classmethod
     def open_existing(cls, state_dir: str | os.PathLike[str]) -> OffsetStore:
-        """For commands while no agent runs: lock and open what is there; nothing is created and nothing moved aside.
+        """Locks and opens an existing store, for commands while no agent runs. Nothing is created or moved aside.
 
-        A command asks the agent, or holds its lock: the two never write at once.
-
-        FatalError as for `open`, also when there is no store. An older one is migrated, as the agent would.
+        A command asks the agent, or holds its lock, so that the two never write at the same time. Raises FatalError as `open` does, also if
+        there is no store. An older one is migrated.
         """
         directory = StateDir.acquire(Path(state_dir), create=False)
 
@@ -108,7 +107,7 @@ class OffsetStore(LaneStore):
 
     @classmethod
     def in_memory(cls) -> OffsetStore:
-        """A store without a file, for dry runs and tests."""
+        """Returns a store without a file, for dry runs and tests."""
         connection = connect(":memory:")
         schema.migrate(connection)
         kept = agent_identity.fresh()
@@ -116,12 +115,12 @@ class OffsetStore(LaneStore):
         return cls(OpenedStore(connection, kept))
 
     def read(self, connector: str) -> dict[SourcePartition, SourceOffset]:
-        """The committed offsets of one connector; empty for one that is not known."""
+        """Returns the committed offsets of one connector; {} for an unknown one."""
         with self.using() as connection:
             return saved_rows.offsets_of(connection, connector)
 
     def saved(self, connector: str) -> dict[SourcePartition, SavedRow]:
-        """Its offsets, and its state under `model.state_partition` where it has one."""
+        """Returns a connector's offsets, and its state under `model.state_partition` if it has one."""
         with self.using() as connection:
             return saved_rows.all_of(connection, connector)
 
@@ -135,17 +134,17 @@ class OffsetStore(LaneStore):
             return tuple(saved_rows.named(connection))
 
     def reset(self, saved: Mapping[SourcePartition, SavedRow], forget: Collection[SourcePartition] = ()) -> None:
-        """Like `commit`, but on a person's request: positions may move backwards."""
+        """As `commit`, on a person's request: positions may move backwards."""
         self._write(Commit(saved, forget, lanes=Wish(is_lost=bool(self._kept.nonces)), may_rewind=True))
 
     def forget(self, partitions: Iterable[SourcePartition]) -> None:
-        """Delete the offsets of exactly these partitions, on a person's request; unknown ones are ignored."""
+        """Deletes the offsets of these partitions, on a person's request. Unknown ones are ignored."""
         self.reset({}, forget=list(partitions))
 
     def losses(self, connector: str | None, limit: int) -> tuple[Loss, ...]:
-        """The newest entries of the loss ledger, newest first; of all connectors with None.
+        """Returns the newest entries of the loss ledger, newest first; with `connector` None those of all connectors.
 
-        Of each connector about the newest `ledger.KEPT` entries are there; `loss_totals` holds all that ever was.
+        About `ledger.KEPT` entries of each connector are kept; `loss_totals` counts all.
         """
         with self.using() as connection:
             return ledger.entries(connection, connector, limit)
@@ -161,26 +160,26 @@ class OffsetStore(LaneStore):
             return ledger.accounts_of(connection, connector)
 
     def begin_accounts(self, connector: str) -> None:
-        """The next run to the end begins its account with nothing."""
+        """Deletes the connector's accounts, before a run to the end begins."""
         with self.writing() as connection:
             ledger.forget_accounts(connection, connector)
 
     def targets(self) -> dict[str, str]:
-        """Returns what a person last asked each connector to be: running, paused or stopped. Others were never asked."""
+        """Returns the state that a person last asked of each connector: running, paused or stopped. Others are missing."""
         with self.using() as connection:
             return ledger.targets(connection)
 
     def set_target(self, name: str, target: str) -> None:
-        """Remember that a person wants connector `name` running, paused or stopped."""
+        """Saves that a person wants connector `name` running, paused or stopped."""
         assert target in TARGETS, target
         with self.writing() as connection:
             ledger.set_target(connection, name, target)
 
     def rename(self, old: str, new: str) -> int:
-        """Give all that is saved for connector `old` to `new`, in one transaction; returns how many offsets moved.
+        """Moves all that is saved for connector `old` to `new`, in one transaction. Returns the number of offsets moved.
 
-        Partitions that `new` has already keep the offset they have there, and so does its target; losses are added up. Nothing
-        to move is no error, so that a definition may say `renamed_from` for ever.
+        Offsets and the target that `new` has already stay; losses are added up. It is no error if there is nothing to move, so that a
+        definition may keep `renamed_from`.
         """
         if old == new:
             return 0
@@ -192,9 +191,9 @@ class OffsetStore(LaneStore):
         return sum(one.key != STATE_KEY for one in ours)
 
     def __enter__(self) -> Self:
-        """Return the store; `close` follows."""
+        """Returns the store."""
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Close."""
+        """Closes the store."""
         self.close()

@@ -1,6 +1,6 @@
-"""The state directory of an agent whose state is in Kafka: its files are a copy, made anew at each start.
+"""The state directory of an agent whose state is in Kafka: its files are only a copy, which each start makes anew.
 
-A file beside the store says so, with the agent's id: commands and agents that know nothing of the log do not touch the copy.
+A file beside the store marks the copy with the agent's id, so that commands and agents without the log do not change it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _log = logs.get("offsets")
 
 
 def refuse_copy(directory: StateDir) -> None:
-    """FatalError where the directory holds a copy only: what is changed in it would be gone at the next start."""
+    """Raises FatalError if the directory holds only a copy: changes to it would be lost at the next start."""
     if whose := copy_of(directory.path):
         words = f"the state in {directory.path} is a copy: agent {whose} keeps its own in Kafka"
         way = f"set agent_id: {whose} in agent.yaml; its state is changed while it runs: stop the connector (copycat ctl stop NAME) first. "
@@ -34,7 +34,7 @@ def refuse_copy(directory: StateDir) -> None:
 
 
 def copy_of(path: Path) -> str:
-    """The id of the agent whose copy the directory holds, "" where it holds its own."""
+    """Returns the id of the agent whose state is copied here; "" if the directory is no copy."""
     try:
         return (path / NAME).read_text("utf-8", "replace").strip()
     except OSError:
@@ -42,9 +42,9 @@ def copy_of(path: Path) -> str:
 
 
 def restore(directory: StateDir, agent_id: str, there: Entries) -> None:
-    """Make the files what `there` says. FatalError when the directory is another agent's, or `there` cannot be read.
+    """Makes the files from the log's entries `there`; without entries the files stay as they are.
 
-    Where nothing is there, the files stay as they are.
+    Raises FatalError if the directory belongs to another agent, or `there` cannot be read.
     """
     path, place = directory.path, f"the state of agent {agent_id} in Kafka"
     if (whose := copy_of(path)) and whose != agent_id:
@@ -67,7 +67,7 @@ def restore(directory: StateDir, agent_id: str, there: Entries) -> None:
 
 
 def _refuse_others(path: Path, kept: agent_identity.Kept, agent_id: str) -> None:
-    """What the directory has of an agent that is not the one in Kafka would be lost."""
+    """Raises FatalError if the directory has the state of another agent than the one in Kafka, which would be lost."""
     here = agent_identity.load(path)
     if here is None or here.uuid not in {kept.uuid, *kept.former}:
         words = f"{path} has the state of an agent that is not {agent_id}, whose state is in Kafka"

@@ -1,4 +1,4 @@
-"""Opening the store: the marker of a damaged one, the check, the quarantine, creation and migration."""
+"""Opens the store's file: checks it, moves a damaged one aside and leaves a marker, creates and migrates it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from copycat_agent.offsets.state_dir import StateDir
 
 _CHECK_SECONDS = 20.0  # half a million rows take about 5 s; a slow disk must not keep the agent from starting
-_PROGRESS_STEPS = 10_000  # SQLite's virtual machine instructions between two looks at the clock
+_PROGRESS_STEPS = 10_000  # instructions of SQLite's virtual machine between two looks at the clock
 _MEANS = {
     "losses": "copycat losses shows fewer entries; its totals are right",
     "loss_totals": "totals of copycat losses were counted again from the entries that are left",
@@ -36,14 +36,14 @@ _log = logs.get("offsets")
 
 
 class OpenedStore(NamedTuple):
-    """A store, and who the agent is."""
+    """An open store, and the agent's identity."""
 
     connection: sqlite3.Connection
     kept: agent_identity.Kept
 
 
 def connect(path: str) -> sqlite3.Connection:
-    """A connection in autocommit mode. Pragmas that a new database needs before its first table come first."""
+    """Opens a connection in autocommit mode. `auto_vacuum` must be set before a new database gets its first table."""
     connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=5)
     connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
     connection.execute("PRAGMA synchronous = FULL")
@@ -53,11 +53,11 @@ def connect(path: str) -> sqlite3.Connection:
 
 
 def open_checked(directory: StateDir, *, accept_empty: bool, rebuild: bool) -> OpenedStore:
-    """A store that is whole and up to date, made anew when there is none. For `accept_empty` and `rebuild` see `OffsetStore.open`."""
+    """Opens, migrates or creates the store, as `OffsetStore.open` describes."""
     database = directory.path / DATABASE
     marker = marker_of(database)
     kept = agent_identity.load(directory.path)
-    rebuild = rebuild and kept is not None  # without an identity Kafka would be asked about nobody
+    rebuild = rebuild and kept is not None  # without an identity nothing can be found in Kafka
     if not accept_empty and not rebuild:
         _refuse_undecided(database)
     reason = find_damage(database)
@@ -77,7 +77,7 @@ def open_checked(directory: StateDir, *, accept_empty: bool, rebuild: bool) -> O
 
 
 def open_existing(directory: StateDir) -> OpenedStore:
-    """Opens a store for a command: one that is not there is not made, and a damaged one stays where it is."""
+    """Opens an existing store for a command. A damaged one stays where it is. Raises FatalError."""
     database = directory.path / DATABASE
     if not database.exists():
         _refuse_undecided(database)
@@ -91,7 +91,7 @@ def open_existing(directory: StateDir) -> OpenedStore:
 
 
 def _agreed(directory: StateDir, connection: sqlite3.Connection, kept: agent_identity.Kept | None) -> OpenedStore:
-    """Both say who the agent is. A store from before it got an identity of its own follows it."""
+    """Compares the identities of file and store. A store from before the agent got a new identity is changed to that."""
     try:
         (stored,) = connection.execute("SELECT uuid FROM agent").fetchone()
         kept = agent_identity.agree(directory.path, kept, stored)
@@ -107,7 +107,7 @@ def _agreed(directory: StateDir, connection: sqlite3.Connection, kept: agent_ide
 
 
 def nothing_there(path: Path) -> FatalError:
-    """The error for a command that finds no store."""
+    """Returns the error for a command that finds no store."""
     return FatalError(f"there is no offset store in {path}", "name the agent's state directory: --state-dir DIR")
 
 
@@ -131,7 +131,7 @@ def _up_to_date(database: Path) -> sqlite3.Connection:
 
 
 def _repair_ledger(connection: sqlite3.Connection) -> None:
-    """Damaged rows beside the offsets do not keep anything from starting: they are dropped, and that is told."""
+    """Drops damaged rows that no offset depends on, and logs that: they need not keep the agent from starting."""
     with connection:
         connection.execute("BEGIN")
         dropped = ledger.repair(connection)
@@ -149,7 +149,7 @@ def _create(directory: StateDir, database: Path, kept: agent_identity.Kept | Non
 
 
 def create(directory: StateDir, database: Path, fill: Callable[[sqlite3.Connection], None]) -> None:
-    """Make the database under another name and rename it whole: an empty file with its name is then always damage."""
+    """Creates the database under another name and renames it once it is complete. So an empty file with its name is always damage."""
     fresh = database.with_name(database.name + ".new")
     for suffix in ("", "-journal", "-wal", "-shm"):
         Path(f"{fresh}{suffix}").unlink(missing_ok=True)
@@ -162,14 +162,14 @@ def create(directory: StateDir, database: Path, fill: Callable[[sqlite3.Connecti
         connection.close()
     with fresh.open("rb") as stream:
         os.fsync(stream.fileno())
-    for suffix in ("-wal", "-shm"):  # an empty leftover of a read-only look must not meet the new file
+    for suffix in ("-wal", "-shm"):  # leftovers of a read-only connection must not be used with the new file
         Path(f"{database}{suffix}").unlink(missing_ok=True)
     fresh.rename(database)
     directory.sync()
 
 
 def find_damage(database: Path) -> str:
-    """Why the store cannot be trusted, or "". Reads only: the evidence stays as it is. FatalError for a newer version.
+    """Returns why the store cannot be trusted, or "". It does not change the file. Raises FatalError for a newer version.
 
     Large stores are checked for at most `_CHECK_SECONDS`.
     """
@@ -186,7 +186,7 @@ def find_damage(database: Path) -> str:
     try:
         with closing(sqlite3.connect(f"file:{quote(os.fsencode(database))}?mode=ro", uri=True, isolation_level=None)) as connection:
             return _examine(connection, database)
-    except UnicodeDecodeError:  # SQLite's own words about what it found hold a piece of it
+    except UnicodeDecodeError:  # SQLite's error message quotes the damaged text
         return "it holds text that is not UTF-8"
     except sqlite3.Error as error:
         if is_damage(error):
@@ -216,9 +216,9 @@ def _examine(connection: sqlite3.Connection, database: Path) -> str:
 
 
 def quarantine(directory: StateDir, database: Path, reason: str) -> FatalError:
-    """Move the store aside and return the error to raise. Nothing is overwritten and nothing deleted.
+    """Moves the store aside, and returns the error to raise. Nothing is overwritten or deleted.
 
-    The marker is durable before the first rename: wherever a crash falls, the next start does not find a clean slate.
+    The marker is durable before the first rename, so that after a crash the next start does not begin with an empty store.
     """
     target = _free_name(database)
     try:
@@ -234,7 +234,7 @@ def quarantine(directory: StateDir, database: Path, reason: str) -> FatalError:
 
 
 def way_out(database: Path) -> str:
-    """Says what a person can do once a store is quarantined."""
+    """Returns a hint what to do about a quarantined store."""
     marker = marker_of(database)
     return (
         f"restore a backup as {database}, with no {database.name}-wal beside it, and remove {marker}; or remove only {marker} to start"
@@ -243,7 +243,7 @@ def way_out(database: Path) -> str:
 
 
 def _free_name(database: Path) -> Path:
-    """A name nobody has: seconds, and a number when two fall into one second."""
+    """Returns an unused name with the time in seconds, and a number if that is taken."""
     stem = f"{database.name}.damaged-{datetime.now(UTC):%Y%m%dT%H%M%SZ}"
     taken = {entry.name for entry in database.parent.iterdir()}
     names = (stem, *(f"{stem}-{number}" for number in range(2, len(taken) + 3)))
@@ -251,7 +251,7 @@ def _free_name(database: Path) -> Path:
 
 
 def _move(source: Path, target: Path) -> None:
-    """fsync, then rename: the order in which a power cut cannot leave an empty file."""
+    """Syncs the file, then renames it: in this order a power cut cannot leave an empty file."""
     if not os.path.lexists(source):
         return
     with suppress(OSError):  # a file on a failing disk is still worth keeping
