@@ -1,7 +1,6 @@
-"""The client of the agent's HTTP interface on its unix socket, for commands: JSON over HTTP, and what it raises.
+"""The client of the agent's HTTP interface on its unix socket, for commands.
 
-Needs the standard library only. The server (`server`, and for health and metrics perhaps on a port) has its own modules; `app` brings in
-the HTTP libraries, so the server imports it with the first request.
+It needs only the standard library. The server is in `server`; it imports `app`, and with it the HTTP libraries, at the first request.
 """
 
 from __future__ import annotations
@@ -22,11 +21,11 @@ __all__ = ["AgentClient", "AgentUnreachableError", "RefusedRequestError", "addre
 
 
 class AgentUnreachableError(CopycatError):
-    """No agent answers at this socket: none runs, it runs elsewhere, it is another user's, or it went away."""
+    """No agent answers at this socket: none runs, it runs elsewhere or as another user, or it has ended."""
 
 
 class RefusedRequestError(CopycatError):
-    """The agent understood nothing it could do with this request: a value is wrong, too large, or of the wrong kind."""
+    """The request is invalid: a value is wrong, too large, or of the wrong type."""
 
 
 class MissingError(CopycatError):
@@ -34,14 +33,13 @@ class MissingError(CopycatError):
 
 
 ANSWER_SECONDS = 10.0
-"""An agent that lives answers its simplest question within so long, also under load. It is asked that before anything else, so that
-nobody waits for minutes for one that hangs."""
+"""Time limit of `/livez`, also under load. It is asked first, so that nobody waits for minutes for an agent that hangs."""
 READ_SECONDS = 30.0
-"""An answer that changes nothing comes at once; one about 100,000 files takes longer."""
+"""Time limit of a request that changes nothing. It is needed for lists of 100,000 files."""
 CHANGE_SECONDS = 180.0
-"""A change is answered when it is done, and stopping a connector may settle what is in flight first."""
+"""Time limit of a change. It is answered when it is done, and a connector that stops may settle what is in flight first."""
 BODY_BYTES_MAX = 32 * 2**20
-"""The server takes no more: offsets of 100,000 files fit in."""
+"""Largest body that the server accepts: offsets of 100,000 files."""
 HOST = "copycat"
 """The client's Host header."""
 
@@ -62,48 +60,48 @@ def is_name(text: str) -> bool:
 
 
 def address(kind: str, name: str, rest: str = "") -> str:
-    """`address("connectors", "app", "/files")` is `/v1/connectors/app/files`. UnknownConnectorError for what no connector is called."""
+    """Returns a path such as `/v1/connectors/app/files`. Raises UnknownConnectorError for an invalid name."""
     if not is_name(name):
         raise UnknownConnectorError(f"no connector can have the name {name!r:.80}", "see: copycat ls")
     return f"/v1/{kind}/{name}{rest}"
 
 
 class AgentClient:
-    """Talks to the agent behind `socket_path`. Every call is a connection of its own; thread-safe.
+    """Sends requests to the agent at `socket_path`, each on a connection of its own. Thread-safe.
 
-    All methods return what the agent answered (parsed JSON), and raise `AgentUnreachableError` when nobody answers,
-    `UnknownConnectorError`, `BusyError` or `RefusedRequestError` when the agent said no, and another `CopycatError` when it failed,
-    with the agent's own words and hint. Paths start with `/v1`.
+    All methods return the parsed JSON of the answer. They raise AgentUnreachableError if nobody answers, UnknownConnectorError, BusyError
+    or RefusedRequestError if the agent refuses, and another CopycatError if it fails, with the agent's own message and hint. Paths start
+    with `/v1`.
     """
 
     def __init__(self, socket_path: Path) -> None:
         self.socket_path = socket_path
-        self._heard = float("-inf")
+        self._answered_at = float("-inf")
 
     def get(self, path: str) -> Any:  # noqa: ANN401 - JSON
-        """Ask for something; changes nothing."""
+        """Sends GET."""
         return self._ask("GET", path, None, READ_SECONDS)
 
     def text(self, path: str) -> str:
-        """The body at an address that is no command's (`/readyz`, `/metrics`), whatever its status."""
+        """Returns the body at a path outside `/v1` (`/readyz`, `/metrics`), whatever its status."""
         with _Call(self.socket_path, READ_SECONDS) as call:
             return call.send("GET", path, None).read().decode("utf-8", "replace")
 
     def post(self, path: str, body: Mapping[str, Any] | None = None) -> Any:  # noqa: ANN401 - JSON
-        """Have something done; returns when it is done."""
+        """Sends POST. Returns when the change is done."""
         return self._ask("POST", path, body, CHANGE_SECONDS)
 
     def put(self, path: str, body: Mapping[str, Any]) -> Any:  # noqa: ANN401 - JSON
-        """Save something over what is there."""
+        """Sends PUT. Returns when the change is done."""
         return self._ask("PUT", path, body, CHANGE_SECONDS)
 
     def delete(self, path: str, body: Mapping[str, Any] | None = None) -> Any:  # noqa: ANN401 - JSON
-        """Delete something."""
+        """Sends DELETE. Returns when the change is done."""
         return self._ask("DELETE", path, body, CHANGE_SECONDS)
 
     def stream(self, path: str, silent_seconds: float = CHANGE_SECONDS) -> Iterator[Any]:
-        """One JSON value per line, as they come. Raises `AgentUnreachableError` after so long without any."""
-        self._listen()
+        """Yields a JSON value per line as they come. Raises AgentUnreachableError after `silent_seconds` without any."""
+        self._check_alive()
         with _Call(self.socket_path, silent_seconds) as call:
             answer = call.send("GET", path, None)
             if answer.status != http.client.OK:
@@ -113,25 +111,25 @@ class AgentClient:
                     yield _value_of(line)
 
     def _ask(self, method: str, path: str, body: Mapping[str, Any] | None, seconds: float) -> Any:  # noqa: ANN401 - JSON
-        self._listen()
+        self._check_alive()
         with _Call(self.socket_path, seconds) as call:
             answer = call.send(method, path, body)
             content = answer.read()
-        self._heard = time.monotonic()
+        self._answered_at = time.monotonic()
         if answer.status != http.client.OK:
             raise _error_of(answer.status, content)
         return _parsed(content)
 
-    def _listen(self) -> None:
-        """Raise `AgentUnreachableError` unless the agent answers anything at all, or did a moment ago."""
-        if time.monotonic() - self._heard > ANSWER_SECONDS:
+    def _check_alive(self) -> None:
+        """Raises AgentUnreachableError unless the agent answers `/livez`, or has answered within `ANSWER_SECONDS`."""
+        if time.monotonic() - self._answered_at > ANSWER_SECONDS:
             with _Call(self.socket_path, ANSWER_SECONDS) as call:
                 call.send("HEAD", "/livez", None).read()
-            self._heard = time.monotonic()
+            self._answered_at = time.monotonic()
 
 
 class _Call:
-    """One connection. As a context manager it translates what goes wrong with it."""
+    """One connection. As a context manager it translates the errors within."""
 
     def __init__(self, path: Path, seconds: float) -> None:
         self._path, self._seconds, self._changes = path, seconds, False
@@ -188,7 +186,7 @@ class _UnixConnection(http.client.HTTPConnection):
         self.peer_pid = 0
 
     def connect(self) -> None:
-        """Connect to the path instead of the host."""
+        """Connects to the path instead of the host."""
         self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self.sock.settimeout(self.timeout)
         _connect(self.sock, str(self._path), ANSWER_SECONDS)
@@ -197,7 +195,7 @@ class _UnixConnection(http.client.HTTPConnection):
 
 
 def _connect(sock: socket.socket, path: str, seconds: float) -> None:
-    """Connect. Where others wait already the kernel says EAGAIN at once, whatever the time-out: wait with them, for `seconds`."""
+    """Connects. If the backlog is full, the kernel returns EAGAIN at once, whatever the time-out: retries for `seconds`."""
     end = time.monotonic() + seconds
     while True:
         try:
@@ -218,7 +216,7 @@ def _parsed(content: bytes) -> Any:  # noqa: ANN401 - JSON
 
 
 def _value_of(line: bytes) -> Any:  # noqa: ANN401 - JSON
-    """A value of a stream. Raises the error that stands where one went wrong."""
+    """Returns a value of a stream. Raises an error that the agent has sent in place of a value."""
     value = _parsed(line)
     if isinstance(value, dict) and value.keys() == {"error", "hint", "kind"}:
         raise _error_of(0, line)
@@ -226,7 +224,7 @@ def _value_of(line: bytes) -> Any:  # noqa: ANN401 - JSON
 
 
 def _error_of(status: int, content: bytes) -> CopycatError:
-    """The agent's words as the error they were; anything else that answers gets its status told."""
+    """Returns the error that the agent has sent; for any other body an error with the HTTP status."""
     try:
         said = json.loads(content)
         kind, message, hint = said["kind"], str(said["error"]), str(said["hint"])

@@ -1,6 +1,6 @@
-"""The WSGI side: which handler answers, and what errors look like. The door to werkzeug.
+"""The WSGI application: routes requests to handlers, and turns errors into answers. Only this module uses werkzeug.
 
-Every answer that is not 200 is `{"error": words, "hint": next step, "kind": for programs}`; a traceback is never one.
+Every answer other than 200 is `{"error": message, "hint": next step, "kind": for programs}`, without a traceback.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ if TYPE_CHECKING:
     from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
 CHANGES_MAX = 2
-"""Changes under way at a time: each holds a thread until it is done."""
+"""Most changes at a time: each holds a thread until it is done."""
 STREAMS_MAX = 3
-"""Taps at a time, for the same reason."""
+"""Most taps at a time, for the same reason."""
 _JSON = "application/json"
 
 
 class _Name(BaseConverter):
-    """A connector's name; whatever else stands there is no address of ours."""
+    """A connector's name."""
 
     regex = "[a-z0-9][a-z0-9-]{0,62}"
 
@@ -53,7 +53,7 @@ class Commands:
         self._streams = threading.BoundedSemaphore(STREAMS_MAX)
 
     def answer(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
-        """Run the handler of this address. Raises what it raises, and HTTPException when there is none."""
+        """Runs the handler of this address. Raises what it raises, and HTTPException if there is none."""
         found, named = self._map.bind("copycat").match(str(environ.get("PATH_INFO", "")), environ["REQUEST_METHOD"])
         endpoint: Endpoint = found
         request = Request(str(environ.get("QUERY_STRING", "")), _body(environ), **named)
@@ -70,14 +70,14 @@ class Commands:
             self._changes.release()
 
     def _stream(self, values: Iterator[Any], start_response: StartResponse) -> Iterable[bytes]:
-        """One line per value, sent at once. What goes wrong after the first bytes is a line like an error's body."""
+        """Sends each value at once as a line. An error after the first bytes becomes a line, too."""
         if not self._streams.acquire(blocking=False):
             raise BusyError(f"{STREAMS_MAX} taps are open already", "end one of them, or try again in a minute")
         return JsonLines(values, start_response, self._streams)
 
 
 class JsonLines:
-    """An NDJSON body. Gives its place back when the server closes it, which it does whatever happens."""
+    """An NDJSON body. It releases its semaphore when the server closes it, which always happens."""
 
     def __init__(
         self,
@@ -90,8 +90,8 @@ class JsonLines:
         start_response("200 OK", [("Content-Type", "application/x-ndjson"), *headers])
 
     def __iter__(self) -> Iterator[bytes]:
-        """Yields what is to be sent at once."""
-        yield b"\n"  # the headers go out now, not with the first value
+        """Yields lines, each to be sent at once."""
+        yield b"\n"  # so that the headers are sent now, not with the first value
         try:
             for value in self._values:
                 yield json.dumps(value).encode() + b"\n"
@@ -99,21 +99,21 @@ class JsonLines:
             yield json.dumps(_words(error)[1]).encode() + b"\n"
 
     def close(self) -> None:
-        """Nobody reads on. Called once, by the server."""
+        """Called once, by the server."""
         self._places.release()
 
 
 class Application:
-    """The WSGI application of one listening socket: commands (None for none), and applications mounted by path, for GET and HEAD."""
+    """The WSGI application of one listening socket: commands, or None, and applications mounted by path, for GET and HEAD."""
 
     def __init__(self, commands: Commands | None, mounts: Mapping[str, WSGIApplication], guard: Guard) -> None:
         self._commands, self._mounts, self._guard = commands, mounts, guard
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
-        """WSGI. Raises nothing before the answer has begun."""
+        """Answers a request. Raises nothing before the answer has begun."""
         try:
             content = self._answer(environ, start_response)
-        except Exception as error:  # noqa: BLE001 - told, logged, and never shown with its traceback
+        except Exception as error:  # noqa: BLE001 - it is logged and answered, without its traceback
             status, words = _refusal(error, environ)
             content = _send(start_response, status, words, CHALLENGE if status == HTTPStatus.UNAUTHORIZED else ())
         if environ["REQUEST_METHOD"] != "HEAD":
@@ -141,7 +141,7 @@ _KINDS: tuple[tuple[type[CopycatError], HTTPStatus, str], ...] = (
     (DataError, HTTPStatus.BAD_REQUEST, "refused"),
     (CopycatError, HTTPStatus.INTERNAL_SERVER_ERROR, "failed"),
 )
-"""First match counts."""
+"""Status and kind of an error, by the first class that matches."""
 
 
 def _refusal(error: Exception, environ: WSGIEnvironment) -> tuple[HTTPStatus, object]:
@@ -170,7 +170,7 @@ def _send(start_response: StartResponse, status: HTTPStatus, value: object, more
 
 
 def _body(environ: WSGIEnvironment) -> object:
-    """The JSON in the body, None without one."""
+    """Returns the parsed body, None without one."""
     content = environ["wsgi.input"].read()
     if not content:
         return None

@@ -1,10 +1,10 @@
-"""HTTP on a listening socket: a thread per connection and request, bounded against clients that mean no good.
+"""Serves HTTP on a listening socket, a thread per connection, with limits against hostile clients.
 
-A request has to be there within `CONNECTION_SECONDS`, and an answer that is not read is given up after as long. Where all places
-are taken, a connection without a whole request makes room for a new one; of several the oldest, of the address with most of them.
-So whoever opens many and sends nothing cuts off his own.
+A request must be complete within `CONNECTION_SECONDS`, and each piece of the answer must be read within as long. If the limit of
+connections is reached, a connection without a complete request is cut off for a new one: the oldest of the address with most connections.
+So a client that opens many and sends nothing cuts off its own.
 
-One thread per socket takes connections. Nothing that goes wrong there ends it: it is logged, and the next connection is tried.
+One thread per socket accepts connections. It survives every error: it logs it and tries the next connection.
 """
 
 from __future__ import annotations
@@ -30,8 +30,9 @@ if TYPE_CHECKING:
     from wsgiref.types import WSGIApplication
 
 CONNECTION_SECONDS = 30.0
+"""Time limit of a request, and of each piece of its answer."""
 PAUSE_SECONDS = 1.0
-"""Between two tries where connections cannot be taken, for want of descriptors or threads."""
+"""Wait before the next attempt if no connection can be accepted, for want of descriptors or threads."""
 _CLOSE_SECONDS = 5.0
 
 _log = logs.get("api")
@@ -39,10 +40,10 @@ _log = logs.get("api")
 
 @dataclass(frozen=True, slots=True)
 class ListenerLimits:
-    """Bounds of one listening socket. A body beyond `body_bytes` is refused, and so are headers beyond `header_bytes`.
+    """Limits of one listening socket. Larger bodies and headers are refused.
 
-    `cuts_answers`: where all places are taken by requests that are being answered, the oldest of those makes room; otherwise
-    the new one is refused. `form`: see `Wire`.
+    `cuts_answers`: if all connections are being answered, the oldest is cut off for a new one; otherwise the new one is refused. `form` is
+    that of `Wire`.
     """
 
     connections: int
@@ -53,13 +54,13 @@ class ListenerLimits:
 
 
 COMMANDS = ListenerLimits(connections=64, body_bytes=BODY_BYTES_MAX)
-"""Bounds of the unix socket."""
+"""Limits of the unix socket."""
 MOUNTS = ListenerLimits(connections=32, body_bytes=0, cuts_answers=True)
-"""Bounds of the port, which strangers may reach: its requests have no body, and its answers are quick unless nobody reads them."""
+"""Limits of the port for health and metrics, which strangers may reach. Requests have no body, and answers are quick."""
 CONNECT = ListenerLimits(connections=32, body_bytes=2**20, cuts_answers=True, form=connect_refusal)
-"""Bounds of the port for clients of Kafka Connect: a body is a configuration, or offsets of some files."""
+"""Limits of the port for clients of Kafka Connect. A body is a configuration, or offsets of some files."""
 PAGE = ListenerLimits(connections=32, body_bytes=512 * 1024, cuts_answers=True)
-"""Bounds of the port for browsers: a body is a form, with a definition and lines to try. One looks with several connections at a time."""
+"""Limits of the port for browsers, which open several connections each. A body is a form, with a definition and lines to try."""
 
 
 @dataclass(eq=False, slots=True)
@@ -71,14 +72,14 @@ class _Connection:
     is_cut: bool = False
 
     def cut(self) -> None:
-        """Its thread finds it closed by the client, so to speak. The base class's, since TLS would begin to say good-bye."""
+        """Shuts the connection down, so that its thread sees it as closed. The base class's method does not begin a TLS shutdown."""
         self.is_cut = True
         with contextlib.suppress(OSError):
             socket.socket.shutdown(self.socket, socket.SHUT_RDWR)
 
 
 class Server:
-    """Serves one listening socket, which stays the caller's, until `close`. `tls` is asked for the context of each connection."""
+    """Serves one listening socket until `close`. The caller owns the socket. `tls` returns the context for each connection."""
 
     def __init__(
         self, listener: socket.socket, application: WSGIApplication, limits: ListenerLimits, tls: Callable[[], ssl.SSLContext] | None = None
@@ -93,12 +94,12 @@ class Server:
         self._thread.start()
 
     def heartbeat(self) -> float:
-        """For how many seconds the thread that takes connections has been busy with one, or dead; 0 when it waits for the next."""
+        """Returns for how many seconds the accepting thread has been busy with a connection, or dead; 0 while it waits."""
         since = self._busy_since
         return 0.0 if since is None else time.monotonic() - since
 
     def close(self) -> None:
-        """Take no more connections and cut off those there are. Threads that wait for the agent end by themselves."""
+        """Accepts no more connections, and cuts off the present ones. Threads that wait for the agent end by themselves."""
         with self._lock:
             self._closing = True
             for one in self._connections:
@@ -110,12 +111,11 @@ class Server:
             os.close(self._wake_writer)
 
     def _loop(self) -> None:
-        """Poll, never select: the agent holds more than 1,024 files open."""
         try:
             while not self._closing:
                 try:
                     self._turn()
-                except Exception as error:  # noqa: BLE001 - see the module
+                except Exception as error:  # noqa: BLE001 - the thread must survive
                     _log.error("the API takes no connection now, and tries again", error=error)
                     self._wait(PAUSE_SECONDS * 1000)
         finally:
@@ -128,7 +128,7 @@ class Server:
         try:
             connected, address = self._listener.accept()
         except (BlockingIOError, ConnectionError):
-            return  # the client has gone again
+            return  # the client has closed it again
         connection = _Connection(connected, str(address[0]) if address and isinstance(address, tuple) else "")
         if not self._make_room(connection):
             _refuse_at_once(connected, self._limits.form)
@@ -140,7 +140,7 @@ class Server:
             raise
 
     def _wait(self, milliseconds: float | None, listener: socket.socket | None = None) -> None:
-        poll = select.poll()  # select() ends at descriptor 1,024, and the agent holds more
+        poll = select.poll()  # select() fails above descriptor 1,023, and the agent has more files open
         poll.register(self._wake_reader, select.POLLIN)
         if listener is not None:
             poll.register(listener, select.POLLIN)
@@ -149,7 +149,7 @@ class Server:
         self._busy_since = time.monotonic()
 
     def _make_room(self, new: _Connection) -> bool:
-        """Take it in, and cut off another if need be. False where all are being answered, and where those cut off still hold threads."""
+        """Adds a connection, and cuts off another one if necessary. Returns False if none may be, or too many still hold threads."""
         with self._lock:
             there = [one for one in self._connections if not one.is_cut]
             if len(there) >= self._limits.connections:
@@ -167,11 +167,11 @@ class Server:
         connection.socket.close()
 
     def _serve(self, connection: _Connection) -> None:
-        """Thread: one connection's whole life."""
+        """Thread: serves one connection to its end."""
         try:
-            with contextlib.suppress(OSError):  # gone, silent, or no TLS: its own affair
+            with contextlib.suppress(OSError):  # the client has gone, is silent, or speaks no TLS
                 self._answer(connection)
-        except Exception as error:  # noqa: BLE001 - a fault of ours, told without its words, which may quote anything
+        except Exception as error:  # noqa: BLE001 - a bug; its message is not logged, because it may quote anything
             _log.error("a connection of the API broke off", type=type(error).__name__)
         finally:
             self._forget(connection)
@@ -191,15 +191,15 @@ class Server:
         wire.finish()
 
     def _encrypt(self, connection: _Connection, context: ssl.SSLContext) -> None:
-        """Sends nothing yet: the handshake comes with the first bytes that are read, and within the same time."""
-        with self._lock:  # who cuts it off has to find the right one of the two
+        """Wraps the socket. The handshake follows with the first read, within the same time limit."""
+        with self._lock:  # `cut` must not meet the socket while it is replaced
             if connection.is_cut:
                 raise ConnectionAbortedError
             connection.socket = context.wrap_socket(connection.socket, server_side=True, do_handshake_on_connect=False)
 
 
 def _refuse_at_once(connected: socket.socket, form: Refusal) -> None:
-    """On the thread that takes connections, which waits for nobody: what fits into the socket's buffer, which is empty, is sent."""
+    """Refuses a connection without blocking the accepting thread: the answer fits into the socket's empty buffer."""
     with connected, contextlib.suppress(OSError):
         connected.setblocking(False)
         wire = Wire(connected, seconds=0.0, header_bytes=0, form=form)

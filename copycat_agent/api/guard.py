@@ -1,4 +1,4 @@
-"""Who may ask, not web pages, not who meant another host, and with `api.users` only those named there; and how a fault is told."""
+"""Checks who may use the API: no web pages, no requests meant for another host, and with `api.users` only its users."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from copycat_agent.api.port_access import Logins, Role
 
 CHALLENGE = (("WWW-Authenticate", 'Basic realm="copycat", charset="UTF-8"'),)
-"""Goes with 401."""
+"""The header of an answer 401."""
 FAULT_HINT = "this is a fault of the agent; its log says where"
 _OWN_HOSTS = frozenset({"", "copycat", "localhost", "127.0.0.1", "[::1]"})
 
@@ -23,7 +23,7 @@ _log = logs.get("api")
 
 
 class StatusError(CopycatError):
-    """A refusal with a status of its own."""
+    """A refusal with an HTTP status."""
 
     def __init__(self, status: HTTPStatus, message: str, hint: str = "") -> None:
         super().__init__(message, hint)
@@ -31,14 +31,14 @@ class StatusError(CopycatError):
 
 
 class Guard:
-    """Keeps browsers out: a web page can make one send requests to this host, but not without saying so.
+    """Refuses requests that a foreign web page has a browser send, which headers reveal, and requests without a login.
 
-    Who can open the unix socket (0600, in a directory of 0700) may do everything; this is against what such a user's programs do
-    without his knowing.
+    Users who can open the unix socket (0600, in a directory of 0700) may do everything; the guard protects them from pages in their
+    browser.
 
-    `hosts` are names that clients may use besides our own; None: any, on a port that is open to other hosts, which know this one by
-    names that it does not know. `logins`: who may ask; None: everybody. `page_scheme`: `http` or `https` where pages of the agent's own are
-    served, which may ask on; None: there are none.
+    `hosts` are names that a Host header may have besides the agent's own; None: any, for a port that is open to other hosts, which may know
+    this one by any name. `logins` are the users; None: no login is needed. `page_scheme` is `http` or `https` if the port serves the
+    agent's own pages, which may send requests; None: there are none.
     """
 
     def __init__(self, hosts: Iterable[str] | None, logins: Callable[[], Logins] | None = None, page_scheme: str | None = None) -> None:
@@ -47,9 +47,9 @@ class Guard:
         self._logins = logins
 
     def check(self, environ: WSGIEnvironment) -> Role | None:
-        """Returns what the user of this request may do, None where nobody is asked for a login.
+        """Returns the role of the request's user, None if no login is needed.
 
-        Raises `StatusError` for a request on behalf of a web page, one that was meant for another host, and one without a login.
+        Raises StatusError for a request from a foreign web page, one meant for another host, and one without a valid login.
         """
         if self._is_for_a_page(environ):
             raise StatusError(HTTPStatus.FORBIDDEN, "web pages may not ask the agent")
@@ -65,7 +65,7 @@ class Guard:
         return role
 
     def _is_for_a_page(self, environ: WSGIEnvironment) -> bool:
-        """Whether a web page has it sent, one of our own excepted. Another port of this host is another page: `same-site` is foreign."""
+        """Whether a web page other than the agent's own has caused it. Pages at another port of this host (`same-site`) are foreign."""
         origin, site = environ.get("HTTP_ORIGIN"), environ.get("HTTP_SEC_FETCH_SITE", "none")
         if self._page_scheme is None:
             return origin is not None or site != "none"
@@ -74,10 +74,7 @@ class Guard:
 
 
 def fault(error: Exception, method: str) -> str:
-    """Returns words for a fault of the agent's own, and logs where it happened.
-
-    The error's own words may quote anything: its class is all that is told.
-    """
+    """Returns a message about an unexpected exception, and logs its place. Only its class is shown: its text may quote anything."""
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next

@@ -1,6 +1,6 @@
-"""What each address does: from a request to a JSON value. Knows nothing of HTTP but query and body.
+"""The handlers of `/v1`: each turns a request, its query and body, into a JSON value.
 
-Times are epoch seconds, sizes bytes; paths as they are, odd bytes as lone surrogates.
+Times are epoch seconds, sizes are bytes. Bytes in paths that are not UTF-8 appear as lone surrogates.
 """
 
 from __future__ import annotations
@@ -35,19 +35,19 @@ TAP_RECORDS_MAX = 1_000
 LOG_SECONDS_MAX = 30 * 86_400.0
 SAMPLE_BYTES = 4096
 """`Control.tap` cuts keys and values at this length."""
-_CUT = 3  # a cut may leave so many bytes of a character
+_CUT = 3  # most bytes of a character that a cut may leave
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """The query as it was written, the parsed body (None without one), and the connector that the address names."""
+    """The raw query, the parsed body (None without one), and the connector that the address names."""
 
     query: str
     body: object
     connector: str = ""
 
     def number(self, name: str, default: float, most: float) -> float:
-        """A number from the query, at least 0. RefusedRequestError for anything else."""
+        """Returns a number from 0 to `most` from the query. Raises RefusedRequestError for anything else."""
         written = self.text(name)
         try:
             value = default if written is None else float(written)
@@ -58,11 +58,11 @@ class Request:
         return value
 
     def text(self, name: str) -> str | None:
-        """A text from the query, None without it."""
+        """Returns a text from the query, None without it."""
         return dict(urllib.parse.parse_qsl(self.query)).get(name)
 
     def fields(self, *known: str) -> Mapping[str, Any]:
-        """The body, which has to be a map of these fields and no others. `force`, when it is known, has to be a boolean."""
+        """Returns the body. Raises RefusedRequestError unless it is a map of these fields only, with `force` a boolean."""
         body = {} if self.body is None else self.body
         if not isinstance(body, dict):
             raise RefusedRequestError("the body is no map of fields", f"known are {', '.join(known)}")
@@ -74,17 +74,17 @@ class Request:
 
 
 def absolute(path: str) -> str:
-    """For who asks from another directory than the agent was started in; "" stays."""
+    """Returns an absolute path, because the client may run in another directory than the agent; "" stays."""
     return os.path.abspath(path) if path else ""  # noqa: PTH100 - links stay as they are
 
 
 def _reload(done: Reload) -> dict[str, Any]:
-    """The outcome of a reload; `lines` is the diff for people."""
+    """Returns the outcome of a reload; `lines` is the diff for people."""
     return asdict(done) | {"clean": done.clean, "lines": done.lines()}
 
 
 def connector_document(one: Status, totals: Mapping[tuple[str, LossReason], LossTotal]) -> dict[str, Any]:
-    """A connector. `losses` is everything it ever gave up, by reason; all else counts since it was started."""
+    """Returns a connector's state. `losses` are all it ever gave up, by reason; other counts begin at its start."""
     return {
         "name": one.name, "state": one.state.value, "reason": one.reason, "since": one.since, "enabled": one.enabled, "tasks": one.tasks,
         "unsaved": one.unsaved, "retries": one.retries, "acknowledged_at": one.acknowledged_at, "counts": asdict(one.counts),
@@ -99,14 +99,14 @@ def connector_document(one: Status, totals: Mapping[tuple[str, LossReason], Loss
 
 
 def _loss(entry: Loss) -> dict[str, Any]:
-    """An entry of the ledger."""
+    """Returns an entry of the loss ledger."""
     values = entry._asdict()
     partition = values.pop("partition")
     return {"connector": partition.connector, "key": partition.key, **values}
 
 
 def sample(record: Sample) -> dict[str, Any]:
-    """A record as it was sent. What is not UTF-8 is `key_base64` or `value_base64` instead of `key` or `value`."""
+    """Returns a record as it was sent. A key or value that is not UTF-8 is in `key_base64` or `value_base64`."""
     return {
         "topic": record.topic, **_bytes("key", record.key), **_bytes("value", record.value),
         "headers": [{"name": name, **_bytes("value", value)} for name, value in record.headers],
@@ -129,14 +129,14 @@ Handler = Callable[[Control, Request], object]
 
 
 def loss_totals(control: Control) -> Mapping[tuple[str, LossReason], LossTotal]:
-    """Returns the loss totals, empty when the store cannot be read: that must not hide how connectors are. The agent's view says why."""
+    """Returns the loss totals; {} if the store cannot be read, so that the state of connectors is still shown. `agent` says why."""
     with contextlib.suppress(CopycatError):
         return control.loss_totals()
     return {}
 
 
 def agent(control: Control, _request: Request) -> object:
-    """The agent as a whole."""
+    """Returns the state of the agent as a whole."""
     view = control.view()
     return {
         "version": view.version, "pid": view.pid, "uuid": view.uuid, "started": view.started, "state_dir": view.state_dir,
@@ -148,18 +148,18 @@ def agent(control: Control, _request: Request) -> object:
 
 
 def connectors(control: Control, _request: Request) -> object:
-    """All connectors, by name."""
+    """Returns all connectors, by name."""
     totals = loss_totals(control)
     return {"connectors": [connector_document(one, totals) | {"path": _path(control, one.name)} for one in control.statuses()]}
 
 
 def connector(control: Control, request: Request) -> object:
-    """One connector."""
+    """Returns one connector."""
     return connector_document(control.status(request.connector), loss_totals(control)) | {"path": _path(control, request.connector)}
 
 
 def definition(control: Control, request: Request) -> object:
-    """The definition that runs, secrets masked, and where each value comes from."""
+    """Returns the running definition with masked secrets, and where each value comes from."""
     runs, path, view = control.definition(request.connector), control.path(request.connector), control.view()
     found = origins(Path(path), Path(view.agent_file) if view.agent_file else None, runs, control.options, view.overridden)
     values = [{"option": each.option, "value": each.value, "from": each.kind, "path": each.path, "line": each.line} for each in found]
@@ -167,29 +167,29 @@ def definition(control: Control, request: Request) -> object:
 
 
 def files(control: Control, request: Request) -> object:
-    """The files of a connector, those in trouble first, then by path; `total` says how many there are beyond `limit`."""
+    """Returns up to `limit` files of a connector, those in trouble first, then by path; `total` counts all."""
     limit = int(request.number("limit", 1_000, LIST_MAX))
     found = sorted(control.files(request.connector), key=lambda one: (one.state not in TROUBLED_FILES, one.path))
     return {"files": [each._asdict() for each in found[:limit]], "total": len(found)}
 
 
 def rates(history: RateHistory, _control: Control, request: Request) -> object:
-    """Records per second of each connector over the last `seconds`, oldest first, in at most `points` points."""
+    """Returns records per second of each connector over the last `seconds`, oldest first, in at most `points` points."""
     points, wanted = max(1, int(request.number("points", LOOKS, LOOKS))), request.text("connector")
     lines = {name: line for name, line in history.lines(points).items() if wanted in {None, name}}
     return {"seconds": SPAN_SECONDS, "rates": {name: [round(one, 2) for one in line] for name, line in lines.items()}}
 
 
 def tap(control: Control, request: Request) -> Iterator[Any]:
-    """Records as they are sent from now on."""
+    """Yields records as they are sent from now on."""
     limit = int(request.number("limit", 10, TAP_RECORDS_MAX))
     seconds = request.number("seconds", 10.0, TAP_SECONDS_MAX)
-    control.status(request.connector)  # a name that is not there is told before the first line
+    control.status(request.connector)  # raises for an unknown name before the answer begins
     return (sample(record) for record in control.tap(request.connector, limit, seconds))
 
 
 def losses(control: Control, request: Request) -> object:
-    """The loss ledger, newest first, of one connector or all, and its sums."""
+    """Returns the loss ledger of one connector or all, newest first, and its totals."""
     limit = int(request.number("limit", 100, LIST_MAX))
     name = request.text("connector")
     totals = sorted((key, total) for key, total in control.loss_totals().items() if name in {None, key[0]})
@@ -198,18 +198,18 @@ def losses(control: Control, request: Request) -> object:
 
 
 def offset_connectors(control: Control, _request: Request) -> object:
-    """Names with saved offsets."""
+    """Returns the names of connectors with saved offsets."""
     return {"connectors": list(control.offset_connectors())}
 
 
 def offsets(control: Control, request: Request) -> object:
-    """The saved offsets of a connector, its state and its lanes; `lanes` is null for a connector that has none."""
+    """Returns the saved offsets of a connector, its state and its lanes; `lanes` is null for a connector without any."""
     saved, lanes = control.offsets(request.connector), control.offset_lanes(request.connector)
     return {"connector": request.connector, **to_documents(saved), "lanes": to_lanes_document(lanes)}
 
 
 def set_offsets(control: Control, request: Request) -> object:
-    """Save offsets, and delete those that are null."""
+    """Saves offsets, and deletes those that are null."""
     body = request.fields("offsets", "state", "force")
     wanted = from_documents(request.connector, body)
     given = {partition: offset for partition, offset in wanted.items() if offset is not None}
@@ -222,7 +222,7 @@ def set_offsets(control: Control, request: Request) -> object:
 
 
 def forget_offsets(control: Control, request: Request) -> object:
-    """Delete the offsets of these keys; of all without `keys`."""
+    """Deletes the offsets of these keys, or all without `keys`."""
     body = request.fields("keys", "force")
     keys = body.get("keys")
     if keys is not None and not (isinstance(keys, list) and all(isinstance(key, str) for key in keys)):
@@ -233,7 +233,7 @@ def forget_offsets(control: Control, request: Request) -> object:
 
 
 def rename_offsets(control: Control, request: Request) -> object:
-    """Give the offsets to another name."""
+    """Moves the offsets to another name."""
     body = request.fields("to", "force")
     new = body.get("to")
     if not isinstance(new, str) or not is_name(new):
@@ -243,7 +243,7 @@ def rename_offsets(control: Control, request: Request) -> object:
 
 
 def adopt_offsets(control: Control, request: Request) -> object:
-    """Decide which positions it goes on from."""
+    """Decides which positions the connector goes on from."""
     body = request.fields("from", "agent", "force")
     which, agent = body.get("from"), body.get("agent") or ""
     if which not in {"local", "topic"} or not isinstance(agent, str) or (agent and (which != "topic" or not is_uuid(agent))):
@@ -253,12 +253,12 @@ def adopt_offsets(control: Control, request: Request) -> object:
 
 
 def reload(control: Control, _request: Request) -> object:
-    """Read the definitions now."""
+    """Reloads the definitions."""
     return _reload(control.reload())
 
 
 def log(control: Control, request: Request) -> object:
-    """Change the level of the log, for a while or until the agent ends."""
+    """Changes the log level, for some time or until the agent ends."""
     body = request.fields("level", "seconds")
     level, seconds = str(body.get("level")), body.get("seconds")
     if level not in get_args(LogLevel):
@@ -272,12 +272,12 @@ def log(control: Control, request: Request) -> object:
 
 
 def recent_log(_control: Control, _request: Request) -> object:
-    """The latest lines of the log."""
+    """Returns the latest lines of the log."""
     return {"lines": logs.recent()}
 
 
 def _ordered(order: str) -> Handler:
-    """The handler of an order to one connector, which is a method of `Control`."""
+    """Returns a handler that calls the method `order` of `Control` for a connector."""
 
     def handler(control: Control, request: Request) -> object:
         return connector_document(methodcaller(order, request.connector)(control), loss_totals(control))
@@ -286,7 +286,7 @@ def _ordered(order: str) -> Handler:
 
 
 def _path(control: Control, name: str) -> str:
-    """The definition's file, "" for a connector whose file went a moment ago."""
+    """Returns the path of the definition, "" if the connector has just been removed."""
     try:
         return absolute(control.path(name))
     except UnknownConnectorError:
@@ -294,10 +294,7 @@ def _path(control: Control, name: str) -> str:
 
 
 class Endpoint(NamedTuple):
-    """An address, and what answers there.
-
-    `streams`: the answer is lines, as they come. `changes`: it comes when something has happened, which may take a while.
-    """
+    """An address and its handler. `streams`: it yields lines as they come. `changes`: it makes a change, which may take some time."""
 
     method: str
     path: str

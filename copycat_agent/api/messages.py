@@ -1,7 +1,7 @@
-"""HTTP/1.1 on a connected socket: one request is read, within bounds, and its answer sent. The door to h11, which parses and frames.
+"""Reads one HTTP/1.1 request from a connected socket, within limits, and sends the answer. Only this module uses h11.
 
-Nothing here waits without an end. A connection carries one request: what follows it is not read. A library that brings sockets and
-threads of its own does not fit: waitress has no TLS, and its bounds needed private parts.
+Every wait has a time limit. A connection carries one request; what follows it is not read. Servers with sockets and threads of their own do
+not fit: waitress has no TLS, and its limits can be set through private attributes only.
 """
 
 from __future__ import annotations
@@ -21,29 +21,30 @@ if TYPE_CHECKING:
     from wsgiref.types import WSGIApplication, WSGIEnvironment
 
 _BLOCK_BYTES = 2**14
-"""Read at a time. h11 looks at how long the headers are after each block, so this much more than allowed may get through."""
+"""Size of a read. h11 checks the size of headers after each, so they may exceed the limit by this much."""
 _PIECE_BYTES = 2**20
-"""Sent within one time-out, so that a client that reads slowly gets the whole answer."""
+"""Size of a write, which has a time limit of its own, so that a slow client gets the whole answer."""
 _LINGER_SECONDS = 2.0
+"""How long `finish` reads on."""
 
 _Sent = h11.Response | h11.Data | h11.EndOfMessage
 
 Refusal = Callable[[HTTPStatus, str, str, str], object]
-"""From status, words, hint and kind to the JSON body of an error that is told before an application is asked."""
+"""Takes status, message, hint and kind, and returns the JSON body of an error that occurs before an application is called."""
 
 
 def refusal(_status: HTTPStatus, words: str, hint: str, kind: str) -> object:
-    """Returns the body of an error as the agent's own commands read it."""
+    """Returns the body of an error for the agent's own commands."""
     return {"error": words, "hint": hint, "kind": kind}
 
 
 def connect_refusal(status: HTTPStatus, words: str, hint: str, _kind: str) -> object:
-    """Returns the body of an error as clients of Kafka Connect read it."""
+    """Returns the body of an error for clients of Kafka Connect."""
     return {"error_code": status.value, "message": f"{words}; {hint}" if hint else words}
 
 
 class BadRequestError(Exception):
-    """The client sent nothing that can be answered; `status`, `words` and `hint` say why."""
+    """The request cannot be answered; `status`, `words` and `hint` say why."""
 
     def __init__(self, status: HTTPStatus, words: str, hint: str = "") -> None:
         super().__init__(words)
@@ -51,9 +52,9 @@ class BadRequestError(Exception):
 
 
 class Wire:
-    """A connected socket. The request has to be there `seconds` after it was made, and each piece of the answer taken within as long.
+    """A connected socket. The request must be complete within `seconds`, and each piece of the answer be read within as long.
 
-    `form` makes the bodies of its own refusals.
+    `form` makes the bodies of refusals.
     """
 
     def __init__(self, connected: socket.socket, seconds: float, header_bytes: int, form: Refusal = refusal) -> None:
@@ -63,7 +64,7 @@ class Wire:
         self._is_head = False
 
     def read(self, body_bytes: int) -> WSGIEnvironment | None:
-        """The request; None when the client has hung up before. BadRequestError for what is none, and for too much."""
+        """Returns the request, None if the client has closed the connection. Raises BadRequestError for an invalid or too large one."""
         body = bytearray()
         try:
             request = self._next()
@@ -84,7 +85,7 @@ class Wire:
         return environ
 
     def answer(self, environ: WSGIEnvironment, application: WSGIApplication) -> None:
-        """Send what the application answers. Raises what it raises, and OSError for a client that has gone or does not read."""
+        """Sends the application's answer. Raises what it raises, and OSError for a client that has gone or does not read."""
         started: list[Any] = []
 
         def start_response(status: str, headers: list[tuple[str, str]], _error: object = None) -> Any:  # noqa: ANN401 - nobody writes
@@ -99,19 +100,19 @@ class Wire:
                 body.close()
 
     def refuse(self, status: HTTPStatus, words: str, hint: str = "", kind: str = "refused") -> None:
-        """Send an error in the form of all others."""
+        """Sends an error."""
         content = json.dumps(self._form(status, words, hint, kind)).encode() + b"\n"
         self._put(f"{status.value} {status.phrase}", [("Content-Type", "application/json")], [content])
 
     def finish(self) -> None:
-        """No more will be sent. A client that is still sending gets to read the answer, which a plain close would take from it."""
+        """Ends the answer, and reads what the client still sends: with a plain close it could lose the answer."""
         self._socket.shutdown(socket.SHUT_WR)
         self._end = time.monotonic() + _LINGER_SECONDS
         while self._http.their_state in {h11.SEND_BODY, h11.ERROR} and self._receive():
             pass
 
     def _next(self) -> object:
-        """The next event of the request. TimeoutError when the time is up."""
+        """Returns the next event of the request. Raises TimeoutError when the time is up."""
         while (event := self._http.next_event()) is h11.NEED_DATA:
             if self._http.they_are_waiting_for_100_continue:
                 self._send(self._http.send(h11.InformationalResponse(status_code=100, headers=[], reason=b"Continue")))
@@ -126,7 +127,7 @@ class Wire:
         return self._socket.recv(_BLOCK_BYTES)
 
     def _send(self, data: bytes) -> None:
-        """Send all of it. TimeoutError for who does not read."""
+        """Sends all data. Raises TimeoutError if the client does not read."""
         for begin in range(0, len(data), _PIECE_BYTES):
             self._socket.settimeout(self._seconds)
             self._socket.sendall(data[begin : begin + _PIECE_BYTES])
@@ -153,7 +154,7 @@ class Wire:
 
 
 def _unreadable(error: h11.RemoteProtocolError) -> BadRequestError:
-    """Not in the error's own words, which may quote a header, and so a password."""
+    """Returns the refusal of an unreadable request. The error's own text is not used: it may quote a header, and so a password."""
     status = HTTPStatus(error.error_status_hint)
     if status == HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE:
         return BadRequestError(status, "the headers of the request are too large")
@@ -161,7 +162,7 @@ def _unreadable(error: h11.RemoteProtocolError) -> BadRequestError:
 
 
 def _environment(request: h11.Request) -> WSGIEnvironment:
-    """The request's line and headers, as WSGI names them, and the path as it was sent, in RAW_PATH."""
+    """Returns the WSGI environment of a request, with its undecoded path in RAW_PATH."""
     path, _, query = request.target.decode("ascii").partition("?")
     environ: WSGIEnvironment = {
         "REQUEST_METHOD": request.method.decode("ascii"), "SCRIPT_NAME": "",
@@ -171,7 +172,7 @@ def _environment(request: h11.Request) -> WSGIEnvironment:
     }  # fmt: skip
     for name, value in request.headers:
         if b"_" in name:
-            continue  # it would look like the one with a hyphen
+            continue  # it would be taken for the one with a hyphen
         key = name.decode("ascii").upper().replace("-", "_")
         key = key if key in {"CONTENT_LENGTH", "CONTENT_TYPE"} else f"HTTP_{key}"
         text = value.decode("latin-1")

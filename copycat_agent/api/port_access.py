@@ -1,7 +1,7 @@
-"""Who may ask at the API's port, and over which certificate: the files of `api.users` and `api.tls`, as they are on disk now.
+"""Logins and certificates of the API's ports: the files of `api.users` and `api.tls`, which are read again when they change.
 
-A line of `api.users` is `name:$pbkdf2-sha256$ROUNDS$SALT$HASH`, the form of passlib's `pbkdf2_sha256`; `copycat passwd NAME` makes one.
-With `:operate` at its end the user may change something; other users only read.
+A line of `api.users` is `name:$pbkdf2-sha256$ROUNDS$SALT$HASH`, as passlib's `pbkdf2_sha256` writes it; `copycat passwd NAME` makes one.
+With `:operate` at its end the user may make changes; other users may only read.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from copycat_agent.errors import FatalError
 from copycat_agent.small_files import read_small_file
 
 AGAIN_SECONDS = 5.0
-"""Between two tries to take files that are no good: a certificate may be there a moment before its key."""
+"""Wait before files that were invalid are tried again: a new certificate may be there a moment before its key."""
 
 Made = TypeVar("Made")
 _log = logs.get("api")
 
 
 class Renewed(Generic[Made]):
-    """A value made by `make`, which reads `files` and raises FatalError when they are no good. Call it for the value. Thread-safe."""
+    """A value that `make` creates from `files`, again whenever they change. Call it to get the value. Thread-safe."""
 
     def __init__(self, files: Sequence[str], make: Callable[[], Made]) -> None:
-        """Raises FatalError: at the start there is nothing older to go on with."""
+        """`make` raises FatalError for invalid files, and so does this: there is no earlier value yet."""
         self._files, self._make = files, make
         self._lock = threading.Lock()
         self._seen = self._look()
@@ -41,7 +41,7 @@ class Renewed(Generic[Made]):
         self._failed_at = float("-inf")
 
     def __call__(self) -> Made:
-        """Returns the value made from the files as they are now, or as they were when they were last good."""
+        """Returns the value of the present files, or of the last valid ones."""
         seen = self._look()
         with self._lock:
             if seen != self._seen and time.monotonic() - self._failed_at > AGAIN_SECONDS:
@@ -68,7 +68,7 @@ def _state(path: str) -> tuple[int, int, int] | None:
 ROUNDS = 600_000
 ROUNDS_MIN, ROUNDS_MAX = 1_000, 5_000_000
 WRONG_SECONDS = 1.0
-"""A wrong password holds up the next that has to be looked at for so long: guessing costs the host little, and the guesser time."""
+"""Pause after a wrong password, during which no other password is checked: guessing costs the guesser time, and the host little."""
 _WAIT_SECONDS = 10.0
 _FILE_BYTES_MAX = 2**20
 _REMEMBERED_MAX = 100
@@ -77,7 +77,7 @@ _NAME = re.compile(r"[^\s:#$][^\s:]{0,63}")
 _LINE = re.compile(r"([^\s:]+):\$pbkdf2-sha256\$([0-9]{1,8})\$([A-Za-z0-9./]{1,100})\$([A-Za-z0-9./]{43})(?::(view|operate))?")
 
 Role = Literal["view", "operate"]
-"""What a user may do; who may operate may view, too."""
+"""What a user may do; `operate` includes `view`."""
 
 
 class _Hashed(NamedTuple):
@@ -88,11 +88,11 @@ class _Hashed(NamedTuple):
 
 
 _NOBODY = _Hashed(ROUNDS, bytes(_SALT_BYTES), bytes(32))
-"""Stands in for unknown names: checking it takes as long and never succeeds, so that timing does not tell which names exist."""
+"""Checked for unknown names: this takes as long as for others and never succeeds, so that timing does not reveal which names exist."""
 
 
 def line_of(name: str, password: str, rounds: int = ROUNDS, role: Role = "view") -> str:
-    """A line of the file. FatalError for a name that cannot stand there."""
+    """Returns a line of the file. Raises FatalError for an invalid name."""
     if not _NAME.fullmatch(name):
         raise FatalError("a user's name has 1 to 64 characters without blanks and colons, and begins with neither # nor $")
     salt = os.urandom(_SALT_BYTES)
@@ -101,7 +101,7 @@ def line_of(name: str, password: str, rounds: int = ROUNDS, role: Role = "view")
 
 
 def logins(path: str) -> Callable[[], Logins]:
-    """Call it for the logins as they stand in the file now. Raises FatalError when it is no good."""
+    """Returns a callable that returns the logins of the present file. Raises FatalError if the file is invalid."""
     return Renewed((path,), lambda: Logins(_users(path)))
 
 
@@ -119,9 +119,9 @@ class Logins:
         return self.role_of(authorization) is not None
 
     def role_of(self, authorization: str | None) -> Role | None:
-        """What the user may do whom this header names with the right password, None for another header.
+        """Returns the role of the user that this header names with the right password, None otherwise.
 
-        One that was right is known again without hashing for long.
+        Valid headers are remembered, so that they are not hashed again.
         """
         if authorization is None:
             return None
@@ -150,7 +150,7 @@ def _fits(user: _Hashed | None, password: str) -> bool:
 
 
 def _login(authorization: str) -> tuple[str, str] | None:
-    """Name and password of basic authentication, None when it is none."""
+    """Returns name and password of basic authentication, None for any other header."""
     scheme, _, encoded = authorization.partition(" ")
     try:
         name, colon, password = base64.b64decode(encoded.strip(), validate=True).decode("utf-8").partition(":")
@@ -196,7 +196,7 @@ def digest(password: str, salt: bytes, rounds: int) -> bytes:
 
 
 def _encoded(data: bytes) -> str:
-    """Base 64 as passlib writes it: `.` for `+`, nothing at the end."""
+    """Returns base64 as passlib writes it: `.` for `+`, without padding."""
     return base64.b64encode(data, b"./").decode().rstrip("=")
 
 
@@ -205,7 +205,7 @@ def _decoded(text: str) -> bytes:
 
 
 def contexts(cert_file: str, key_file: str) -> Callable[[], ssl.SSLContext]:
-    """Call it for the context of a new connection. Raises FatalError when the files cannot be used."""
+    """Returns a callable that returns the TLS context for a new connection. Raises FatalError if the files cannot be used."""
     return Renewed((cert_file, key_file), lambda: _context(cert_file, key_file))
 
 
@@ -223,5 +223,5 @@ def _context(cert_file: str, key_file: str) -> ssl.SSLContext:
 
 
 def _no_password() -> str:
-    """An agent has nobody to ask."""
+    """Raises ValueError; without it OpenSSL would prompt for a password."""
     raise ValueError("the key is encrypted")

@@ -1,4 +1,7 @@
-"""Ports that `agent.yaml` asks for: health and metrics, Kafka Connect's REST API, the page. The last two show more, and ask for more."""
+"""Opens the ports that `agent.yaml` names: for health and metrics, Kafka Connect's REST API, and the page.
+
+The last two show more: open to other hosts they require TLS and logins.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +35,7 @@ _log = logs.get("api")
 
 @dataclass(frozen=True, slots=True)
 class Port:
-    """A listening port, and what its clients have to bring. `is_open`: other hosts reach it. `limits` say what answers there."""
+    """A listening port, with its logins and TLS contexts. `is_open`: other hosts reach it. `limits` also tell which application it is."""
 
     socket: socket.socket
     listen: str
@@ -43,12 +46,12 @@ class Port:
 
     @property
     def host(self) -> str:
-        """Returns the host of its address as it is configured."""
+        """Returns the host of its configured address."""
         return self.listen.rpartition(":")[0]
 
     @property
     def worker_id(self) -> str:
-        """Returns HOST:PORT by which others may know it: this host's name where it listens on every address."""
+        """Returns HOST:PORT for clients, with this host's name if it listens on all addresses."""
         address = ipaddress.ip_address(str(self.socket.getsockname()[0]).partition("%")[0])
         return f"{socket.gethostname() if address.is_unspecified else self.host}:{self.socket.getsockname()[1]}"
 
@@ -59,14 +62,14 @@ class Port:
 
     @property
     def origin(self) -> str:
-        """Returns where a browser finds it, as in `http://127.0.0.1:8090`."""
+        """Returns its URL, such as `http://127.0.0.1:8090`."""
         return f"{self.scheme}://{self.worker_id}"
 
 
 def open_ports(options: ApiOptions, undo: contextlib.ExitStack) -> list[Port]:
-    """Listen, once the files of the ports are known to be good; `undo` closes them.
+    """Opens the ports, after their files were checked; `undo` closes them.
 
-    FatalError where one cannot be had, or may not be open to other hosts.
+    Raises FatalError if one cannot be opened, or must not be open to other hosts.
     """
     wanted = list(_wanted(options))
     logins, tls = None, None
@@ -92,7 +95,7 @@ def open_ports(options: ApiOptions, undo: contextlib.ExitStack) -> list[Port]:
 
 
 def _wanted(options: ApiOptions) -> Iterator[tuple[str, str, ListenerLimits]]:
-    """Yields the address of each port, the option that names it, and what is to answer there."""
+    """Yields address, option and limits of each port."""
     if options.listen:
         yield options.listen, "api.listen", MOUNTS
     if options.connect:
@@ -102,9 +105,9 @@ def _wanted(options: ApiOptions) -> Iterator[tuple[str, str, ListenerLimits]]:
 
 
 def listen_tcp(listen: str, option: str = "api.listen") -> tuple[socket.socket, bool]:
-    """Listen at HOST:PORT, and whether only this host reaches it. Raises FatalError when that is no address of this host or is taken.
+    """Listens at HOST:PORT. Returns the socket, and whether only this host reaches it. Raises FatalError, which names `option`.
 
-    A name with several addresses gets its first IPv4 one, else its first. `option` is what its errors name.
+    Of a name with several addresses the first IPv4 address is used, else the first one.
     """
     host, _, port = listen.rpartition(":")
     if not host or not port.isascii() or not port.isdigit() or int(port) > _PORT_MAX:

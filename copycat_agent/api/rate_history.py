@@ -1,6 +1,6 @@
-"""How many records each connector had acknowledged per second, over the last 15 minutes: the line that the page and `top` draw.
+"""Each connector's acknowledged records per second over the last 15 minutes, for the charts of the page and `top`.
 
-Kept in the driver, so that it is there for whoever looks now. A connector takes 720 bytes and its name, however long it runs.
+It is kept in the agent, so that it is there when somebody starts to watch. A connector takes 720 bytes and its name.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ if TYPE_CHECKING:
 
 SPAN_SECONDS = 900.0
 LOOK_SECONDS = 5.0
-"""From one look to the next."""
+"""Interval at which the counts are read."""
 LOOKS = int(SPAN_SECONDS / LOOK_SECONDS)
-"""Rates kept of a connector."""
+"""Rates kept of each connector."""
 
 
 def means(rates: Sequence[float], points: int) -> list[float]:
-    """Rates from look to look in at most `points` points, oldest first. The newest point is whole, the oldest may be of fewer looks."""
+    """Returns the means of rates in at most `points` groups, oldest first. The oldest group may have fewer rates."""
     width = -(-LOOKS // points)
     return [sum(part) / len(part) for part in (rates[max(0, end - width) : end] for end in range(len(rates), 0, -width))][::-1]
 
 
 class RateHistory:
-    """Looks at the connectors by a thread of its own from `start` to `close`. For any thread."""
+    """Reads the connectors' counts on a thread of its own, from `start` to `close`. Thread-safe."""
 
     def __init__(self, statuses: Callable[[], Iterable[Status]]) -> None:
         self._statuses = statuses
@@ -41,17 +41,17 @@ class RateHistory:
         self._thread = threading.Thread(target=self._run, name="rate-history", daemon=True)
 
     def start(self) -> None:
-        """Begin. Called once, or never."""
+        """Starts the thread. Called once, or never."""
         self._thread.start()
 
     def close(self) -> None:
-        """No look begins from now on; one that hangs is left behind."""
+        """Stops the thread; one that hangs is left behind."""
         self._closing.set()
         if self._thread.is_alive():
             self._thread.join(LOOK_SECONDS)
 
     def look(self, now: float) -> None:
-        """Look once, at `now` (monotonic seconds). A count that shrank began anew. Connectors that are gone are forgotten."""
+        """Reads the counts once, at `now` (`time.monotonic()`). A smaller count has started anew. Removed connectors are forgotten."""
         counts = {one.name: one.counts.acknowledged for one in self._statuses()}
         with self._lock:
             elapsed = now - self._looked_at
@@ -64,18 +64,18 @@ class RateHistory:
             self._counts, self._looked_at = counts, now
 
     def rates(self, name: str) -> Sequence[float]:
-        """Records per second from look to look, oldest first, at most `LOOKS`; none before there were two."""
+        """Returns up to `LOOKS` rates, oldest first; () before the second look."""
         with self._lock:
             return tuple(self._rates.get(name, ()))
 
     def rate(self, name: str) -> float | None:
-        """Records per second between the last two looks, None before there were two."""
+        """Returns the rate between the last two looks, None before the second."""
         with self._lock:
             known = self._rates.get(name)
             return known[-1] if known else None
 
     def lines(self, points: int) -> Mapping[str, list[float]]:
-        """By connector, its rates as `means` has them; one without two looks is left out."""
+        """Returns each connector's `means`; one without rates is left out."""
         with self._lock:
             known = {name: tuple(rates) for name, rates in self._rates.items()}
         return {name: means(rates, points) for name, rates in known.items()}

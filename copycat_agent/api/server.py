@@ -1,4 +1,4 @@
-"""The agent's HTTP server: commands on a unix socket that is ours alone, health and metrics there, and what `api` opens ports for."""
+"""The agent's HTTP server: commands, health and metrics on a private unix socket, and the ports of section `api`."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from copycat_agent.options import ApiOptions
 
 PATH_BYTES_MAX = 107
-"""The kernel's bound on a unix socket's path."""
+"""The kernel's limit on the path of a unix socket."""
 _DIRECTORY_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
 
@@ -43,14 +43,14 @@ def socket_path(option: Path | None, configured: str | None, state_dir: Path, en
 
 
 def runtime_dir(environ: Mapping[str, str] = os.environ) -> Path | None:
-    """The directory systemd gave us for sockets (the first, if there are several), None outside of a service."""
+    """Returns the service's runtime directory from systemd (the first of several), None outside a service."""
     named = environ.get("RUNTIME_DIRECTORY", "").split(":")[0]
     return Path(named) if named else None
 
 
 @dataclass(frozen=True, slots=True)
 class UnixListener:
-    """A listening socket and the file that stands for it."""
+    """A listening socket and its file."""
 
     socket: socket.socket
     path: Path
@@ -58,7 +58,7 @@ class UnixListener:
     """Device and inode of the file."""
 
     def close(self) -> None:
-        """Stop listening and remove the file, unless another agent has put its own there."""
+        """Stops listening and removes the file, unless another agent has replaced it."""
         with contextlib.suppress(OSError):
             status = self.path.lstat()
             if (status.st_dev, status.st_ino) == self.identity:
@@ -67,10 +67,9 @@ class UnixListener:
 
 
 def listen_unix(path: Path) -> UnixListener:
-    """Listen at `path` (0600). Its directory is created, or has to be ours and closed to everybody else.
+    """Listens at `path` (mode 0600). Its directory is created, or must belong to this user and be closed to all others.
 
-    What a dead agent left there is replaced. Raises FatalError when a living one answers there, when something else lies
-    there, and when the path is too long for a socket.
+    A dead agent's socket is replaced. Raises FatalError if a living agent answers there, the file is no socket, or the path is too long.
     """
     if len(os.fsencode(path)) > PATH_BYTES_MAX:
         hint = "name a shorter one with --socket, or as api.socket in agent.yaml"
@@ -97,7 +96,7 @@ def listen_unix(path: Path) -> UnixListener:
 
 @contextlib.contextmanager
 def _private_directory(directory: Path) -> Iterator[None]:
-    """Make sure that nobody else can reach what lies in it; hold its lock, so that of two agents one is first."""
+    """Checks that other users cannot reach the directory, and locks it meanwhile, so that two agents take turns."""
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     descriptor = os.open(directory, _DIRECTORY_FLAGS)
     try:
@@ -115,7 +114,7 @@ def _private_directory(directory: Path) -> Iterator[None]:
 
 
 def _clear(path: Path) -> None:
-    """Remove a socket that nobody listens to."""
+    """Removes a socket that nobody listens to. Raises FatalError for a living one, or any other file."""
     try:
         mode = path.lstat().st_mode
     except FileNotFoundError:
@@ -130,15 +129,15 @@ def _clear(path: Path) -> None:
             path.unlink()
             return
         except (TimeoutError, BlockingIOError):
-            pass  # its backlog is full: it lives
+            pass  # its backlog is full, so an agent has it
     raise FatalError(f"another agent answers at {path}", "stop it first, or give this one a socket of its own with --socket")
 
 
 GRACE_SECONDS = 10.0
-"""The HTTP libraries, which take 0.15 s, are imported with the first request, or after so long: never in the way of the first record, and
-not months later, when the files on disk may already be those of another version."""
+"""The HTTP libraries, which take 0.15 s, are imported at the first request, or after this time: they do not delay the first record, nor
+are they imported months later, when another version may be installed."""
 OPEN_PATHS = frozenset({"/livez", "/readyz", "/metrics"})
-"""Paths that are served on a port that other hosts can reach."""
+"""Paths that a port serves to other hosts."""
 
 MakeMounts = Callable[[], Mapping[str, "WSGIApplication"]]
 
@@ -146,11 +145,11 @@ _log = logs.get("api")
 
 
 class ApiServer:
-    """Serves `control` at `socket_path`, and at the ports that `options` name the `mounts`, Kafka Connect's REST API, or the page.
+    """Serves `control` at `socket_path`, and the `mounts`, Kafka Connect's REST API or the page at the ports of `options`.
 
-    `mounts` returns WSGI applications by path (`/metrics`); they answer GET and HEAD, and may be called from several threads.
-    It is called once, from a thread of the server's own and not before the first request: there slow imports harm nobody. Where
-    it raises, that request is told so, and the next one has it called again.
+    `mounts` returns WSGI applications by path (`/metrics`), which answer GET and HEAD and must be thread-safe. It is called once, on a
+    thread of the server and not before the first request, so that slow imports delay nothing else. If it raises, this request fails, and
+    the next one calls it again.
     """
 
     def __init__(self, control: Control, socket_path: Path, options: ApiOptions | None = None, mounts: MakeMounts = dict) -> None:
@@ -161,10 +160,10 @@ class ApiServer:
         self._servers: list[Server] = []
         self._undo = contextlib.ExitStack()
         self.page = ""
-        """Where a browser finds the page, "" where it is not served."""
+        """URL of the page, "" if it is not served."""
 
     def start(self) -> None:
-        """Listen from now on; answers come from threads of its own. FatalError when it cannot listen, or a file of the port is no good."""
+        """Starts listening. Threads of its own answer. Raises FatalError if it cannot listen, or a file of a port is invalid."""
         with contextlib.ExitStack() as undo:
             unix = listen_unix(self._path)
             undo.callback(unix.close)
@@ -184,17 +183,17 @@ class ApiServer:
         _log.info("listening", socket=self._path, listen=" ".join(port.listen for port in ports) or None)
 
     def heartbeat(self) -> float:
-        """For how many seconds a thread that takes connections has been stuck, or dead; 0 when none is. For a watchdog."""
+        """Returns for how many seconds an accepting thread has been stuck, or dead; 0 if none is. For a watchdog."""
         return max((server.heartbeat() for server in self._servers), default=0.0)
 
     def close(self) -> None:
-        """Stop answering and remove the socket. What is being answered is cut off. Idempotent."""
+        """Stops serving and removes the socket. Requests under way are cut off. Idempotent."""
         self._servers = []
         self._undo.close()
 
 
 class _Late:
-    """The applications of all sockets, made when there is a first request, or after a grace."""
+    """The applications of all sockets, created at the first request, or after `GRACE_SECONDS`."""
 
     def __init__(self, control: Control, mounts: MakeMounts, ports: Sequence[Port], history: RateHistory, path: Path) -> None:
         self._control, self._mounts, self._ports, self._history, self._path = control, mounts, ports, history, path
@@ -205,14 +204,14 @@ class _Late:
         self._timer.start()
 
     def close(self) -> None:
-        """Stop the timer that would prepare the applications."""
+        """Stops the timer that would create the applications."""
         self._timer.cancel()
 
     def answer(self, which: int, form: Refusal, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
-        """Answer a request of the unix socket (0) or of a port, by its number from 1."""
+        """Answers a request at the unix socket (0) or at a port, numbered from 1."""
         try:
             application = self._applications()[which]
-        except Exception as error:  # noqa: BLE001 - an upgrade under way, no descriptors: the next request tries again
+        except Exception as error:  # noqa: BLE001 - such as an upgrade under way, or no descriptors: the next request tries again
             words = f"the agent cannot answer now: {type(error).__name__} while its API was prepared"
             _log.error("the API cannot be prepared; the next request tries again", error=error)
             start_response("503 Service Unavailable", [("Content-Type", "application/json")])

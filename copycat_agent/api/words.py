@@ -1,6 +1,6 @@
-"""What the agent's answers mean, in words: for the commands and the page, which show the same agent in the same words.
+"""Turns the agent's answers into texts for people, the same ones for commands and the page.
 
-All of it takes the JSON that `handlers` makes. Nothing of it is markup, and nothing makes a terminal act.
+The functions take the JSON of `handlers`. The texts have no markup and no control characters.
 """
 
 from __future__ import annotations
@@ -16,24 +16,24 @@ Document = Mapping[str, Any]
 """A JSON object of the API."""
 
 GOOD_STATES = frozenset({"running", "paused", "stopped"})
-"""States that are meant; everything else is degraded."""
+"""States that are intended; all others are degraded."""
 TROUBLED_FILES = ("failing", "blocked")
-"""States of files whose reason is told."""
+"""States of files whose reason is shown."""
 _FROM = {"default": "default", "command line": "command line", "changed": "the file as it was; it has changed since"}
 
 
 def is_degraded(connector: Document) -> bool:
-    """Whether it is not in a state that somebody meant it to be in, or could not save its offsets."""
+    """Whether its state is not an intended one, or its offsets could not be saved."""
     return connector["state"] not in GOOD_STATES or connector["unsaved"]
 
 
 def state_words(connector: Document) -> str:
-    """The state as definitions.md writes it; what is off on purpose in the file says so."""
+    """Returns the state in capitals; DISABLED if its definition disables it."""
     return connector["state"].upper() if connector["enabled"] else "DISABLED"
 
 
 def reason_words(connector: Document) -> str:
-    """What a connector says about its state, "" for one that has nothing to say."""
+    """Returns the reasons for a connector's state, "" without any."""
     words = [connector["reason"]] if connector["reason"] else []
     if connector["unsaved"]:
         words.append("offsets could not be saved, what they cover will be sent again")
@@ -44,20 +44,20 @@ def reason_words(connector: Document) -> str:
 
 
 def lost_bytes(connector: Document) -> int:
-    """Everything this connector ever gave up, for whatever reason."""
+    """Returns all bytes that this connector ever gave up, for whatever reason."""
     return sum(total["size_bytes"] for total in connector["losses"].values())
 
 
 def oldest_words(connector: Document, now: float) -> str:
-    """How long the oldest unread bytes wait at `now` (epoch seconds), "-" when nothing does."""
+    """Returns the age of the oldest unread bytes at `now` (epoch seconds), "-" if there are none."""
     oldest = connector["lag"]["oldest_unread_ms"]
     return age(now - oldest / 1000) if oldest else "-"
 
 
 def lag_words(connector: Document) -> str:
-    """What is there and not settled: in records where they are counted, else in bytes."""
+    """Returns what is not settled yet: in records if they are counted, else in bytes."""
     lag = connector["lag"]
-    if (records := lag.get("records")) is None:  # an agent from before an upgrade does not say
+    if (records := lag.get("records")) is None:  # an agent of an earlier version does not send it
         return size(lag["bytes"])
     return f"{count(records)} {'record' if records == 1 else 'records'}"
 
@@ -71,12 +71,12 @@ def _lag_fact(connector: Document) -> str:
 
 
 def unread_words(file: Document) -> str:
-    """What is unread of a file, or of a partition, as `lag_words`."""
+    """Returns what is unread of a file or partition, as `lag_words`."""
     return size(file["unread"]) if file.get("behind") is None else f"{count(file['behind'])} records"
 
 
 def connector_facts(connector: Document, now: float) -> dict[str, str]:
-    """What is told of one connector beside its state and its rate, by what it is called; "" for what does not apply."""
+    """Returns facts about a connector besides state and rate, by label; "" for one that does not apply."""
     counts, last = connector["counts"], connector["acknowledged_at"]
     return {
         "lag": _lag_fact(connector),
@@ -93,7 +93,7 @@ def connector_facts(connector: Document, now: float) -> dict[str, str]:
 
 
 def warnings(agent: Document) -> list[str]:
-    """What is wrong with the agent as a whole."""
+    """Returns the problems of the agent as a whole."""
     found = []
     if agent["stopping"]:
         found.append("the agent is stopping")
@@ -101,7 +101,7 @@ def warnings(agent: Document) -> list[str]:
         found.append(f"offsets cannot be saved: {agent['offsets_unsaved']}")
     if agent["stuck"]:
         found.append(f"stuck: {', '.join(agent['stuck'])}; a file system that they read from may hang")
-    if agent.get("hangs"):  # one that was started before an upgrade does not say
+    if agent.get("hangs"):  # an agent of an earlier version does not send it
         found.append("what all connectors need does not answer; restart the agent")
     if last := agent["last_reload"]:
         found += [f"{name}: {why}" for name, why in last["kept"].items()]
@@ -110,17 +110,17 @@ def warnings(agent: Document) -> list[str]:
 
 
 def position_words(file: Document) -> str:
-    """Where a connector is in a file: a byte, a record, or what a source without files says."""
+    """Returns a connector's position in a file: a byte, a record, or the cursor of a source without files."""
     return visible(file.get("cursor") or f"{file['position']:,}{' records' if file['counts_records'] else ''}")
 
 
 def origin_words(value: Document) -> str:
-    """Where a value of a definition comes from: a line of a file, or a word."""
+    """Returns where a value of a definition comes from: a line of a file, or a word."""
     return _FROM.get(value["from"]) or f"{visible(os.path.basename(value['path']))}:{value['line']}"  # noqa: PTH119 - a text
 
 
 def option_words(value: object) -> str:
-    """A value of a definition as YAML would have it on one line; `-` for nothing."""
+    """Returns a value of a definition on one line; `-` for None."""
     if value is None:
         return "-"
     return visible(value) if isinstance(value, str) else visible(json.dumps(without_nulls(value), ensure_ascii=False))

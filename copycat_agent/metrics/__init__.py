@@ -1,7 +1,4 @@
-"""What monitoring asks a running agent, over HTTP: is it alive, ready, delivering, and how much of everything.
-
-The door to prometheus_client. A WSGI application for whichever server `api` runs.
-"""
+"""The agent's health and metrics as a WSGI application, which the servers of `api` mount. Only this package uses prometheus_client."""
 
 from __future__ import annotations
 
@@ -38,7 +35,7 @@ _BOUNDS = [*(f"{bound:g}" for bound in BOUNDS_SECONDS), "+Inf"]
 
 
 class AgentCollector:
-    """A custom collector of prometheus_client. Thread-safe; never waits for a connector."""
+    """A custom collector of prometheus_client. Thread-safe. It never waits for a connector."""
 
     def __init__(self, control: Control, health: Health) -> None:
         self._control = control
@@ -48,11 +45,11 @@ class AgentCollector:
         self._losses: Mapping[tuple[str, LossReason], LossTotal] = {}
 
     def describe(self) -> Iterator[Metric]:
-        """Every family, without samples."""
+        """Yields every family, without samples."""
         return (_metric(family) for family in FAMILIES)
 
     def collect(self) -> Iterator[Metric]:
-        """Every family with its samples as they are now."""
+        """Yields every family with its present samples."""
         snapshot = self._snapshot()
         for family in FAMILIES:
             metric = _metric(family)
@@ -67,7 +64,7 @@ class AgentCollector:
         return Snapshot(view, statuses, self._loss_totals(), self._health.stalled(statuses), time.time(), processes)
 
     def _loss_totals(self) -> Mapping[tuple[str, LossReason], LossTotal]:
-        """A store that cannot be read now gives its last answer: the other families are worth having all the more."""
+        """Returns the loss totals; the last ones known if the store cannot be read now, so that the other families are served."""
         with contextlib.suppress(CopycatError):
             self._losses = self._control.loss_totals()
         return self._losses
@@ -90,7 +87,7 @@ def _add(metric: Metric, labels: tuple[str, ...], value: float | Timing) -> None
 
 
 PATHS = ("/livez", "/readyz", "/healthz", "/metrics")
-"""The paths of `health_app`; anything else is 404."""
+"""The paths of `health_app`; any other is 404."""
 
 _log = logs.get("metrics")
 
@@ -120,7 +117,7 @@ def health_app(control: Control) -> WSGIApplication:
                 body = metrics({**environ, "REQUEST_METHOD": "GET"}, start_response)
                 return [] if method == "HEAD" else body
             verdict = checks[path]()
-        except Exception as error:  # noqa: BLE001 - a probe gets an answer whatever happens, and the next one is asked anew
+        except Exception as error:  # noqa: BLE001 - a probe always gets an answer
             _log.error("a question about health or metrics broke off", path=path, error=error)
             return _answer(start_response, "500 Internal Server Error", {"status": "error", "error": type(error).__name__}, method)
         return _answer(start_response, "200 OK" if verdict.good else "503 Service Unavailable", as_json(verdict), method)
@@ -129,7 +126,7 @@ def health_app(control: Control) -> WSGIApplication:
 
 
 def as_json(verdict: Verdict) -> dict[str, Any]:
-    """The body of an answer: status (ok, starting, stopping, unhealthy), troubles, resting."""
+    """Returns the body of an answer: status (ok, starting, stopping, unhealthy), troubles, resting."""
     kinds = {trouble.kind for trouble in verdict.troubles}
     passing = next((kind for kind in ("stopping", "starting") if kind in kinds), "unhealthy")
     troubles = [{**trouble._asdict(), "since": time_text(1000 * trouble.since, "seconds")} for trouble in verdict.troubles]

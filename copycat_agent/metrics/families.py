@@ -1,7 +1,7 @@
-"""Every metric: name, kind, labels, meaning, and where its samples come from.
+"""All metrics: name, kind, labels, meaning, and the source of their samples.
 
-`docs/metrics.md` repeats the table, and a test compares the two. Labels have few values: connectors, states, reasons, error classes,
-brokers; never a path. Counters grow while the process lives.
+`docs/metrics.md` repeats the table, and a test compares the two. Labels have few values (connectors, states, reasons, error classes,
+brokers), never paths. Counters begin at 0 with the process.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from copycat_agent.worker import State, Status
 from copycat_agent.worker.status import Timing
 
 FRESH_SECONDS = 60.0
-"""A producer's word on its brokers that is older tells nothing any more: a connector without work asks nobody."""
+"""Longest age of a producer's view of its brokers: a connector without work has no fresh one."""
 
 Sample = tuple[tuple[str, ...], float | Timing]
 
 
 class Snapshot(NamedTuple):
-    """The agent at one moment. `stalled_seconds` by connector, see `Health.stalled`; `now` in epoch seconds."""
+    """The agent at one moment. `stalled_seconds` is that of `Health.stalled`; `now` is in epoch seconds."""
 
     view: AgentView
     statuses: tuple[Status, ...]
@@ -35,65 +35,65 @@ class Snapshot(NamedTuple):
 
 
 def each(read: Callable[[Status], float | Timing]) -> Callable[[Snapshot], Iterator[Sample]]:
-    """One sample per connector."""
+    """Returns a source of one sample per connector."""
     return lambda snapshot: (((status.name,), read(status)) for status in snapshot.statuses)
 
 
 def each_known(read: Callable[[Status], float | None]) -> Callable[[Snapshot], Iterator[Sample]]:
-    """One sample per connector that knows it."""
+    """Returns a source of one sample per connector for which `read` does not return None."""
     return lambda snapshot: (((status.name,), found) for status in snapshot.statuses if (found := read(status)) is not None)
 
 
 def agent(read: Callable[[Snapshot], float]) -> Callable[[Snapshot], Iterator[Sample]]:
-    """One sample."""
+    """Returns a source of one sample."""
     return lambda snapshot: iter([((), read(snapshot))])
 
 
 def labelled(read: Callable[[Status], Iterable[tuple[str, float]]]) -> Callable[[Snapshot], Iterator[Sample]]:
-    """One sample per connector and second label."""
+    """Returns a source of one sample per connector and second label."""
     return lambda snapshot: (((status.name, label), value) for status in snapshot.statuses for label, value in read(status))
 
 
 def _transactions(status: Status) -> Iterator[tuple[str, float]]:
-    """From 0 on, of connectors whose guarantee is exactly_once."""
+    """Returns counts by outcome, from 0 on, for connectors with exactly_once."""
     outcomes = ("committed", "undone", "unknown") if status.has_lanes else ()
     return ((outcome, status.delivery_outcomes.get(outcome, 0)) for outcome in outcomes)
 
 
 def errors(snapshot: Snapshot) -> Iterator[Sample]:
-    """By connector, stage and class."""
+    """Yields errors by connector, stage and class."""
     for status in snapshot.statuses:
         for (stage, kind), count in status.errors.items():
             yield (status.name, stage, kind), count
 
 
 def lanes_opened(snapshot: Snapshot) -> Iterator[Sample]:
-    """By connector, of those whose guarantee is exactly_once."""
+    """Yields openings of lanes of each connector with exactly_once."""
     for status in snapshot.statuses:
         if status.has_lanes:
             yield (status.name,), status.delivery_outcomes.get("openings", 0)
 
 
 def gaps(snapshot: Snapshot) -> Iterator[Sample]:
-    """By connector and reason, from 0 on: a series that begins with its first loss would hide that one from `increase`."""
+    """Returns losses by connector and reason, from 0 on: if a series began with its first loss, `increase` would miss that."""
     none = {(status.name, reason): 0 for status in snapshot.statuses for reason in get_args(LossReason)}
     return iter((none | {key: total.size_bytes for key, total in snapshot.losses.items()}).items())
 
 
 def oldest_unread(snapshot: Snapshot) -> Iterator[Sample]:
-    """The wall clock tells; a step back of it gives 0, not less."""
+    """Yields ages by the wall clock; after a step back of the clock they are 0, not negative."""
     for status in snapshot.statuses:
         since_ms = status.lag.oldest_unread_ms
         yield (status.name,), max(0.0, snapshot.now - since_ms / 1000) if since_ms else 0.0
 
 
 def stalled(snapshot: Snapshot) -> Iterator[Sample]:
-    """By connector, as `Health.stalled` measures it."""
+    """Returns `Health.stalled` by connector."""
     return (((name,), seconds) for name, seconds in snapshot.stalled_seconds.items())
 
 
 def _fresh(snapshot: Snapshot) -> Iterator[tuple[Status, tuple[ClientView, ...]]]:
-    """Connectors whose producers have said something lately, with that."""
+    """Yields connectors with fresh views of their producers."""
     for status in snapshot.statuses:
         views = tuple(view for view in status.clients if snapshot.now - view.at <= FRESH_SECONDS)
         if views:
@@ -101,7 +101,7 @@ def _fresh(snapshot: Snapshot) -> Iterator[tuple[Status, tuple[ClientView, ...]]
 
 
 def broker_up(snapshot: Snapshot) -> Iterator[Sample]:
-    """A broker is up when one of the connector's producers has it up."""
+    """Yields 1 for each broker that at least one of the connector's producers is connected to, else 0."""
     for status, views in _fresh(snapshot):
         brokers = [broker for view in views for broker in view.brokers]
         for name in sorted({broker.name for broker in brokers}):
@@ -109,7 +109,7 @@ def broker_up(snapshot: Snapshot) -> Iterator[Sample]:
 
 
 def round_trip(snapshot: Snapshot) -> Iterator[Sample]:
-    """The slowest of the connector's producers."""
+    """Yields the round trip to each broker of the slowest of the connector's producers."""
     for status, views in _fresh(snapshot):
         times = [(broker.name, broker.rtt_ms) for view in views for broker in view.brokers if broker.rtt_ms is not None]
         slowest = {name: ms / 1000 for name, ms in sorted(times, key=lambda one: one[1])}
@@ -117,38 +117,38 @@ def round_trip(snapshot: Snapshot) -> Iterator[Sample]:
 
 
 def queued(read: Callable[[ClientView], int]) -> Callable[[Snapshot], Iterator[Sample]]:
-    """The sum over the connector's producers."""
+    """Returns a source of sums over each connector's producers."""
     return lambda snapshot: (((status.name,), sum(map(read, views))) for status, views in _fresh(snapshot))
 
 
 def process(read: Callable[[Process], float | None]) -> Callable[[Snapshot], Iterator[Sample]]:
-    """One sample per process of the agent, of those that the kernel tells."""
+    """Returns a source of one sample per process of the agent for which `read` does not return None."""
     return lambda snapshot: (((one.name,), value) for one in snapshot.processes if (value := read(one)) is not None)
 
 
 def reloads(snapshot: Snapshot) -> Iterator[Sample]:
-    """Yields both results, from 0 on."""
+    """Returns reloads by result, from 0 on."""
     return (((result,), snapshot.view.reloads.get(result, 0)) for result in ("ok", "problems"))
 
 
 def build(snapshot: Snapshot) -> Iterator[Sample]:
-    """One sample that is always 1."""
+    """Yields one sample that is always 1."""
     yield (snapshot.view.version, platform.python_version()), 1.0
 
 
 def broken(snapshot: Snapshot) -> float:
-    """Definitions that do not load."""
+    """Returns the number of definitions that do not load."""
     return len(snapshot.view.last_reload.kept) if snapshot.view.last_reload else 0
 
 
 def differing(snapshot: Snapshot) -> float:
-    """Options that need a restart."""
+    """Returns the number of options that need a restart."""
     return len(snapshot.view.last_reload.restart) if snapshot.view.last_reload else 0
 
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """A metric without the prefix `copycat_`; a counter's name ends in `_total`. `samples` gives label values and a value each."""
+    """A metric. `name` lacks the prefix `copycat_`; a counter's ends in `_total`. `samples` yields (label values, value)."""
 
     name: str
     kind: Literal["counter", "gauge", "histogram"]

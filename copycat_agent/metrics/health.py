@@ -1,9 +1,9 @@
-"""Is the agent alive, ready, delivering? Rules over what a `Control` tells; nothing here waits for Kafka or for a disk.
+"""Decides whether the agent is alive, ready and healthy, from what a `Control` tells. Nothing here waits for Kafka or a disk.
 
-- alive: the process answers, and so does what all connectors need. Otherwise restart it. One connector that hangs is no reason to.
-- ready: definitions are loaded and every connector has looked at its files once. Whether Kafka answers does not matter.
-- healthy: what is written gets delivered. Not healthy while something waits to be read and nothing was acknowledged for
-  `api.stalled_after`, while offsets cannot be saved, and while a connector is FAILED or BLOCKED. Rest on purpose is healthy.
+- alive: the process answers, and so does what all connectors need. If not, restart it. One connector that hangs is no reason to.
+- ready: definitions are loaded, and every connector has looked at its files once. Whether Kafka answers does not matter.
+- healthy: what is written gets delivered. It is not while something waits to be read and nothing was acknowledged for
+  `api.stalled_after`, while offsets cannot be saved, or while a connector is FAILED or BLOCKED. A paused or stopped connector is healthy.
 
 Ages are measured with the monotonic clock between two calls, so that a step of the wall clock neither raises nor hides an alarm.
 """
@@ -23,7 +23,7 @@ Kind = Literal["starting", "stopping", "stuck", "stalled", "failed", "blocked", 
 
 
 class Trouble(NamedTuple):
-    """One reason for a red light. `connector` is "" for the agent's own; `since` in epoch seconds; `action` is a command to run."""
+    """One reason for a bad verdict. `connector` is "" for the agent itself; `since` in epoch seconds; `action` is a command to run."""
 
     kind: Kind
     connector: str
@@ -34,19 +34,19 @@ class Trouble(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """An answer: good when there are no troubles. `resting` maps connectors at rest on purpose to paused, stopped or disabled."""
+    """The answer to a check. `resting` says which connectors are paused, stopped or disabled."""
 
     troubles: tuple[Trouble, ...] = ()
     resting: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def good(self) -> bool:
-        """Whether the light is green."""
+        """Whether there are no troubles."""
         return not self.troubles
 
 
 class _Mark(NamedTuple):
-    """When nothing of a connector has moved, since `begun` (monotonic); it had not for `age` seconds before."""
+    """A connector without progress since `begun` (`time.monotonic()`), and for `age` seconds before that."""
 
     progress: object
     begun: float
@@ -54,10 +54,10 @@ class _Mark(NamedTuple):
 
 
 class Health:
-    """The three questions, for one agent. Thread-safe and cheap; keeps what it saw last, to see what does not move."""
+    """The three checks of one agent. Thread-safe and cheap. It remembers the last progress it saw, to detect what has stalled."""
 
     def __init__(self, control: Control, *, wall: Callable[[], float] = time.time, monotonic: Callable[[], float] = time.monotonic) -> None:
-        """`wall` and `monotonic` are the clocks, in seconds."""
+        """`wall` and `monotonic` are clocks, in seconds."""
         self._control = control
         self._wall = wall
         self._monotonic = monotonic
@@ -67,15 +67,15 @@ class Health:
         self._was_ready = False
 
     def alive(self) -> Verdict:
-        """Red: only a restart of the process helps."""
+        """Checks whether the process works. If not, only a restart helps."""
         return Verdict(tuple(one for one in self._agents_own(self._control.view()) if one.kind == "stuck"))
 
     def ready(self) -> Verdict:
-        """Red while the agent starts or stops. Once ready, a connector that is added later does not take that away."""
+        """Checks whether the agent has started and is not stopping. Once it was ready, a connector added later does not change that."""
         return Verdict(self._not_ready(self._control.view(), self._control.statuses()))
 
     def delivering(self) -> Verdict:
-        """Red while something that is written does not arrive, or would arrive twice after a crash."""
+        """Checks whether all that is written arrives, and would not arrive twice after a crash."""
         view, statuses = self._control.view(), self._control.statuses()
         unready = self._not_ready(view, statuses)
         if unready:
@@ -85,7 +85,7 @@ class Health:
         return Verdict((*self._agents_own(view), *(one for one in theirs if one is not None)), _resting(statuses))
 
     def stalled(self, statuses: Iterable[Status]) -> dict[str, float]:
-        """By connector, for how many seconds nothing has been acknowledged although something waits; 0 when all is well."""
+        """Returns for how many seconds each connector has had nothing acknowledged although something waits; 0 if all is well."""
         with self._lock:
             marks, now = {}, self._monotonic()
             for status in statuses:
@@ -94,7 +94,7 @@ class Health:
             return {name: 0.0 if mark is None else mark.age + now - mark.begun for name, mark in marks.items()}
 
     def _mark(self, status: Status, now: float) -> _Mark | None:
-        """Returns the earlier mark while nothing moves, a new one when something moved, and None when nothing has to move."""
+        """Returns the earlier mark without progress, a new one after progress, and None if no progress is expected."""
         if not _has_to_move(status):
             return None
         progress = (status.state is State.STARTING, status.counts, status.acknowledged_at, status.lag.oldest_unread_ms)
@@ -121,7 +121,7 @@ class Health:
         return starting
 
     def _agents_own(self, view: AgentView) -> tuple[Trouble, ...]:
-        """The troubles that are the agent's own, since they were first seen."""
+        """Returns the troubles of the agent itself, with the time at which each was first seen."""
         found: list[tuple[Kind, str, str, str]] = []
         if view.stopping:
             found.append(("stopping", "", "the agent stops", ""))
@@ -136,7 +136,7 @@ class Health:
             return tuple(Trouble(kind, name, why, self._seen[kind, name], action) for kind, name, why, action in found)
 
     def _of(self, status: Status, stalled_seconds: float, view: AgentView) -> Trouble | None:
-        """The worst that there is to say about a connector."""
+        """Returns a connector's worst trouble, None without any."""
         if status.state is State.FAILED:
             return Trouble("failed", status.name, status.reason, status.since, f"copycat ctl restart {status.name}")
         if status.state is State.BLOCKED:

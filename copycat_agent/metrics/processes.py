@@ -1,4 +1,4 @@
-"""The agent's processes as the kernel counts them: the driver, Spark's JVM, its Python daemon, and their workers."""
+"""CPU, memory, descriptors and threads of the agent's processes, from /proc: the driver, Spark's JVM, its Python daemon and workers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _MAX_FDS = re.compile(rb"^Max open files\s+(\d+)", re.MULTILINE)
 
 
 class Process(NamedTuple):
-    """One process. `name` is `driver`, `jvm`, `daemon` or `worker-1` and so on. What the kernel does not tell is None."""
+    """One process. `name` is `driver`, `jvm`, `daemon`, or `worker-1` and so on. Fields that the kernel does not tell are None."""
 
     name: str
     cpu_seconds: float
@@ -39,13 +39,13 @@ class _Stat(NamedTuple):
 
 
 class Processes:
-    """Looks at them. A worker keeps its name for as long as it lives, the next gets the first that is free. For one thread at a time."""
+    """Names and measures processes. A worker keeps its name while it lives; a new one gets the first free name. Not thread-safe."""
 
     def __init__(self) -> None:
         self._names: dict[str, tuple[int, int]] = {}
 
     def look(self, java_pid: int | None) -> tuple[Process, ...]:
-        """Returns the agent's processes. Takes 10 µs for each process of the host, and some more for each of ours."""
+        """Returns the agent's processes. Takes 10 µs for each process of the host, and more for each of the agent's."""
         found = {stat.pid: stat for stat in map(_stat, _pids()) if stat is not None}
         ours = [("driver", found[os.getpid()])] if os.getpid() in found else []
         daemons, workers = [], []
@@ -58,7 +58,7 @@ class Processes:
         return tuple(_process(name, stat) for name, stat in (*ours, *named.items()))
 
     def _kept(self, kind: str, stats: Iterable[_Stat]) -> dict[str, _Stat]:
-        """By name. The first daemon is the only one nearly always, and has no number."""
+        """Returns the processes by name. The first daemon has no number: there is rarely a second one."""
         there = {(stat.pid, stat.started): stat for stat in sorted(stats, key=lambda one: (one.started, one.pid))}
         named = {name: there.pop(key) for name, key in self._names.items() if name.startswith(kind) and key in there}
         free = (name for name in _names_of(kind) if name not in named)

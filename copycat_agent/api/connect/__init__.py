@@ -1,5 +1,5 @@
-"""Kafka Connect's REST API over the agent: `rest_app` takes requests, views answer them, `flat_config` is a definition as Connect has it.
+"""Kafka Connect's REST API for the agent: `rest_app` takes requests, views answer them, `flat_config` shows definitions in Connect's form.
 
-What Connect 4.1 answers is the contract: shapes, statuses, words. `tests/scenarios/test_connect_rest.py` asks a real worker the same; what
-differs on purpose is in `docs/api.md` with its reason.
+The answers are those of Connect 4.1: their form, statuses and messages. `tests/scenarios/test_connect_rest.py` compares them with a real
+worker; `docs/api.md` lists intended differences with their reasons.
 """

@@ -1,4 +1,4 @@
-"""What passes between the REST application and its views: a call, a reply, and where to look things up."""
+"""What the REST application and its views exchange: a call, a reply, and a view of the agent."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from copycat_agent.control import Control
 
 
 class Call(NamedTuple):
-    """A request: what stands in the braces of its route, its query (each name with all its values), and its JSON, None without one."""
+    """A request: the values of its route's braces, its query (all values of each name), and its JSON body, None without one."""
 
     named: Mapping[str, str]
     query: Mapping[str, Sequence[str]]
@@ -20,17 +20,17 @@ class Call(NamedTuple):
 
     @property
     def connector(self) -> str:
-        """Returns the name of the connector that the address names: any text, known or not."""
+        """Returns the connector's name in the address, which need not exist."""
         return self.named["connector"]
 
     def flag(self, name: str, *, default: bool = False) -> bool:
-        """Whether a query's value is true, by its first one. As Java reads it: anything that is not `true` is false."""
+        """Whether the first value of a query parameter is `true`. As in Java, any other text is false."""
         values = self.query.get(name)
         return default if not values else values[0].lower() == "true"
 
 
 class Reply(NamedTuple):
-    """An answer: JSON, None for an empty body. `made`: the path of what did not exist before, "" for nothing."""
+    """An answer: JSON, None for an empty body. `made` is the path of something that was created, "" for none."""
 
     value: object = None
     status: HTTPStatus = HTTPStatus.OK
@@ -38,9 +38,9 @@ class Reply(NamedTuple):
 
 
 class WorkerView(NamedTuple):
-    """The agent as a worker of Kafka Connect; `worker_id` is HOST:PORT, `origin` what comes before the path in an address here.
+    """The agent as a worker of Kafka Connect. `worker_id` is HOST:PORT; `origin` precedes the path in URLs.
 
-    `clusters` knows the ids of Kafka clusters; None: nobody asks for them.
+    `clusters` looks up ids of Kafka clusters; None: they are not wanted.
     """
 
     control: Control
@@ -50,9 +50,9 @@ class WorkerView(NamedTuple):
 
 
 View = Callable[[WorkerView, Call], Reply]
-"""What answers at an address. Raises `StatusError`, or what `Control` raises."""
+"""Answers a call. Raises StatusError, or what `Control` raises."""
 
 
 def not_found(message: str) -> StatusError:
-    """Returns what is raised for something that is not there."""
+    """Returns the error for something that does not exist."""
     return StatusError(HTTPStatus.NOT_FOUND, message)

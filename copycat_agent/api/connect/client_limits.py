@@ -1,8 +1,8 @@
-"""How far what a client defines may reach: which options and files of this host are for those alone who write files of definitions.
+"""Limits of definitions made by clients: which options and files of this host only a definition's file may name.
 
-Who operates from another host says which records are sent, how they are made and to which topic. Nothing of it opens a file outside
-`api.connect.roots`, reads a secret of this host, or tells a secret to somebody else: so no reference, no address of a broker, registry or
-token endpoint, and nothing that installed packages bring. What a file says already stays.
+A client on another host may say which records are sent, how they are made, and to which topic. It must not be able to open files outside
+`api.connect.roots`, to read a secret of this host, or to send a secret elsewhere. So it may set no reference, no address of a broker,
+registry or token endpoint, and no part of an installed package. Values that the file has already may stay.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from copycat_agent.transforms import TRANSFORMS
 IN_ITS_FILE = "this is said in the definition's file alone"
 _REFERENCE = re.compile(r"\$\{\s*(?:env|file|cred)\s*:")
 _SCHEMAS = (("converters", "key", "schema"), ("converters", "value", "schema"))
-"""Files that are read as soon as a definition is."""
+"""Options with files that are read together with the definition."""
 _FIXED = (*_SCHEMAS, ("kafka",), ("converters", "schema_registry"), ("tests",), ("source", "follow_hard_links"))
-"""These, whom secrets are told, and what only who looks after the host can judge."""
+"""These, and options that decide where secrets are sent, or that only the host's administrator can judge."""
 _SOURCES = ("log_file", "spool_dir")
 _PATHS = (("include",), ("dir",), ("symlink_roots",), ("cleanup", "to"), ("cleanup", "failed_to"))
 _TYPED: tuple[tuple[tuple[str, ...], Registry[Any]], ...] = (
@@ -38,7 +38,7 @@ Found = Iterator[tuple[str, str]]
 
 
 def complaints(shown: Values, wanted: Values, roots: Sequence[str]) -> Found:
-    """Yields each dotted option of `wanted` that a client may not say so, and why. `shown`: what it says so far."""
+    """Yields each dotted option of `wanted` that a client may not set so, and why. `shown` are the present values."""
     yield from files_named(shown, wanted, _FIXED)
     known = {value for _, value in leaves(shown) if isinstance(value, str)}
     for option, value in leaves(wanted):
@@ -50,19 +50,19 @@ def complaints(shown: Values, wanted: Values, roots: Sequence[str]) -> Found:
 
 
 def files_named(shown: Values, wanted: Values, places: Sequence[tuple[str, ...]] = _SCHEMAS) -> Found:
-    """Yields these places where they say something else than before, and why that will not do."""
+    """Yields those of `places` that have changed, and why they may not."""
     for place in places:
         if _says_else(_at(wanted, place), _at(shown, place)):
             yield ".".join(place), IN_ITS_FILE
 
 
 def with_kafka_of(shown: Values, wanted: Values) -> dict[str, object]:
-    """`wanted` with all that is said of Kafka. Much of it is not the definition's own, and clients leave it out: it stays all the same."""
+    """Returns `wanted` with the present section `kafka`. Clients leave out what belongs to the agent; it stays nevertheless."""
     return {**wanted, "kafka": shown["kafka"]} if "kafka" in shown else dict(wanted)
 
 
 def _says_else(said: object, before: object) -> bool:
-    """Whether something is said that was not so. What is left out says nothing."""
+    """Whether a value differs from the one before. Values that are left out do not."""
     if isinstance(said, Mapping) and isinstance(before, Mapping):
         return any(_says_else(value, before.get(key)) for key, value in said.items())
     return said is not None and not is_same(said, before)
@@ -80,9 +80,9 @@ def _of_source(wanted: Values, roots: Sequence[str]) -> Found:
 
 
 def is_beneath(pattern: str, roots: Sequence[str]) -> bool:
-    """Whether all that a pattern of local files names lies below one of these directories, wherever links lead by now.
+    """Whether all files that a pattern can match lie below one of these directories, with symbolic links of its fixed part resolved.
 
-    What a link leads to below the pattern's fixed part is the source's own affair.
+    The source itself decides about links below the fixed part.
     """
     if not pattern.startswith("/") or ".." in pattern.split("/") or "\0" in pattern:
         return False
@@ -96,7 +96,7 @@ def _lies_in(directory: str, root: str) -> bool:
 
 
 def _of_packages(shown: Values, wanted: Values) -> Found:
-    """Parts of installed packages: what their options mean is not ours to say."""
+    """Yields parts of installed packages, because the effect of their options is unknown."""
     for place, registry in _TYPED:
         value, before = _at(wanted, place), _at(shown, place)
         name = value.get("type") if isinstance(value, Mapping) else value

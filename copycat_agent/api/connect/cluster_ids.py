@@ -1,4 +1,4 @@
-"""The id of the Kafka cluster that connectors send to, for clients that show it: asked once, and remembered."""
+"""Looks up the id of the Kafka cluster that connectors send to, once, for clients that show it."""
 
 from __future__ import annotations
 
@@ -12,16 +12,17 @@ from copycat_agent.options import KafkaOptions
 from copycat_agent.producer.probing import ClusterProbe
 
 WAIT_SECONDS = 1.0
-"""How long a client waits for it."""
+"""How long a request waits for the id."""
 AGAIN_SECONDS = 60.0
-"""From a try that failed to the next one."""
+"""Wait between a failed attempt and the next."""
 _ASK_SECONDS = 10.0
+"""Time limit of an attempt."""
 
 _log = logs.get("api")
 
 
 def asked(kafka: KafkaOptions) -> str:
-    """The id that the cluster says. Raises CopycatError."""
+    """Asks the cluster for its id. Raises CopycatError."""
     probe = ClusterProbe(kafka, time.monotonic() + _ASK_SECONDS)
     try:
         return probe.cluster_id()
@@ -30,7 +31,7 @@ def asked(kafka: KafkaOptions) -> str:
 
 
 class ClusterIds:
-    """Asks in a thread of its own: a cluster that does not answer holds nobody up for long. Thread-safe."""
+    """Asks on a thread of its own, so that a cluster that does not answer delays no request for long. Thread-safe."""
 
     def __init__(self, ask: Callable[[KafkaOptions], str] = asked) -> None:
         self._ask = ask
@@ -41,7 +42,7 @@ class ClusterIds:
         self._over = threading.Event()
 
     def of(self, kafka: KafkaOptions) -> str | None:
-        """The id of this cluster, None while it is not known."""
+        """Returns the id of this cluster, None while it is not known."""
         with self._lock:
             is_known = self._id and kafka == self._kafka
             if not is_known and (kafka != self._kafka or (self._over.is_set() and time.monotonic() - self._begun > AGAIN_SECONDS)):

@@ -1,4 +1,4 @@
-"""The keys of a configuration, from the models that load definitions: what each means, its type, its default."""
+"""The keys of a configuration with meaning, type and default, from the models of definitions."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from copycat_agent.options import (
 )
 
 _OPEN = (SourceOptions, TransformOptions, ConverterOptions, FormatOptions)
-"""Sections whose keys depend on their type; they are one key here, and those below are taken too."""
+"""Sections whose keys depend on their type. Each is one key here, and keys below it are accepted."""
 _TYPES = {"boolean": "BOOLEAN", "integer": "LONG", "number": "DOUBLE", "array": "LIST"}
 _GENERAL = "connector"
 
 
 class ConfigKey(NamedTuple):
-    """A key as Connect describes it. `default` is None for one without; `choices` are words that it takes."""
+    """A key as Connect describes it. `default` is None if there is none; `choices` are the words that it accepts."""
 
     name: str
     type: str
@@ -38,10 +38,10 @@ class ConfigKey(NamedTuple):
     group: str
     choices: tuple[str, ...] = ()
     kinds: frozenset[str] = frozenset({"string"})
-    """The JSON types that a definition takes here."""
+    """The JSON types that a definition accepts here."""
 
     def document(self, order: int) -> dict[str, Any]:
-        """The definition of the key, as the REST API has it."""
+        """Returns the definition of the key in the form of the REST API."""
         return {
             "name": self.name, "type": self.type, "required": self.required, "default_value": self.default,
             "importance": "HIGH" if self.required else "MEDIUM", "documentation": self.documentation, "group": self.group,
@@ -51,7 +51,7 @@ class ConfigKey(NamedTuple):
 
 @lru_cache(maxsize=64)
 def connector_keys(source: type[Options], kind: str) -> tuple[ConfigKey, ...]:
-    """The keys of a connector whose source is of this kind, Connect's own three first."""
+    """Returns the keys of a connector with a source of this kind, Connect's own three first."""
     name = Definition.model_fields["name"].description or ""
     what = "Kind of source: source.type of a definition."
     tasks = DeliveryOptions.model_fields["tasks_max"]
@@ -60,8 +60,8 @@ def connector_keys(source: type[Options], kind: str) -> tuple[ConfigKey, ...]:
         ConfigKey(CONNECTOR_CLASS, "STRING", True, None, what, _GENERAL, (kind,)),
         ConfigKey(TASKS_MAX, "LONG", False, str(tasks.default), tasks.description or "", _GENERAL, kinds=frozenset({"integer"})),
     )
-    passed_over = {"name", "source", "tests"}
-    sections = (field for field in Definition.model_fields if field not in passed_over)
+    skipped = {"name", "source", "tests"}
+    sections = (field for field in Definition.model_fields if field not in skipped)
     rest = [one for field in sections for one in _key_and_below(Definition, field, "", needed=True)]
     below = _keys_below(source, "source.", needed=True)
     return (*own, *(one for one in (*below, *rest) if one.name not in THEIRS))
@@ -69,12 +69,12 @@ def connector_keys(source: type[Options], kind: str) -> tuple[ConfigKey, ...]:
 
 @lru_cache(maxsize=256)
 def part_keys(part: type[Options]) -> tuple[ConfigKey, ...]:
-    """The keys of a transform or a converter, from its place on."""
+    """Returns the keys of a transform or converter, relative to its section."""
     return tuple(_keys_below(part, "", needed=True))
 
 
 def _keys_below(model: type[Options], prefix: str, *, needed: bool) -> Iterator[ConfigKey]:
-    """The keys of a section. `needed`: it is always there, so that its required keys are."""
+    """Yields the keys of a section. `needed`: the section is always there, so its required keys are required."""
     for name in model.model_fields:
         yield from _key_and_below(model, name, prefix, needed=needed)
 
@@ -100,7 +100,7 @@ def _key(model: type[Options], name: str, key: str, schema: dict[str, Any], *, n
 
 
 def _default(model: type[Options], name: str) -> str | None:
-    with contextlib.suppress(Exception):  # somebody else's models may raise anything
+    with contextlib.suppress(Exception):  # models of other packages may raise anything
         value = default_of(model, name)
         return None if value is None else as_text(value)
     return None
@@ -114,12 +114,12 @@ def _schema(field: FieldInfo) -> dict[str, Any]:
 
 
 def _branches(schema: dict[str, Any]) -> list[dict[str, Any]]:
-    """What the value may be, but for null."""
+    """Returns the alternatives of a schema, without null."""
     return [one for one in schema.get("anyOf", [schema]) if one.get("type") != "null"]
 
 
 def _is_section(schema: dict[str, Any]) -> bool:
-    """Whether this is a section with keys of its own, not a map of any keys."""
+    """Whether this is a section with fixed keys, not a map of any keys."""
     return "$ref" in schema or "properties" in schema
 
 

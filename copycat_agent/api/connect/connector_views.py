@@ -1,4 +1,4 @@
-"""Connectors as Kafka Connect shows them. Nothing is changed here."""
+"""The read-only views of connectors."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ _STATES = {
     State.STARTING: "UNASSIGNED", State.RUNNING: "RUNNING", State.RETRYING: "RUNNING", State.BLOCKED: "RUNNING",
     State.PAUSED: "PAUSED", State.STOPPED: "STOPPED", State.FAILED: "FAILED",
 }  # fmt: skip
-"""Connect's word for each of our states. What backs off, or waits for something outside, runs there, too: its reason is its trace."""
+"""Connect's state for each of ours. A connector that backs off, or is blocked, is RUNNING in Connect, with its reason as trace."""
 _TRACED = {State.RETRYING, State.BLOCKED, State.FAILED}
 TASK_CLASS = "task.class"
 
 
 def connectors(view: WorkerView, call: Call) -> Reply:
-    """All names, or with `expand` a map of what is asked for; unknown expansions are passed over."""
+    """Returns all names, or with `expand` a map with the wanted documents; unknown expansions are ignored."""
     names = [one.name for one in view.control.statuses()]
     wanted = call.query.get("expand")
     if wanted is None:
@@ -33,24 +33,24 @@ def connectors(view: WorkerView, call: Call) -> Reply:
     makers = {"info": info_document, "status": status_document}
     found: dict[str, dict[str, Any]] = {}
     for name in names:
-        with contextlib.suppress(UnknownConnectorError):  # it went a moment ago
+        with contextlib.suppress(UnknownConnectorError):  # it was removed meanwhile
             found[name] = {each: makers[each](view, name) for each in wanted if each in makers}
     return Reply(found)
 
 
 def info(view: WorkerView, call: Call) -> Reply:
-    """Name, configuration, tasks and type."""
+    """Returns name, configuration, tasks and type."""
     known(view, call)
     return Reply(info_document(view, call.connector))
 
 
 def config(view: WorkerView, call: Call) -> Reply:
-    """The definition that runs, text to text, secrets masked."""
+    """Returns the running definition as a flat configuration, with masked secrets."""
     return Reply(flat_config(known(view, call)))
 
 
 def status(view: WorkerView, call: Call) -> Reply:
-    """The state of the connector and of each task."""
+    """Returns the state of the connector and of each task."""
     try:
         return Reply(status_document(view, call.connector))
     except UnknownConnectorError:
@@ -58,17 +58,17 @@ def status(view: WorkerView, call: Call) -> Reply:
 
 
 def tasks(view: WorkerView, call: Call) -> Reply:
-    """The configuration of each task, which is that of the connector."""
+    """Returns the configuration of each task, which is that of the connector."""
     return Reply([{"id": task, "config": settings} for task, settings in _tasks(view, call)])
 
 
 def tasks_config(view: WorkerView, call: Call) -> Reply:
-    """The same as a map, as Connect had it before 4.0."""
+    """As `tasks`, as a map, which is the form of Connect before 4.0."""
     return Reply({f"{call.connector}-{task['task']}": settings for task, settings in _tasks(view, call)})
 
 
 def task_status(view: WorkerView, call: Call) -> Reply:
-    """The state of one task."""
+    """Returns the state of one task."""
     number = task_number(call)
     with contextlib.suppress(UnknownConnectorError):
         for one in status_document(view, call.connector)["tasks"]:
@@ -78,7 +78,7 @@ def task_status(view: WorkerView, call: Call) -> Reply:
 
 
 def topics(view: WorkerView, call: Call) -> Reply:
-    """The topics that the definition names; what a template makes of them is not remembered. None for a connector that nobody knows."""
+    """Returns the topics that the definition names, not those that templates make; [] for an unknown connector."""
     try:
         record = view.control.definition(call.connector).record
     except UnknownConnectorError:
@@ -88,7 +88,7 @@ def topics(view: WorkerView, call: Call) -> Reply:
 
 
 def offsets(view: WorkerView, call: Call) -> Reply:
-    """The saved offsets, in the order of their paths."""
+    """Returns the saved offsets, sorted by path."""
     known(view, call)
     saved = offsets_in(view.control.offsets(call.connector))
     documents = [to_document(*one) for one in sorted(saved.items(), key=lambda one: (one[1].path, one[0].key))]
@@ -96,7 +96,7 @@ def offsets(view: WorkerView, call: Call) -> Reply:
 
 
 def status_document(view: WorkerView, name: str, state: str = "") -> dict[str, Any]:
-    """How a connector and its tasks are; `state` is told instead of theirs. UnknownConnectorError for one that is not there."""
+    """Returns the states of a connector and its tasks, or `state` in their place. Raises UnknownConnectorError."""
     now, definition = view.control.status(name), view.control.definition(name)
     version = version_of(SOURCES, definition.source.type)
     common = {"state": state or _STATES[now.state], "worker_id": view.worker_id, "version": version}
@@ -106,7 +106,7 @@ def status_document(view: WorkerView, name: str, state: str = "") -> dict[str, A
 
 
 def task_number(call: Call) -> int:
-    """The number that the address names. What is none is no address, as Jersey has it."""
+    """Returns the task number in the address. As with Jersey, anything else is 404."""
     text = call.named["task"]
     number = int(text) if text.isascii() and text.lstrip("-+").isdigit() and len(text) <= len("-2147483648") else None
     if number is None or not -(2**31) <= number < 2**31:
@@ -115,7 +115,7 @@ def task_number(call: Call) -> int:
 
 
 def known(view: WorkerView, call: Call) -> Definition:
-    """The connector's definition; 404 in Connect's words for a name that is none."""
+    """Returns the connector's definition. Raises 404 with Connect's message for an unknown one."""
     try:
         return view.control.definition(call.connector)
     except UnknownConnectorError:
@@ -123,14 +123,14 @@ def known(view: WorkerView, call: Call) -> Definition:
 
 
 def info_document(view: WorkerView, name: str) -> dict[str, Any]:
-    """A connector with its configuration and its tasks. UnknownConnectorError for one that is not there."""
+    """Returns a connector with its configuration and tasks. Raises UnknownConnectorError."""
     now, definition = view.control.status(name), view.control.definition(name)
     tasks = [{"connector": name, "task": number} for number in range(_task_count(now, definition))]
     return {"name": name, "config": flat_config(definition), "tasks": tasks, "type": "source"}
 
 
 def _tasks(view: WorkerView, call: Call) -> list[tuple[dict[str, Any], dict[str, str]]]:
-    """Id and configuration of each task."""
+    """Returns id and configuration of each task."""
     definition = known(view, call)
     settings = {**flat_config(definition), TASK_CLASS: definition.source.type}
     count = _task_count(view.control.status(call.connector), definition)
@@ -138,5 +138,5 @@ def _tasks(view: WorkerView, call: Call) -> list[tuple[dict[str, Any], dict[str,
 
 
 def _task_count(now: Status, definition: Definition) -> int:
-    """How many tasks Connect would have: a connector that is stopped has none."""
+    """Returns the number of tasks that Connect would have: a stopped connector has none."""
     return 0 if now.state is State.STOPPED else definition.delivery.tasks_max

@@ -1,7 +1,7 @@
-"""Connectors created, changed and deleted by clients: as files of the directory that the agent runs.
+"""Creates, changes and deletes connectors for clients, as files in the agent's directory of definitions.
 
-A configuration that comes back is compared with what the file shows as one. Only what differs is written, so that comments, references to
-secrets and spelling stay, and `********` means what it hides.
+A client's configuration is compared with the one that the file shows. Only differences are written, so that comments, references to secrets
+and spelling stay, and `********` keeps the value that it hides.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ _TARGETS: dict[str, Target] = {"RUNNING": "running", "PAUSED": "paused", "STOPPE
 _BODY = "the body is not of the form {name: ..., config: {...}}"
 
 
-class _Standing(NamedTuple):
-    """A definition's file: where it is, what it holds, and that as a configuration."""
+class _DefinitionFile(NamedTuple):
+    """A definition's file: its path, its contents, and these as a configuration."""
 
     path: Path
     content: bytes
@@ -43,7 +43,7 @@ class _Standing(NamedTuple):
 
 
 def refuse_unless_writable(worker: WorkerView) -> None:
-    """Raise 405 where definitions are not changed from here, with the words that say where they are."""
+    """Raises StatusError 405, which says where definitions are, unless `api.connect.writable` is set."""
     connect = worker.control.options.api.connect
     if connect is None or not connect.writable:
         where = worker.control.view().directory
@@ -55,7 +55,7 @@ def refuse_unless_writable(worker: WorkerView) -> None:
 
 
 def create(worker: WorkerView, call: Call) -> Reply:
-    """A new connector, in the state that the body asks for from its beginning on. 201 with its address."""
+    """Creates a connector, in the initial state that the body asks for. Answers 201 with its address."""
     body = call.body
     if not isinstance(body, dict) or body.keys() - {"name", "config", "initial_state"}:
         raise StatusError(HTTPStatus.BAD_REQUEST, _BODY)
@@ -75,30 +75,30 @@ def create(worker: WorkerView, call: Call) -> Reply:
 
 
 def put_config(worker: WorkerView, call: Call) -> Reply:
-    """The whole configuration of a connector, which is created where there is none."""
+    """Replaces the whole configuration of a connector, or creates it."""
     config = _with_name(texts_of(call.body, has_nulls=False), call.connector)
     with_class(config)
     try:
-        standing = _standing(worker, call.connector)
+        file = _file_of(worker, call.connector)
     except UnknownConnectorError:
         return _create(worker, call.connector, config, "running")
-    return _change(worker, call.connector, standing, config)
+    return _change(worker, call.connector, file, config)
 
 
 def patch_config(worker: WorkerView, call: Call) -> Reply:
-    """Some keys of a configuration, each with all that it had in parts; null deletes one."""
+    """Replaces some keys of a configuration, with all their parts; null deletes one."""
     known(worker, call)
-    standing = _standing(worker, call.connector)
+    file = _file_of(worker, call.connector)
     given = texts_of(call.body)
     body = call.body if isinstance(call.body, dict) else {}
-    left = without_parts_of(given, standing.config, keys_known(standing.config))
+    left = without_parts_of(given, file.config, keys_known(file.config))
     config = _with_name({**{key: value for key, value in left.items() if key not in body}, **given}, call.connector)
     with_class(config)
-    return _change(worker, call.connector, standing, config)
+    return _change(worker, call.connector, file, config)
 
 
 def delete(worker: WorkerView, call: Call) -> Reply:
-    """Remove the file. The connector settles what is in flight first; its offsets stay."""
+    """Removes the file. The connector first settles what is in flight; its offsets stay."""
     known(worker, call)
     path = Path(worker.control.path(call.connector))
     worker.control.change_definition(call.connector, _content(path), None)
@@ -106,7 +106,7 @@ def delete(worker: WorkerView, call: Call) -> Reply:
 
 
 def with_class(config: Mapping[str, str]) -> None:
-    """Raise 400 for a configuration whose connectors nobody knows."""
+    """Raises StatusError 400 for a configuration without a class, or with an unknown one."""
     if CONNECTOR_CLASS not in config:
         told = ", ".join(f"{key}={value}" for key, value in config.items() if key == "name")
         raise StatusError(HTTPStatus.BAD_REQUEST, f"Connector config {{{told}}} contains no connector type")
@@ -114,15 +114,15 @@ def with_class(config: Mapping[str, str]) -> None:
 
 
 def _with_name(config: Mapping[str, str], name: str) -> dict[str, str]:
-    """The configuration with the name that the address says, which it may say itself."""
+    """Returns the configuration with the name of the address. Raises StatusError 400 if it names another one."""
     if config.get("name", name) != name:
         words = f"Connector name configuration ({config['name']}) doesn't match connector name in the URL ({name})"
         raise StatusError(HTTPStatus.BAD_REQUEST, words)
     return {**config, "name": name}
 
 
-def _standing(worker: WorkerView, name: str) -> _Standing:
-    """The file as it is now. BusyError where it holds something else than what runs: the client has seen that."""
+def _file_of(worker: WorkerView, name: str) -> _DefinitionFile:
+    """Reads the present file. Raises BusyError if it differs from the running definition, which is what the client has seen."""
     running = worker.control.definition(name)
     path = Path(worker.control.path(name))
     content = _content(path)
@@ -130,7 +130,7 @@ def _standing(worker: WorkerView, name: str) -> _Standing:
     if loaded != running:
         words = f"{path.name} holds something else than what runs as {name}"
         raise BusyError(words, "the agent takes over what is good in a few seconds; see: copycat check")
-    return _Standing(path, content, flat_config(running))
+    return _DefinitionFile(path, content, flat_config(running))
 
 
 def _content(path: Path) -> bytes:
@@ -149,17 +149,17 @@ def _create(worker: WorkerView, name: str, config: Mapping[str, str], target: Ta
     return Reply(info_document(worker, name), HTTPStatus.CREATED, f"/connectors/{name}")
 
 
-def _change(worker: WorkerView, name: str, standing: _Standing, config: Mapping[str, str]) -> Reply:
-    shown = nested(standing.config, keys_known(standing.config))
+def _change(worker: WorkerView, name: str, file: _DefinitionFile, config: Mapping[str, str]) -> Reply:
+    shown = nested(file.config, keys_known(file.config))
     wanted = _checked(worker, shown, config)
     if not is_same(shown, wanted):
-        content = _text_of(lambda: edited(standing.content, shown, wanted), worker.control.options)
-        _write(worker, name, standing.content, content)
+        content = _text_of(lambda: edited(file.content, shown, wanted), worker.control.options)
+        _write(worker, name, file.content, content)
     return Reply(info_document(worker, name))
 
 
 def _checked(worker: WorkerView, shown: Values, config: Mapping[str, str]) -> dict[str, object]:
-    """What a definition would say. 400 where a client may not say it; nothing has been opened or looked up for it by then."""
+    """Returns the values of the new definition. Raises StatusError 400 for values that clients may not set, before any file is opened."""
     covered = [key for key, value in config.items() if value == HIDDEN and any(other.startswith(f"{key}.") for other in config)]
     if covered:
         raise invalid([f"{key}: it is hidden as a whole; leave what is in it, or say all of it" for key in covered])
@@ -175,7 +175,7 @@ def _checked(worker: WorkerView, shown: Values, config: Mapping[str, str]) -> di
 
 
 def _text_of(make: Callable[[], str], agent: AgentOptions) -> bytes:
-    """The file's new content. 400 for one that cannot be made, or that says what no definition may say."""
+    """Returns the file's new contents. Raises StatusError 400 if it cannot be edited so, or is no valid definition."""
     try:
         content = make().encode("utf-8", "replace")
         found = findings_of(content, agent)
@@ -191,7 +191,7 @@ def _told(option: str, why: str) -> str:
 
 
 def _write(worker: WorkerView, name: str, before: bytes | None, content: bytes, target: Target | None = None) -> None:
-    """Have it written and run. What `check` finds beyond the single definition, and what references to files lack, is 400, too."""
+    """Writes and runs a definition. Raises StatusError 400 for problems with other definitions, or with files that it refers to."""
     try:
         worker.control.change_definition(name, before, content, target)
     except DefinitionError as error:

@@ -1,4 +1,4 @@
-"""A definition as Kafka Connect has configurations: one map of text to text, its keys dotted (`source.include`).
+"""Converts a definition to a configuration of Kafka Connect: a flat map of text to text with dotted keys (`source.include`).
 
 Three options have Connect's own names: `connector.class` is `source.type`, `tasks.max` is `delivery.tasks_max`, `name` is the same.
 """
@@ -18,11 +18,11 @@ THEIRS = {"source.type": CONNECTOR_CLASS, "delivery.tasks_max": TASKS_MAX}
 """Options with another name in Connect."""
 
 
-@lru_cache(maxsize=4096)  # masking takes half a millisecond, and clients ask for all connectors again and again
+@lru_cache(maxsize=4096)  # masking takes half a millisecond, and clients repeatedly ask for all connectors
 def flat_config(definition: Definition) -> Mapping[str, str]:
-    """Connect's three keys, and what is not the default; the Kafka section with the agent's own under it. Secrets are masked.
+    """Returns Connect's three keys, and all values that are not defaults, with secrets masked; `kafka` includes the agent's section.
 
-    A list or a map that is no section is JSON, a section of defaults alone `{}`; items of a list of sections are numbered
+    A list or map that is no section is JSON, a section with defaults only is `{}`; items of a list of sections are numbered
     (`transforms.0.regex.pattern`).
     """
     own = {"name": definition.name, CONNECTOR_CLASS: definition.source.type, TASKS_MAX: str(definition.delivery.tasks_max)}
@@ -30,7 +30,7 @@ def flat_config(definition: Definition) -> Mapping[str, str]:
 
 
 def flat_kafka(kafka: KafkaOptions) -> Mapping[str, str]:
-    """What a definition shows of Kafka that says nothing of it itself; `kafka` is the agent's."""
+    """Returns the keys of a definition without a section `kafka` of its own; `kafka` is the agent's."""
     return _texts(kafka, "kafka.")
 
 
@@ -40,7 +40,10 @@ def _texts(options: Options, prefix: str) -> dict[str, str]:
 
 
 def _changed(options: Options, shown: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, object]]:
-    """Dotted key and value of all types below `options`, whose masked values are `shown`, and of all else that is not the default."""
+    """Yields dotted key and masked value of each `type` below `options`, and of all values that are not defaults.
+
+    `shown` are the masked values.
+    """
     for name, field in type(options).model_fields.items():
         value, text = getattr(options, name), shown.get(name)
         default = field.get_default(call_default_factory=True)
@@ -51,7 +54,7 @@ def _changed(options: Options, shown: Mapping[str, Any], prefix: str) -> Iterato
 
 
 def _below(value: object, text: object, key: str) -> Iterator[tuple[str, object]]:
-    """A value, or what stands in it where it is a section, a list of sections, or a map."""
+    """Yields a value under its key, or the values within a section, a list of sections, or a map."""
     if isinstance(value, Options) and isinstance(text, dict):
         yield from _changed(value, text, f"{key}.")
     elif isinstance(value, tuple) and value and isinstance(value[0], Options) and isinstance(text, list):
@@ -64,10 +67,10 @@ def _below(value: object, text: object, key: str) -> Iterator[tuple[str, object]
 
 
 def _said(value: object, text: object) -> object:
-    """A value of a map; of a section there, what is not the default."""
+    """Returns a value of a map; of a section the values that are not defaults."""
     return dict(_changed(value, text, "")) if isinstance(value, Options) and isinstance(text, dict) else text
 
 
 def as_text(value: object) -> str:
-    """A value of a definition as text; lists and maps as JSON."""
+    """Returns a value of a definition as text; lists and maps become JSON."""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

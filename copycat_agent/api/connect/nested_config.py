@@ -1,4 +1,4 @@
-"""From a flat configuration back to what a definition says: the reverse of `flat_config`, for values that may be wrong."""
+"""Converts a flat configuration, which may be wrong, back to the nested values of a definition: the inverse of `flat_config`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from copycat_agent.registry import Registry, Unusable
 from copycat_agent.transforms import TRANSFORMS
 
 OURS = {theirs: ours for ours, theirs in THEIRS.items()}
-"""Connect's names of options, and ours."""
+"""Our names of options, by Connect's."""
 _TYPED: tuple[tuple[str, Registry[Any]], ...] = (
     ("converters.key", CONVERTERS),
     ("converters.value", CONVERTERS),
@@ -27,7 +27,7 @@ SAID_TWICE = "it is said as a whole and in parts; say it in one way"
 
 
 def keys_below(config: Mapping[str, str]) -> Iterator[ConfigKey]:
-    """The keys of those steps, converters and formats that the configuration names, where they stand in it."""
+    """Yields the keys of the steps, converters and formats that the configuration names, with their prefixes."""
     for section, registry in _TYPED:
         yield from _moved(registry, config.get(f"{section}.type") or config.get(section, ""), f"{section}.")
     actions: dict[str, str] = {}
@@ -47,12 +47,12 @@ def _moved(registry: Registry[Any], name: str, prefix: str) -> Iterator[ConfigKe
 
 
 def nested(config: Mapping[str, str], known: Mapping[str, ConfigKey]) -> dict[str, Any]:
-    """What a definition would say. The sections that it needs are always there, so that what they lack is told key by key."""
+    """Returns the values of a definition. Required sections are always there, so that missing keys are reported one by one."""
     found: dict[str, Any] = {"source": {}, "record": {}}
     for key, text in config.items():
         name = OURS.get(key, key)
         if key == name and key in THEIRS:
-            continue  # it has another name here
+            continue  # only its Connect name is valid
         steps, value = _way(name, known), _value(text, known.get(key))
         if name in dict(_TYPED) and isinstance(value, str):
             steps = [*steps, "type"]
@@ -64,7 +64,7 @@ def nested(config: Mapping[str, str], known: Mapping[str, ConfigKey]) -> dict[st
 
 
 def said_twice(config: Mapping[str, str], known: Mapping[str, ConfigKey]) -> list[str]:
-    """Returns the keys that are said as a whole, and in parts as well: which is meant is not for us to guess. A map takes in its parts."""
+    """Returns keys that are given both as a whole and in parts, which is ambiguous; a map is merged with its parts."""
     ways = {_steps(key, known): key for key in config}
     in_parts = {above for way in ways for above in _above(way)}
     whole = (key for way, key in ways.items() if way in in_parts and key not in dict(_TYPED))
@@ -72,7 +72,7 @@ def said_twice(config: Mapping[str, str], known: Mapping[str, ConfigKey]) -> lis
 
 
 def without_parts_of(whole: Iterable[str], config: Mapping[str, str], known: Mapping[str, ConfigKey]) -> dict[str, str]:
-    """Returns the configuration without what it says in parts of these keys; Connect's own keys stay."""
+    """Returns the configuration without parts of the keys in `whole`; Connect's own keys stay."""
     ways = {_steps(key, known) for key in whole}
     return {key: value for key, value in config.items() if key in OURS or ways.isdisjoint(_above(_steps(key, known)))}
 
@@ -86,7 +86,7 @@ def _above(way: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
 
 
 def _way(name: str, known: Mapping[str, ConfigKey]) -> list[str]:
-    """The steps from the root to a value. In a map of any keys all that comes behind it is one key: `kafka.client` `linger.ms`."""
+    """Returns the steps from the root to a value. The rest of the name behind a map of any keys is one key: `kafka.client` `linger.ms`."""
     parts = name.split(".")
     for length in range(len(parts) - 1, 0, -1):
         above = known.get(".".join(parts[:length]))
@@ -96,9 +96,9 @@ def _way(name: str, known: Mapping[str, ConfigKey]) -> list[str]:
 
 
 def _value(text: str, key: ConfigKey | None) -> object:
-    """The text as the kind of value that is wanted there; as it stands where it is none of that kind. Lists may have commas, as in Connect.
+    """Parses a text as the JSON type that the key wants, and returns it unchanged if it is not of that type.
 
-    In a map of any keys a list or a map is read, and all else is text.
+    Lists may be separated by commas, as in Connect. In a map of any keys only lists and maps are parsed.
     """
     kinds = key.kinds if key is not None else {"array", "object"}
     if key is not None and kinds == {"array"} and not text.lstrip().startswith("["):
@@ -112,7 +112,7 @@ def _value(text: str, key: ConfigKey | None) -> object:
 
 
 def _put(root: dict[str, Any], steps: list[str], value: object) -> None:
-    """Set a value. What is said of a section and of something in it is not both kept: the section's keys are."""
+    """Sets a value. If a section is given both a scalar and keys, the keys are kept."""
     place = root
     for step in steps[:-1]:
         inner = place.get(step)

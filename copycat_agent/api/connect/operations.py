@@ -1,6 +1,6 @@
-"""What clients have done to connectors: paused, resumed, stopped, started again, their offsets changed, and the level of the log.
+"""The operations of clients: pause, resume, stop and restart connectors, change offsets, and set the log level.
 
-Each answers when it has happened. Definitions are files, and are not changed from here.
+Each answers when it is done. None changes a definition.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from copycat_agent.worker import State, Status
 _LEVELS: dict[str, LogLevel] = {
     "TRACE": "debug", "DEBUG": "debug", "INFO": "info", "WARN": "warning", "ERROR": "error", "FATAL": "error",
 }  # fmt: skip
-"""log4j's levels as ours; there is none at which nothing is logged."""
+"""Our levels, by log4j's; OFF is missing."""
 
 
 def ordered(order: str, status: HTTPStatus) -> View:
-    """The view of an order to one connector, which is a method of `Control`, that answers with this status and nothing else."""
+    """Returns a view that calls the method `order` of `Control` for a connector, and answers with this status and no body."""
 
     def view(worker: WorkerView, call: Call) -> Reply:
         _runnable(worker, call, f"Unknown connector {call.connector}")
@@ -37,16 +37,16 @@ def ordered(order: str, status: HTTPStatus) -> View:
 
 
 def stop(worker: WorkerView, call: Call) -> Reply:
-    """Stop it; also one that is disabled, which has nothing to stop."""
+    """Stops a connector. A disabled one is accepted, too."""
     known(worker, call)
     worker.control.stop(call.connector)
     return Reply(None, HTTPStatus.NO_CONTENT)
 
 
 def restart(worker: WorkerView, call: Call) -> Reply:
-    """Start it again, with all its tasks. With `onlyFailed` one that has not failed goes on as it is.
+    """Restarts a connector with all its tasks. With `onlyFailed` nothing happens unless it has failed.
 
-    One that was stopped stays so, though it is told as the others are: so Connect has it.
+    As in Connect, a stopped connector stays stopped, but is answered like the others.
     """
     flags = call.flag("includeTasks"), call.flag("onlyFailed")
     now = _runnable(worker, call, f"Unknown connector: {call.connector}" if any(flags) else f"Connector {call.connector} not found")
@@ -58,7 +58,7 @@ def restart(worker: WorkerView, call: Call) -> Reply:
 
 
 def restart_task(worker: WorkerView, call: Call) -> Reply:
-    """Start the connector again: its tasks share what they work on."""
+    """Restarts the whole connector, because its tasks share their work."""
     number = task_number(call)
     _runnable(worker, call, f"Connector {call.connector} not found")
     if all(task["id"] != number for task in status_document(worker, call.connector)["tasks"]):
@@ -68,7 +68,7 @@ def restart_task(worker: WorkerView, call: Call) -> Reply:
 
 
 def alter_offsets(worker: WorkerView, call: Call) -> Reply:
-    """Save the offsets of these partitions, and delete those that are null; all others stay."""
+    """Saves the offsets of these partitions, and deletes those that are null; others stay."""
     wanted = _wanted(call)
     _at_rest(worker, call)
     given = {partition: row for partition, row in wanted.items() if row is not None}
@@ -80,14 +80,14 @@ def alter_offsets(worker: WorkerView, call: Call) -> Reply:
 
 
 def reset_offsets(worker: WorkerView, call: Call) -> Reply:
-    """Delete all offsets; with exactly_once those in Kafka do not count any more either."""
+    """Deletes all offsets; with exactly_once those in Kafka no longer count."""
     _at_rest(worker, call)
     worker.control.forget_offsets(call.connector, None)
     return Reply({"message": "The offsets for this connector have been reset successfully"})
 
 
 def set_level(worker: WorkerView, call: Call) -> Reply:
-    """Change the level of the log until the agent ends."""
+    """Sets the log level until the agent ends."""
     body = call.body if isinstance(call.body, dict) else {}
     written = body.get("level")
     if written is None:
@@ -103,7 +103,7 @@ def set_level(worker: WorkerView, call: Call) -> Reply:
 
 
 def _runnable(worker: WorkerView, call: Call, unknown: str) -> Status:
-    """How a connector is that its definition lets run. 404 in these words for one that is not there."""
+    """Returns the status of an enabled connector. Raises StatusError: 404 with the message `unknown`, or 400 for a disabled one."""
     try:
         now = worker.control.status(call.connector)
     except UnknownConnectorError:
@@ -115,7 +115,7 @@ def _runnable(worker: WorkerView, call: Call, unknown: str) -> Status:
 
 
 def _at_rest(worker: WorkerView, call: Call) -> None:
-    """Raise unless the connector is stopped."""
+    """Raises StatusError unless the connector is stopped."""
     known(worker, call)
     if worker.control.status(call.connector).state is not State.STOPPED:
         raise StatusError(
@@ -126,7 +126,7 @@ def _at_rest(worker: WorkerView, call: Call) -> None:
 
 
 def _wanted(call: Call) -> dict[SourcePartition, SavedRow | None]:
-    """What the body asks for: an offset, or None for one that is to be deleted. DataError, or 400, for anything else."""
+    """Parses the body: an offset for each partition, None to delete it. Raises DataError, or StatusError 400."""
     body = call.body if isinstance(call.body, dict) else {}
     listed = body.get("offsets")
     if not listed:
@@ -137,7 +137,7 @@ def _wanted(call: Call) -> dict[SourcePartition, SavedRow | None]:
 
 
 def _document(one: object) -> dict[str, Any]:
-    """An entry as `offsets.document` reads it."""
+    """Returns an entry in the form of `offsets.document`."""
     partition = one.get("partition") if isinstance(one, dict) else None
     if not isinstance(one, dict) or not isinstance(partition, dict) or partition.keys() != {"key"} or "offset" not in one:
         words = "an entry of offsets is not of the form {partition: {key: ...}, offset: {...} or null}"

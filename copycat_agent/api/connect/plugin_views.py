@@ -1,6 +1,6 @@
-"""Sources, transforms and converters as plugins of Kafka Connect.
+"""The views of sources, transforms and converters as plugins of Kafka Connect.
 
-A source's class is its type (`log_file`). Transforms and converters have the name of their section before theirs, since a name may be both.
+A source's class is its type (`log_file`). Those of transforms and converters begin with their section, because a name may be in both.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ _KINDS = (
 
 
 def plugins(_view: WorkerView, call: Call) -> Reply:
-    """What connectors may be made of: sources alone, unless `connectorsOnly` is false."""
+    """Returns the plugins: only sources, unless `connectorsOnly` is false."""
     kinds = _KINDS[:1] if call.flag("connectorsOnly", default=True) else _KINDS
     return Reply([{"class": name, "type": kind.type, "version": version} for kind in kinds for name, version in _named(kind)])
 
 
 def plugin_config(_view: WorkerView, call: Call) -> Reply:
-    """The keys of one plugin."""
+    """Returns the keys of one plugin."""
     found = keys_of(call.named["plugin"])
     if found is None:
         raise not_found(f"Unknown plugin {call.named['plugin']}.")
@@ -45,7 +45,7 @@ def plugin_config(_view: WorkerView, call: Call) -> Reply:
 
 
 def keys_of(plugin: str) -> tuple[ConfigKey, ...] | None:
-    """The keys of a plugin, None for a name that is none, and for a package's that cannot be used."""
+    """Returns the keys of a plugin; None for an unknown one, and for one of a package that cannot be used."""
     for kind in reversed(_KINDS):
         if not plugin.startswith(kind.prefix):
             continue
@@ -56,12 +56,12 @@ def keys_of(plugin: str) -> tuple[ConfigKey, ...] | None:
 
 
 def version_of(registry: Registry[Any], name: str) -> str:
-    """Returns the version of the package that brings a part; the agent's for its own."""
+    """Returns the version of the package that provides a part; the agent's for its own parts."""
     origin = registry.origin(name)
     return origin.version if origin else __version__
 
 
 def _named(kind: _Kind) -> Iterator[tuple[str, str]]:
-    """Yields the class and the version of each plugin of this kind that can be used."""
+    """Yields class and version of each usable plugin of this kind."""
     for name in sorted(kind.registry):
         yield kind.prefix + name, version_of(kind.registry, name)

@@ -1,6 +1,6 @@
-"""The REST application: who may ask, which view answers, and errors as Kafka Connect words them.
+"""The REST application: checks logins and roles, finds the view, and answers errors in Kafka Connect's form.
 
-Every error is `{"error_code": status, "message": words}`. A path is cut at its slashes before it is decoded, so a name may hold any.
+Every error is `{"error_code": status, "message": text}`. Paths are split before they are decoded, so that names may contain slashes.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from copycat_agent.api.port_access import Role
 
 OPERATIONS_MAX = 2
-"""Changes under way at a time: each holds a thread until it is done."""
+"""Most changes at a time: each holds a thread until it is done."""
 WAIT_SECONDS = 5.0
-"""How long another one waits for its turn: clients that ask for several things at once get them one after the other."""
+"""How long a further change waits for its turn: the requests of a client that sends several at once are served one after the other."""
 _QUERY_FIELDS_MAX = 100
 _JSON = "application/json"
 
@@ -43,12 +43,12 @@ class ConnectRest:
         self._operations = threading.BoundedSemaphore(OPERATIONS_MAX)
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
-        """WSGI. Raises nothing."""
+        """Answers a request. Raises nothing."""
         method = environ["REQUEST_METHOD"]
         try:
             role = self._guard.check(environ) or "view"
             reply = self._reply(environ, role)
-        except Exception as error:  # noqa: BLE001 - told, logged, and never shown with its traceback
+        except Exception as error:  # noqa: BLE001 - it is logged and answered, without its traceback
             reply = _refused(error, method)
         content = b"" if reply.value is None else json.dumps(reply.value).encode()
         headers = [("Content-Type", _JSON), ("Content-Length", str(len(content)))] if content else []
@@ -77,7 +77,7 @@ class ConnectRest:
 
 
 def _find(method: str, segments: list[str]) -> tuple[Route, dict[str, str]]:
-    """The route of this address, and what stands in its braces. As Jersey has it: 405 where another method would do, else 404."""
+    """Returns the route of this address and the values in its braces. Raises 405 if only the method is wrong, else 404, like Jersey."""
     fitting = [(route, named) for route in ROUTES if (named := route.match(segments)) is not None]
     if not fitting:
         raise StatusError(HTTPStatus.NOT_FOUND, "HTTP 404 Not Found")
@@ -88,7 +88,7 @@ def _find(method: str, segments: list[str]) -> tuple[Route, dict[str, str]]:
 
 
 def _body(environ: WSGIEnvironment) -> object:
-    """The JSON in the body, None without one."""
+    """Returns the parsed body, None without one."""
     content = environ["wsgi.input"].read()
     if not content:
         return None
@@ -114,7 +114,7 @@ _STATUSES: tuple[tuple[type[CopycatError], HTTPStatus], ...] = (
     (DefinitionError, HTTPStatus.BAD_REQUEST),
     (CopycatError, HTTPStatus.INTERNAL_SERVER_ERROR),
 )
-"""First match counts."""
+"""Status of an error, by the first class that matches."""
 
 
 def _refused(error: Exception, method: str) -> Reply:

@@ -1,4 +1,4 @@
-"""Which view answers at which address of Kafka Connect's REST API."""
+"""The routes of Kafka Connect's REST API."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from copycat_agent.api.guard import StatusError
 
 
 class Route(NamedTuple):
-    """A method and an address, whose segments in braces stand for any text, and what answers there.
+    """A method, a path whose segments in braces stand for any text, and their view.
 
-    `operates`: only for who may operate, since it changes something, or looks at the host on behalf of who asks. `defines`: only where
-    definitions may be changed from here.
+    `operates`: it needs the role `operate`, because it makes a change, or inspects the host for the client. `defines`: it needs
+    `api.connect.writable`.
     """
 
     method: str
@@ -26,7 +26,7 @@ class Route(NamedTuple):
     defines: bool = False
 
     def match(self, segments: list[str]) -> dict[str, str] | None:
-        """Returns what stands in the braces, by their names; None for another address."""
+        """Returns the values of the segments in braces, by name; None if the path does not match."""
         own = segments_of(self.path)
         if len(own) != len(segments):
             return None
@@ -43,13 +43,13 @@ class Route(NamedTuple):
 
 
 def segments_of(path: str) -> list[str]:
-    """The decoded segments of a path; a slash at its end adds none. Bytes that are no UTF-8 become U+FFFD, as in Java."""
+    """Returns the decoded segments of a path, without an empty one at its end. Bytes that are not UTF-8 become U+FFFD, as in Java."""
     text = path.removeprefix("/")
     return [urllib.parse.unquote(segment) for segment in (text if text == "/" else text.removesuffix("/")).split("/")]
 
 
 def _not_tracked(_view: WorkerView, _call: Call) -> Reply:
-    """Topics are those of the definition: there is nothing to forget."""
+    """Refuses: topics are those of the definition, and cannot be reset."""
     raise StatusError(HTTPStatus.FORBIDDEN, "Topic tracking reset is disabled.")
 
 

@@ -1,6 +1,6 @@
-"""`config/validate`: what is wrong with a configuration, key by key, without a connector of it.
+"""`config/validate`: checks a configuration key by key, without creating a connector.
 
-References (`${env:NAME}`, `${file:/path}`) are left as they are: who asks gets no value of this host's. Of its files only schemas are read
+References (`${env:NAME}`, `${file:/path}`) are not resolved, so that clients get no values of this host. The only files read are schemas
 that the connector's definition names already.
 """
 
@@ -26,17 +26,18 @@ from copycat_agent.options import HIDDEN
 from copycat_agent.sources import SOURCES
 
 KEYS_MAX = 1_000
-"""Of one configuration. What nobody knows is compared with all that is known."""
+"""Most keys of a configuration. An unknown key is compared with all known ones."""
 KEY_CHARACTERS_MAX = 300
 VALUES_MAX = 5_000
-"""Of one configuration, those in JSON included."""
+"""Most values of a configuration, including those within JSON."""
 STEPS_MAX = 100
-"""Each that nobody knows is looked for in all packages, which takes 10 ms."""
+"""Most steps. An unknown step is searched in all packages, which takes 10 ms."""
 ERRORS_TOLD = 100
+"""Most errors in a message."""
 
 
 def validate(worker: WorkerView, call: Call) -> Reply:
-    """Every key with its definition, its value and what is wrong with it. 200 whatever is."""
+    """Returns every key with its definition, value and errors. The status is 200, whatever the errors."""
     config = texts_of(call.body)
     chosen, asked = config.get(CONNECTOR_CLASS), call.named["plugin"]
     if chosen is None:
@@ -55,7 +56,7 @@ def validate(worker: WorkerView, call: Call) -> Reply:
 
 
 def texts_of(body: object, *, has_nulls: bool = True) -> dict[str, str]:
-    """A configuration that a client has sent; numbers and booleans become their texts, and null says nothing, where it may stand."""
+    """Returns a client's configuration as texts; keys with null are left out. Raises StatusError 400, without `has_nulls` for null, too."""
     if not isinstance(body, dict) or any(isinstance(value, list | dict) for value in body.values()):
         raise StatusError(HTTPStatus.BAD_REQUEST, "the configuration is no map of texts")
     if len(body) > KEYS_MAX or any(len(key) > KEY_CHARACTERS_MAX for key in body):
@@ -67,7 +68,7 @@ def texts_of(body: object, *, has_nulls: bool = True) -> dict[str, str]:
 
 
 def refuse_too_much(wanted: Mapping[str, object]) -> None:
-    """Raise 400 for what would take long to look at: JSON in a value may hold far more than there are keys."""
+    """Raises StatusError 400 for a configuration that would take long to check: JSON in a value may be much larger than the keys."""
     steps = wanted.get("transforms")
     if isinstance(steps, list) and len(steps) > STEPS_MAX:
         raise invalid([f"transforms: more than {STEPS_MAX} steps"])
@@ -76,7 +77,7 @@ def refuse_too_much(wanted: Mapping[str, object]) -> None:
 
 
 def keys_known(config: Mapping[str, str], status: HTTPStatus = HTTPStatus.BAD_REQUEST) -> dict[str, ConfigKey]:
-    """The keys of a configuration that says its class, by their names; `status` for a class that nobody knows."""
+    """Returns the keys of a configuration with a class, by name. Raises StatusError with `status` for an unknown class."""
     chosen = config[CONNECTOR_CLASS]
     keys = keys_of(chosen) if chosen in SOURCES.names() else None
     if keys is None:
@@ -86,14 +87,14 @@ def keys_known(config: Mapping[str, str], status: HTTPStatus = HTTPStatus.BAD_RE
 
 
 def invalid(found: Sequence[str]) -> StatusError:
-    """Returns what is raised for a configuration that will not do, in Connect's words; `found` says what is wrong, line by line."""
+    """Returns the error for an invalid configuration, with Connect's message and the errors `found`."""
     lines = [f"Connector configuration is invalid and contains the following {len(found)} error(s):", *found[:ERRORS_TOLD]]
     end = "You can also find the above list of errors at the endpoint `/connector-plugins/{connectorType}/config/validate`"
     return StatusError(HTTPStatus.BAD_REQUEST, "\n".join((*lines, end)))
 
 
 def _errors(worker: WorkerView, config: Mapping[str, str], known: Mapping[str, ConfigKey]) -> dict[str, list[str]]:
-    """What is wrong, by key. What a client may not say is not looked at further: no file is opened for it."""
+    """Returns the errors by key. If clients may not set a value, the checks end there, before any file is opened."""
     options = worker.control.options
     wanted = nested(config, known)
     refuse_too_much(wanted)
@@ -115,7 +116,7 @@ def _errors(worker: WorkerView, config: Mapping[str, str], known: Mapping[str, C
 
 
 def _limits(worker: WorkerView, config: Mapping[str, str], wanted: Mapping[str, object]) -> Iterator[tuple[str, str]]:
-    """What clients may not say of a connector, by option. Where they define none, files of schemas alone."""
+    """Yields options that clients may not set, and why. If they may define no connectors, only files of schemas are checked."""
     before = flat_kafka(worker.control.options.kafka)
     with contextlib.suppress(UnknownConnectorError):
         before = flat_config(worker.control.definition(config.get("name", "")))
@@ -128,7 +129,7 @@ def _limits(worker: WorkerView, config: Mapping[str, str], wanted: Mapping[str, 
 
 
 def _entry(key: ConfigKey, order: int, given: str | None, errors: list[str]) -> dict[str, Any]:
-    """A key's definition and value. A password is not told again."""
+    """Returns a key's definition and value. Passwords are hidden."""
     value = key.default if given is None else HIDDEN if key.type == "PASSWORD" else given
     told = {"name": key.name, "value": value, "recommended_values": list(key.choices), "errors": errors, "visible": True}
     return {"definition": key.document(order), "value": told}

@@ -1,5 +1,5 @@
-"""The page to look at: `page_app` takes requests, each view makes one HTML document, `markup` sees to it that only tags are markup.
+"""The web page: `page_app` takes requests, each view makes one HTML document, `markup` escapes everything that is not a tag.
 
-Views say what `handlers` answers, in the words of `words`: the page and the commands show the same. Everything is there without
-JavaScript; `page.js` only asks for the same address again and puts what is new in its place.
+Views show the answers of `handlers` in the texts of `words`, as the commands do. Everything works without JavaScript; `page.js` only
+reloads the same address and replaces what has changed.
 """

@@ -1,7 +1,7 @@
-"""Commands of ours as children of the agent, for the views that look into files, topics and definitions that somebody pastes.
+"""Runs copycat commands as child processes, for views that read files, topics, and definitions that somebody pastes.
 
-A child has an end: it may take `SECONDS` and put out `OUTPUT_BYTES`, works behind everything else, and few are there at a time. What
-hangs, or takes all memory, is the child. Its words are those that a terminal would show, so a page shows what the command shows.
+A child is limited in time (`SECONDS`), output (`OUTPUT_BYTES`) and priority, and few run at a time. If something hangs or takes all memory,
+it is the child, not the agent. A page shows the child's output as a terminal would.
 """
 
 from __future__ import annotations
@@ -21,37 +21,37 @@ from typing import IO, NamedTuple
 from copycat_agent.errors import BusyError
 
 CHILDREN_MAX = 2
-"""Children at a time."""
+"""Most children at a time."""
 WAIT_SECONDS = 5.0
-"""How long another one waits for its turn."""
+"""How long a further child waits for its turn."""
 SECONDS = 30.0
 OUTPUT_BYTES = 4 * 2**20
 SHOWN_BYTES = 64 * 1024
-"""Of the output that is shown."""
+"""Most bytes of an output that are shown."""
 _END_SECONDS = 5.0
 _NICE = 5
 
 
 class Told(NamedTuple):
-    """What a command put out, and then what it said beside. `code` is its exit code, None where it took too long."""
+    """A command's output, stdout before stderr. `code` is its exit code, None if it took too long."""
 
     text: str
     code: int | None
 
 
 class ChildCommands:
-    """Runs commands beside the agent behind `socket_path`. Thread-safe."""
+    """Runs commands for the agent at `socket_path`. Thread-safe."""
 
     def __init__(self, socket_path: Path) -> None:
         self.socket_path = socket_path
         self._places = threading.BoundedSemaphore(CHILDREN_MAX)
 
     def of_agent(self, *arguments: str) -> Told:
-        """A command that asks this agent, with the agent's environment. BusyError when others are under way."""
+        """Runs a command that asks this agent, with the agent's environment. Raises BusyError if too many are running."""
         return self._run((*arguments, "--socket", str(self.socket_path)), None, dict(os.environ), 0)
 
     def apart(self, *arguments: str, files: Mapping[str, str], memory_bytes: int) -> Told:
-        """A command in an empty directory with these files, by name, and without the agent's environment. BusyError as above."""
+        """Runs a command in a directory with only these files, by name, without the agent's environment. Raises BusyError."""
         kept = {name: os.environ[name] for name in ("PYTHONPATH", "LANG", "LC_ALL") if name in os.environ}
         with tempfile.TemporaryDirectory(prefix="copycat-page-") as directory:
             for name, text in files.items():
@@ -72,7 +72,7 @@ class ChildCommands:
 def _finished(
     arguments: tuple[str, ...], directory: str | None, environ: Mapping[str, str], memory_bytes: int, outputs: tuple[IO[bytes], IO[bytes]]
 ) -> int | None:
-    """Run it to its end. Its exit code; None when it was interrupted, and killed where that does not help."""
+    """Runs a command. Returns its exit code; None if it took too long and was interrupted, or killed."""
     command = [sys.executable, "-m", "copycat_agent", *arguments]
     child = subprocess.Popen(command, cwd=directory, env=environ, stdin=subprocess.DEVNULL, stdout=outputs[0], stderr=outputs[1])
     try:

@@ -1,4 +1,4 @@
-"""One connector: how it is, its files with positions, and where each value of its definition comes from."""
+"""The page of a connector: its state, its files with positions, and the origin of each value of its definition."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from copycat_agent.api.words import (
 from copycat_agent.display import age, count
 
 FILES = 100
-"""Files that are shown at most, those in trouble first."""
+"""Most files shown, those in trouble first."""
 _FILES_BYTES, _VALUES_BYTES = 55 * 1024, 15 * 1024
-"""Of the page, for files, and for values that the definition gives: a page has 100 KB at most."""
+"""Most bytes of the tables of files and values: a page has 100 KB at most."""
 _FILES = (
     Heading("file"),
     Heading("state"),
@@ -40,7 +40,7 @@ _VALUES = (Heading("option"), Heading("value"), Heading("from"))
 
 
 def connector_page(moment: Moment, name: str, _fields: Fields) -> View:
-    """The page of a connector. Raises UnknownConnectorError."""
+    """Returns the page of a connector. Raises UnknownConnectorError."""
     one = cast("dict[str, Any]", connector(moment.control, Request("", None, name)))
     live = joined(_state(moment, one), _files(moment, name), _definition(moment, name))
     links = tag("nav", order_links(name, one["state"]), _looking(name), aria_label="What can be done") if moment.operates else Html()
@@ -48,7 +48,7 @@ def connector_page(moment: Moment, name: str, _fields: Fields) -> View:
 
 
 def _looking(name: str) -> Html:
-    """Links to what only who may operate can look at."""
+    """Returns links to views for users who may operate."""
     return joined(
         tag("a", "Live records", href=f"/connectors/{name}/records"),
         tag("a", "Dead letters", href=f"/connectors/{name}/letters"),
@@ -90,7 +90,7 @@ def _file(moment: Moment, name: str, one: Document) -> Sequence[str]:
 
 
 def _path(name: str, one: Document) -> Html:
-    """The file's name, leading to its history where the agent knows which file it is."""
+    """Returns the file's name, with a link to its history if the agent knows the file."""
     address = urllib.parse.urlencode({"key": one["key"]})
     return tag("a", one["path"], href=f"/connectors/{name}/file?{address}") if one["key"] else joined(one["path"])
 

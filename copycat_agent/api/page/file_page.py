@@ -1,4 +1,4 @@
-"""A file's history: what `copycat explain` says of it, identity, rotation, and why it is read from where it is."""
+"""The page of a file: the output of `copycat explain`, with its identity, rotation, and the reason for its position."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from copycat_agent.errors import UnknownConnectorError
 
 
 def file_page(moment: Moment, name: str, fields: Fields) -> View:
-    """The file that the connector follows under `key`: whoever looks learns of no other file of the host. Raises UnknownConnectorError."""
+    """Returns the page of the file with `key`. Raises UnknownConnectorError unless the connector follows it: no other file is shown."""
     key = fields.get("key", "")
     found = next((one for one in moment.control.files(name) if key and one.key == key), None)
     if found is None:

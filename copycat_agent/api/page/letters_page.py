@@ -1,4 +1,4 @@
-"""Dead letters of a connector, and sending them again: `copycat dlq show` and `replay`."""
+"""The pages of a connector's dead letters and of their replay, from `copycat dlq show` and `replay`."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from copycat_agent.display import visible
 from copycat_agent.errors import BusyError
 
 SHOWN = 50
-"""The newest letters, which are shown."""
+"""Most letters shown, the newest ones."""
 REPLAYED = 1_000
-"""Letters of one replay."""
+"""Most letters of a replay."""
 _CHOSEN = re.compile(r"letter-(\d{1,9})-(\d{1,18})", re.ASCII)
-"""The name of a letter's box, and of the field that it becomes: its partition and offset."""
+"""The name of a letter's checkbox, and of its form field: partition and offset."""
 _SOME = "some"
-"""The field of a form that asks for chosen letters, so that none chosen is not all of them."""
+"""The form field that asks for the chosen letters, so that none chosen does not mean all."""
 _replaying = threading.Lock()
-"""Two replays of one connector would send its letters twice."""
+"""Only one replay at a time: two of one connector would send its letters twice."""
 
 
 def letters_page(moment: Moment, name: str, _fields: Fields) -> View:
-    """The newest letters of the connector. Raises UnknownConnectorError."""
+    """Returns the page of the connector's newest letters. Raises UnknownConnectorError."""
     title, dlq = f"Dead letters of {name}", moment.control.definition(name).errors.dlq
     head = joined(tag("h1", title), back_to(name))
     if dlq is None:
@@ -39,7 +39,7 @@ def letters_page(moment: Moment, name: str, _fields: Fields) -> View:
 
 
 def _letters(text: str, topic: str) -> Iterator[tuple[str, str]]:
-    """Each letter's box and words, out of what `dlq show` says: the line with its place stands at the left, and all else is indented."""
+    """Yields name of checkbox and text of each letter in the output of `dlq show`, where all lines but the first are indented."""
     place = re.compile(rf"{re.escape(visible(topic))}\[(\d+)\] (\d+)  ", re.ASCII)
     box, words = "", list[str]()
     for line in text.split("\n"):
@@ -53,7 +53,7 @@ def _letters(text: str, topic: str) -> Iterator[tuple[str, str]]:
 
 
 def _choice(name: str, letters: list[tuple[str, str]]) -> Html:
-    """Letters with a box each, and a button for those chosen."""
+    """Returns a form with a checkbox for each letter, and a button."""
     made = ((joined(_box(box), tag("pre", lines(words), tabindex="0")),) for box, words in reversed(letters))
     rows = [row for (row,) in within(made, COMMAND_BYTES)][::-1]
     button = tag("p", tag("button", "Replay those chosen", name=_SOME, value="1"))
@@ -61,19 +61,19 @@ def _choice(name: str, letters: list[tuple[str, str]]) -> Html:
 
 
 def _box(box: str) -> Html:
-    """To choose a letter with; nothing for words that are of none."""
+    """Returns a letter's checkbox; nothing for text without a letter."""
     label = tag("label", f"Replay {_place(box)}", for_=box)
     return tag("p", tag("input", type="checkbox", name=box, id=box, value="1"), label) if box else Html()
 
 
 def _place(box: str) -> str:
-    """`0:17`, as the command has it, of a box's name; "" for any other name."""
+    """Returns a letter's place in the command's form, such as `0:17`, from the name of its checkbox; "" for any other name."""
     match = _CHOSEN.fullmatch(box)
     return f"{int(match[1])}:{int(match[2])}" if match else ""
 
 
 def replay_page(moment: Moment, name: str, fields: Fields) -> View:
-    """Asks whether it is meant: all letters, or those that are chosen. Raises UnknownConnectorError."""
+    """Returns the page that asks to confirm a replay of all letters, or of the chosen ones. Raises UnknownConnectorError."""
     moment.control.status(name)
     letters = f"/connectors/{name}/letters"
     if places := [place for field in fields if (place := _place(field))]:
@@ -93,7 +93,7 @@ def replay_page(moment: Moment, name: str, fields: Fields) -> View:
 
 
 def replayed(moment: Moment, name: str, fields: Fields) -> View:
-    """Do it, and say what came of it. Raises UnknownConnectorError, and BusyError while another replay is under way."""
+    """Replays letters. Returns a page with the result. Raises UnknownConnectorError, and BusyError while another replay is under way."""
     moment.control.status(name)
     places = [place for field in fields if (place := _place(field))]
     if _SOME in fields and not places:

@@ -1,4 +1,4 @@
-"""The ledger of losses: what was given up, where, when and why."""
+"""The page of the loss ledger: what was given up, where, when and why."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from copycat_agent.errors import UnknownConnectorError
 from copycat_agent.templates import time_text
 
 ENTRIES = 200
-"""The newest ones, which are shown at most."""
+"""Most entries shown, the newest ones."""
 _TOTALS_BYTES, _ENTRIES_BYTES = 25 * 1024, 55 * 1024
-"""Of the page, for sums and for entries: a page has 100 KB at most."""
+"""Most bytes of the tables of totals and entries: a page has 100 KB at most."""
 _TOTALS = (
     Heading("connector"),
     Heading("reason"),
@@ -39,7 +39,7 @@ _LOSSES = (
 
 
 def losses_page(moment: Moment, _name: str, fields: Fields) -> View:
-    """The losses of one connector, of all without. Raises UnknownConnectorError for what no connector can be called."""
+    """Returns the losses of the connector in the query, or of all. Raises UnknownConnectorError for an invalid name."""
     name = fields.get("connector", "")
     if name and not is_name(name):
         raise UnknownConnectorError("no connector can have this name")

@@ -1,6 +1,7 @@
-"""HTML out of tags and texts. Only what `tag` has made is markup: every other text, wherever it comes from, is shown as it stands.
+"""Builds HTML from tags and texts. Only results of `tag` are markup; every other text is escaped, wherever it comes from.
 
-What no browser shows (controls, bidi marks, odd bytes of file names) is escaped as on a terminal, so a text never hides or turns another.
+Invisible characters (controls, bidi marks, odd bytes of file names) are escaped as on a terminal, so that no text can hide or reverse
+another.
 """
 
 from __future__ import annotations
@@ -12,22 +13,22 @@ from typing import NamedTuple
 from copycat_agent.display import visible
 
 _ROW_BYTES = 300
-"""Of the tags of a row, at most."""
+"""Most bytes of a row's tags."""
 _EMPTY = frozenset({"meta", "link", "input", "polyline"})
-"""Tags that have no end."""
+"""Tags without an end tag."""
 
 
 class Html(str):
-    """Markup. What is cut or joined out of one is a plain text again, and would be escaped."""
+    """Markup. The result of slicing or joining it is a plain `str`, which would be escaped."""
 
     __slots__ = ()
 
 
 def tag(name: str, /, *children: str, **attributes: str | bool | None) -> Html:
-    """`<name ...>children</name>`. A child that is no `Html` is escaped, and so is every value of an attribute.
+    """Returns `<name ...>children</name>`. Children that are no `Html` are escaped, and so are values of attributes.
 
-    `class_` is the attribute `class`, `data_label` is `data-label`. True is an attribute without a value; None and False are none. Names
-    come from our code only.
+    `class_` is the attribute `class`, `data_label` is `data-label`. True is an attribute without a value; None and False leave it out.
+    Names are not escaped.
     """
     written = "".join(_attribute(key.rstrip("_").replace("_", "-"), value) for key, value in attributes.items())
     if name in _EMPTY:
@@ -36,7 +37,7 @@ def tag(name: str, /, *children: str, **attributes: str | bool | None) -> Html:
 
 
 def joined(*children: str) -> Html:
-    """Several side by side."""
+    """Returns the children one after the other. Those that are no `Html` are escaped."""
     return Html("".join(one if isinstance(one, Html) else _escaped(one) for one in children))
 
 
@@ -51,32 +52,32 @@ def _escaped(text: str) -> str:
 
 
 def lines(text: str) -> Html:
-    """A text of several lines, each as it stands. For an element that keeps them."""
+    """Returns a text with its line breaks, for an element that keeps them."""
     return Html("\n".join(map(_escaped, text.split("\n"))))
 
 
 def text_area(name: str, text: str, rows: int) -> Html:
-    """A field of several lines that holds the text exactly: what is sent back is what was there. Its id is its name."""
-    content = Html("\n" + html.escape(text, quote=True))  # a browser leaves out the first line break
+    """Returns a text area that holds the text exactly, so that a form sends it back unchanged. Its id is its name."""
+    content = Html("\n" + html.escape(text, quote=True))  # browsers drop the first line break
     return tag("textarea", content, name=name, id=name, rows=str(rows), spellcheck="false", autocomplete="off")
 
 
 class Heading(NamedTuple):
-    """Of a column. `is_number`: to the right."""
+    """The heading of a column. `is_number`: the column is right-aligned."""
 
     title: str
     is_number: bool = False
 
 
 def table(headings: Sequence[Heading], rows: Sequence[Sequence[str]], caption: str) -> Html:
-    """A table whose first cell of each row is its heading; "" is an empty cell. On a phone each cell has its column's title beside it."""
+    """Returns a table. The first cell of each row is its heading. On a phone each cell shows its column's title."""
     head = tag("tr", *(tag("th", one.title, scope="col", class_=_kind(one)) for one in headings))
     lines = [tag("tr", *map(_cell, headings, row, [True] + [False] * (len(row) - 1))) for row in rows]
     return tag("table", tag("caption", caption), tag("thead", head), tag("tbody", *lines))
 
 
 def within(rows: Iterable[Sequence[str]], most_bytes: int) -> list[Sequence[str]]:
-    """The first rows, as many as fit into so many bytes of a page."""
+    """Returns the first rows, as many as fit into `most_bytes` of a page."""
     fitting, used = [], 0
     for row in rows:
         used += _ROW_BYTES + sum(len(joined(cell).encode()) for cell in row)
@@ -97,5 +98,5 @@ def _kind(heading: Heading) -> str | None:
 
 
 def facts(pairs: Sequence[tuple[str, str]]) -> Html:
-    """Names with their values; those whose value is "" are left out."""
+    """Returns a list of names and values, without those whose value is ""."""
     return tag("dl", *(tag("div", tag("dt", name), tag("dd", value)) for name, value in pairs if value))

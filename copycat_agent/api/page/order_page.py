@@ -1,4 +1,4 @@
-"""Pause, resume and restart: an address asks before it does, so that a link alone changes nothing and no script is needed."""
+"""The pages for pause, resume and restart. Each asks to confirm, so that a link alone changes nothing and no script is needed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from copycat_agent.errors import BusyError
 
 
 class Order(NamedTuple):
-    """What its button says, and what it does, in words. Its name is that of a method of `Control`."""
+    """The button's text, and an explanation of what it does."""
 
     title: str
     meaning: str
@@ -24,19 +24,19 @@ ORDERS = {
     "resume": Order("Resume", "It goes on from its saved offsets."),
     "restart": Order("Restart", "It settles what is in flight, stops, and starts again from its saved offsets, also when it has failed."),
 }
-"""By the last part of the address."""
+"""Orders by the last part of the address, which is the name of a method of `Control`."""
 _RESUMED = frozenset({"paused", "stopped", "failed"})
-"""States that resuming ends."""
+"""States in which a connector can be resumed."""
 
 
 def order_links(name: str, state: str) -> Html:
-    """Links to what can be done with a connector in this state."""
+    """Returns links to the orders for a connector in this state."""
     fitting = ("resume" if state in _RESUMED else "pause", "restart")
     return joined(*(tag("a", ORDERS[one].title, href=f"/connectors/{name}/{one}", class_="button") for one in fitting))
 
 
 def order_page(address: str, moment: Moment, name: str, _fields: Fields) -> View:
-    """Asks whether it is meant. Raises UnknownConnectorError."""
+    """Returns the page that asks to confirm an order. Raises UnknownConnectorError."""
     moment.control.status(name)
     order = ORDERS[address]
     title = f"{order.title} {name}?"
@@ -44,12 +44,12 @@ def order_page(address: str, moment: Moment, name: str, _fields: Fields) -> View
 
 
 def confirmation(button: str, back: str, *fields: Html) -> Html:
-    """A form that does what the page asks about, with these fields, and a way back."""
+    """Returns a form that confirms, with these fields, and a link back."""
     return tag("form", *fields, tag("button", button, class_="does"), tag("a", "No, go back", href=back), method="post")
 
 
 def carry_out(address: str, moment: Moment, name: str, _fields: Fields) -> str:
-    """Do it, and return where to look when it has happened. Raises BusyError for a connector that is off on purpose."""
+    """Carries out an order. Returns the address to show next. Raises UnknownConnectorError, and BusyError for a disabled connector."""
     if not moment.control.status(name).enabled:
         raise BusyError(f"connector {name} is disabled by its definition", "set enabled: true there")
     methodcaller(address, name)(moment.control)

@@ -1,4 +1,4 @@
-"""All connectors, those in trouble first: the page at `/`."""
+"""The page at `/`: all connectors, those in trouble first."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from copycat_agent.display import count, rate, size
 from copycat_agent.worker import Status
 
 ROWS = 50
-"""Connectors of one page: with their lines and reasons it stays below 100 KB."""
+"""Connectors of one page, which stays below 100 KB with their charts and reasons."""
 _WHY_CHARACTERS = 300
 _NUMBER = re.compile("[0-9]{1,6}", re.ASCII)
 _HEADINGS = (
@@ -33,7 +33,7 @@ _HEADINGS = (
 
 
 def overview(moment: Moment, _name: str, fields: Fields) -> View:
-    """The connectors whose names hold `q`, page `page` of them (from 1); a page beyond the last is the last."""
+    """Returns page `page` (from 1) of the connectors whose names contain `q`; the last page for a larger number."""
     wanted, written = fields.get("q", ""), fields.get("page", "")
     number = int(written) if _NUMBER.fullmatch(written) else 1
     everyone = moment.control.statuses()
@@ -49,17 +49,17 @@ def overview(moment: Moment, _name: str, fields: Fields) -> View:
 
 
 def state_tag(one: Document) -> Html:
-    """The state, coloured by what it is."""
+    """Returns the state, with a class for its colour."""
     return tag("span", state_words(one), class_=f"state {one['state']}")
 
 
 def _shortened(words: str) -> str:
-    """As much of a reason as a row has room for: the connector's own page has all of it."""
+    """Returns the beginning of a reason; the connector's own page shows all of it."""
     return words if len(words) <= _WHY_CHARACTERS else f"{words[:_WHY_CHARACTERS]} ..."
 
 
 def lost_tag(one: Document) -> Html:
-    """How much was lost, leading to what it was."""
+    """Returns how much was lost, with a link to the losses."""
     lost = lost_bytes(one)
     return tag("a", size(lost), href=f"/losses?connector={one['name']}", class_="bad") if lost else Html(size(0))
 
@@ -84,7 +84,7 @@ def _row(moment: Moment, one: dict[str, Any]) -> Sequence[str]:
 
 
 def _summary(moment: Moment, everyone: Sequence[Status]) -> str:
-    """`12 RUNNING, 1 FAILED; 1,234 records/s; 1.5 MiB unread`."""
+    """Returns a summary such as `12 RUNNING, 1 FAILED; 1,234 records/s; 1.5 MiB unread`."""
     states = Counter(state_words({"state": one.state.value, "enabled": one.enabled}) for one in everyone)
     rates = [known for one in everyone if (known := moment.history.rate(one.name)) is not None]
     parts = [", ".join(f"{count(number)} {state}" for state, number in states.most_common())] if states else []
@@ -103,7 +103,7 @@ def _search(wanted: str) -> Html:
 
 
 def _pages(wanted: str, number: int, pages: int) -> Html:
-    """Links to the pages before and behind; nothing where there is one."""
+    """Returns links to the previous and next page; nothing if there is only one."""
     if pages == 1:
         return Html()
     links = [("Previous", number - 1, "prev"), ("Next", number + 1, "next")]

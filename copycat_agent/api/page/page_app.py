@@ -1,7 +1,7 @@
-"""The WSGI side of the page: who may look, which view answers, and what a browser may do with it.
+"""The WSGI application of the page: checks logins and roles, finds the view, and sets the headers that restrict the browser.
 
-Documents and their two files come from here alone: the policy lets a browser load nothing else, run no script that stands in a document,
-and show none of it in a frame.
+The content security policy lets a browser load nothing but the documents and the two files from here, run no inline script, and show
+nothing in a frame.
 """
 
 from __future__ import annotations
@@ -45,28 +45,28 @@ HEADERS = (
     ("Cross-Origin-Resource-Policy", "same-origin"),
     ("Cache-Control", "no-store"),
 )
-"""Go with every answer."""
+"""Headers of every answer."""
 FILES = {"/page.css": "text/css; charset=utf-8", "/page.js": "text/javascript; charset=utf-8"}
-"""Files that stand beside this module, by the address that they have."""
+"""Content types of the files beside this module, by address."""
 _HTML = "text/html; charset=utf-8"
 _FORM = "application/x-www-form-urlencoded"
 _CONNECTORS = "/connectors/"
 _FIELDS_MAX = 60
 CHANGES_MAX = 2
-"""Forms that are acted upon at a time: each holds a thread until it is done."""
+"""Most forms processed at a time: each holds a thread until it is done."""
 STREAMS_MAX = 3
-"""Streams of records at a time, for the same reason."""
+"""Most streams of records at a time, for the same reason."""
 WAIT_SECONDS = 5.0
-"""How long another form waits for its turn."""
+"""How long a further form waits for its turn."""
 
 Look = Callable[[Moment, str, Fields], View]
-"""Makes a view for a connector, "" for a page of none, out of the fields of the query."""
+"""Returns a view for a connector ("" for none) from the fields of the query."""
 Act = Callable[[Moment, str, Fields], "View | str"]
-"""Does what a form asks for, and returns a view of what came of it, or where to look."""
+"""Processes a form. Returns a view of the result, or the address to show next."""
 
 
 class PagePlace(NamedTuple):
-    """What is at an address. `act` takes its form, None where it has none. `operates`: only for who may operate."""
+    """The page at an address. `act` processes its form, None if it has none. `operates`: it needs the role `operate`."""
 
     look: Look
     act: Act | None = None
@@ -98,18 +98,18 @@ class PageApp:
     """The WSGI application of `api.page.listen`."""
 
     def __init__(self, control: Control, guard: Guard, history: RateHistory, commands: ChildCommands) -> None:
-        """Reads its files: later, what is on disk may be those of another version."""
+        """Reads its files now, because another version may be installed later."""
         self._control, self._guard, self._history, self._commands = control, guard, history, commands
         self._files = {path: (Path(__file__).parent / path.removeprefix("/")).read_bytes() for path in FILES}
         self._changes, self._streams = threading.BoundedSemaphore(CHANGES_MAX), threading.BoundedSemaphore(STREAMS_MAX)
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
-        """WSGI. Raises nothing before the answer has begun."""
+        """Answers a request. Raises nothing before the answer has begun."""
         method = environ["REQUEST_METHOD"]
         try:
             operates = self._guard.check(environ) == "operate"
             answer = self._answer(environ, Moment(self._control, self._commands, self._history, now(), operates))
-        except Exception as error:  # noqa: BLE001 - told, logged, and never shown with its traceback
+        except Exception as error:  # noqa: BLE001 - it is logged and answered, without its traceback
             answer = _refused(error, method)
         if not isinstance(answer, _Answer):
             return JsonLines(answer, start_response, self._streams, HEADERS)
@@ -160,14 +160,14 @@ def _shown(view: View, moment: Moment) -> _Answer:
 
 
 def _must_operate(moment: Moment) -> None:
-    """Raises for who may only look. Whoever reaches a port without logins may be any user of the host."""
+    """Raises StatusError for users who may only view. At a port without logins that is everybody: any user of the host may reach it."""
     if not moment.operates:
         words = "this needs a user who may operate"
         raise StatusError(HTTPStatus.FORBIDDEN, words, "set api.users, with a line made by: copycat passwd NAME --role operate")
 
 
 def _of_connector(path: str) -> tuple[str, str]:
-    """The connector that an address names, and what follows; ("", "") for one that names none. UnknownConnectorError for an odd name."""
+    """Returns the connector in an address, and what follows; ("", "") without one. Raises UnknownConnectorError for an invalid name."""
     if not path.startswith(_CONNECTORS):
         return "", ""
     name, _, rest = path.removeprefix(_CONNECTORS).partition("/")
@@ -184,9 +184,9 @@ def _fields(text: str) -> Fields:
 
 
 def _form(environ: WSGIEnvironment) -> Fields:
-    """The fields of a form, with plain line breaks. Raises unless a browser says that one of our own pages sends it.
+    """Returns the fields of a form, with plain line breaks. Raises StatusError unless a browser sends it from one of the agent's pages.
 
-    That what the browser says is true, the guard has checked.
+    The guard has already checked that the headers name no other page.
     """
     if environ.get("HTTP_ORIGIN") is None and environ.get("HTTP_SEC_FETCH_SITE") != "same-origin":
         raise StatusError(HTTPStatus.FORBIDDEN, "only the page itself may change something", "programs use the API: docs/api.md")

@@ -1,4 +1,4 @@
-"""What every page has around its content: head, navigation, the agent's own warnings, and the line of a rate."""
+"""The frame of every page: head, navigation and the agent's warnings; and the chart of a rate."""
 
 from __future__ import annotations
 
@@ -18,35 +18,35 @@ from copycat_agent.templates import time_text
 
 DOCTYPE = "<!doctype html>\n"
 COMMAND_BYTES = 80 * 1024
-"""Of a command's words, which are then shown no further: a page has 100 KB at most."""
+"""Most bytes of a command's output that are shown: a page has 100 KB at most."""
 HEIGHT = 20
-"""Of a line, in its own units."""
+"""Height of a chart, in its own units."""
 _POINTS = 60
-"""Of a line that is 15 minutes long."""
+"""Points of a chart, which covers 15 minutes."""
 
 
 Fields = Mapping[str, str]
-"""Of a query, or of a form."""
+"""The fields of a query or form."""
 
 
 class Moment(NamedTuple):
-    """What a view looks at, and when (epoch seconds)."""
+    """What a view can access, and the time of the request (epoch seconds)."""
 
     control: Control
     commands: ChildCommands
     history: RateHistory
     now: float
     operates: bool = False
-    """Whether who looks may change something, and see records."""
+    """Whether the user may make changes and see records."""
 
     def rate_words(self, name: str) -> str:
-        """Records per second of a connector, "" before the history knows any."""
+        """Returns a connector's records per second, "" before the history has a rate."""
         known = self.history.rate(name)
         return "" if known is None else rate(known)
 
 
 class View(NamedTuple):
-    """A page: its title, what stays when it is looked at again, and what is new each time. Without the last it is not looked at again."""
+    """A page: its title, a fixed part, and a live part that `page.js` refreshes. Without a live part it does not refresh."""
 
     title: str
     fixed: Html
@@ -54,25 +54,25 @@ class View(NamedTuple):
 
 
 def back_to(name: str) -> Html:
-    """A link to the connector that a page is about."""
+    """Returns a link to the connector that a page is about."""
     return tag("p", tag("a", f"Connector {name}", href=f"/connectors/{name}"))
 
 
 def ran(told: Told) -> Html:
-    """What a command put out, as it stands."""
+    """Returns a command's output."""
     late = tag("p", f"It took longer than {SECONDS:.0f} s, and was ended.", class_="warning") if told.code is None else Html()
     return joined(late, tag("pre", *_bounded(told.text), tabindex="0") if told.text else Html())
 
 
 def _bounded(text: str) -> list[Html]:
-    """A text line by line, as far as a page has room for it."""
+    """Returns the lines of a text that fit into `COMMAND_BYTES`."""
     every = [lines(f"{one}\n") for one in text.split("\n")]
     kept = len(within(((one,) for one in every), COMMAND_BYTES))
     return [*every[:kept], *([Html("... there is more: the command shows all of it")] if kept < len(every) else [])]
 
 
 def document(view: View, moment: Moment) -> str:
-    """The whole page around a view."""
+    """Returns the whole document of a view."""
     about = agent(moment.control, Request("", None))
     assert isinstance(about, dict)
     banner = [tag("p", words, class_="warning", role="alert") for words in warnings(about)]
@@ -84,12 +84,12 @@ def document(view: View, moment: Moment) -> str:
 
 
 def error_document(title: str, words: str, hint: str) -> str:
-    """A page that says what went wrong, and what to do."""
+    """Returns a document that says what went wrong, and what to do."""
     return _around(title, joined(tag("h1", title), tag("p", words), tag("p", hint) if hint else Html()))
 
 
 def line(rates: Sequence[float], name: str) -> Html:
-    """The rates of the last 15 minutes as a line whose highest point is the largest of them; nothing where there are no two."""
+    """Returns a chart of the rates of the last 15 minutes, scaled to the largest; nothing for fewer than two."""
     drawn = means(rates, _POINTS)
     if len(drawn) < 2:  # noqa: PLR2004 - a line has two ends
         return Html()
@@ -128,5 +128,5 @@ def _around(title: str, content: Html, *, operates: bool = False) -> str:
 
 
 def now() -> float:
-    """Epoch seconds."""
+    """Returns the time in epoch seconds."""
     return time.time()

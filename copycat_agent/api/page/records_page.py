@@ -1,4 +1,4 @@
-"""Live records: as they are sent, streamed to whoever looks. `page.js` puts them into the table; a browser without scripts is told."""
+"""The page of live records, which are streamed as they are sent. `page.js` adds them to the table; without scripts a note is shown."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from copycat_agent.model import Sample
 from copycat_agent.templates import time_text
 
 RECORDS, SECONDS = 200, 10.0
-"""Of one request: the agent notices within it that nobody looks any more."""
+"""Limits of one request, so that the agent notices soon that nobody watches any more."""
 _HEADINGS = tuple(map(Heading, ("timestamp", "key", "value", "headers", "topic", "from")))
 
 
 def records_page(moment: Moment, name: str, _fields: Fields) -> View:
-    """The page that records come to. Raises UnknownConnectorError."""
+    """Returns the page without records. Raises UnknownConnectorError."""
     moment.control.status(name)
     title = f"Live records of {name}"
     field = tag("input", type="search", id="filter", autocomplete="off", spellcheck="false")
@@ -27,7 +27,7 @@ def records_page(moment: Moment, name: str, _fields: Fields) -> View:
 
 
 def records(moment: Moment, name: str) -> Iterator[Mapping[str, str]]:
-    """Records from now on, each as the texts of its cells. Raises UnknownConnectorError before the first."""
+    """Yields records from now on, each as the texts of its cells by title. Raises UnknownConnectorError at once."""
     moment.control.status(name)
     return map(_cells, moment.control.tap(name, RECORDS, SECONDS))
 
@@ -42,5 +42,5 @@ def _cells(record: Sample) -> dict[str, str]:
 
 
 def _text(content: bytes | None) -> str:
-    """UTF-8 as it is, other bytes as escapes, `-` for none."""
+    """Returns UTF-8 text with other bytes escaped, `-` for None."""
     return "-" if content is None else visible(content.decode(errors="surrogateescape"), backslash=True)

@@ -1,7 +1,7 @@
-"""Trying a definition on pasted lines: what `copycat try --verbose` prints, each step with what it changed and where a pattern stopped.
+"""The page to try a definition on pasted lines. It shows what `copycat try --verbose` prints: each step, and where a pattern failed.
 
-The definition is a stranger's text. It is tried by a child without the agent's environment, and `copycat try` opens no secret, no schema
-that the agent's own definitions do not name.
+The definition is not trusted. A child process without the agent's environment tries it, and `copycat try` opens no secret, and no schema
+but those that the agent's own definitions name.
 """
 
 from __future__ import annotations
@@ -18,12 +18,13 @@ from copycat_agent.errors import CopycatError, UnknownConnectorError
 from copycat_agent.small_files import read_small_file
 
 RECORDS = 100
+"""Most records tried."""
 MEMORY_BYTES = 2**30
-"""Of the child's data: what asks for more fails alone."""
+"""Limit of the child's data segment."""
 _FILE_BYTES_MAX = 64 * 1024
 _DEFINITION, _LINES, _SCHEMAS = "definition.yaml", "lines.log", "schemas"
 _TRIED = frozenset({"name", "source", "record", "transforms", "converters", "errors"})
-"""Sections of a definition that a sample can meet."""
+"""Sections of a definition that matter for a sample."""
 _SECTION = re.compile(r"([a-z_]+):")
 _VALUE = re.compile(r"^(\s*(?:-\s+)?[\"']?([\w.-]+)[\"']?\s*:\s+)\S.*$", re.ASCII)
 _EXAMPLE = """\
@@ -39,14 +40,14 @@ _SAMPLE = "192.0.2.7 200 GET /\n192.0.2.8 - GET /\n"
 
 
 def try_page(moment: Moment, _name: str, fields: Fields) -> View:
-    """The form, with the definition of a connector where one is named. Raises UnknownConnectorError."""
+    """Returns the form, with the definition of the connector in the query, if any. Raises UnknownConnectorError."""
     name = fields.get("connector", "")
     definition = _without_secrets(moment, name) if name else _EXAMPLE
     return View("Try a definition", _form(definition, "" if name else _SAMPLE, Html()))
 
 
 def tried(moment: Moment, _name: str, fields: Fields) -> View:
-    """What came of it, and the form again."""
+    """Tries the definition. Returns the result with the form."""
     definition, lines = fields.get("definition", ""), fields.get("lines", "")
     arguments = ("try", "-d", _DEFINITION, "-v", "-n", str(RECORDS), "--schemas", _SCHEMAS, _LINES)
     files = {_DEFINITION: definition, _LINES: lines, _SCHEMAS: "\n".join(_schemas(moment))}
@@ -55,7 +56,7 @@ def tried(moment: Moment, _name: str, fields: Fields) -> View:
 
 
 def _schemas(moment: Moment) -> set[str]:
-    """Paths of the schemas that the agent's own definitions name. Others are files of the host that words about a schema would tell of."""
+    """Returns the paths of schemas in the agent's own definitions. Messages about any other file would reveal its contents."""
     found: set[str] = set()
     for one in moment.control.statuses():
         with contextlib.suppress(UnknownConnectorError):
@@ -78,7 +79,7 @@ def _form(definition: str, lines: str, result: Html) -> Html:
 
 
 def _without_secrets(moment: Moment, name: str) -> str:
-    """The definition's file as far as a sample can meet it: secrets that it holds, and values whose names look like one's, are hidden."""
+    """Returns the sections of the definition's file that matter for a sample. Secrets, and values named like one, are hidden."""
     mask, text = moment.control.definition(name).mask, ""
     with contextlib.suppress(OSError, CopycatError):
         text = read_small_file(Path(moment.control.path(name)), _FILE_BYTES_MAX).decode("utf-8", "replace")
