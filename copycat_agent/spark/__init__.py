@@ -1,6 +1,6 @@
-"""The only door to pyspark and py4j: a private local session or one on a cluster, and the executors that carry batches through it.
+"""Runs batches on Spark: a private local session or one on a cluster, and the executors that use it. Only this package uses py4j.
 
-What the cli wires, in this order::
+How the cli wires it::
 
     host = SparkHost(agent.spark, state_dir / "run", on_failure=exit_75)   # spark.host
     host.start()                      # returns at once: the JVM starts while the caller loads definitions
@@ -9,5 +9,5 @@ What the cli wires, in this order::
     executor.close()
     host.close()
 
-This file imports nothing: Spark's Python daemon imports the package before it forks the workers.
+This file imports nothing, because Spark's Python daemon imports the package before it forks the workers.
 """

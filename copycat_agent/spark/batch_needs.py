@@ -1,4 +1,4 @@
-"""What a batch needs of Spark, by its definition: a query that is answered, records that are read, or a task alone."""
+"""What a batch needs of Spark, by its definition: a query, records that Spark reads, or only a task."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 
 @lru_cache(maxsize=256)
 def step_of(pickled: bytes) -> SqlStep | None:
-    """The query of a pickled definition, None when it has none."""
+    """Returns the query step of a pickled definition, None without one."""
     definition = pickle.loads(pickled)  # noqa: S301 - from the driver, which is this process
     return sql_step(definition) if isinstance(definition, Definition) else None
 
 
 @lru_cache(maxsize=256)
 def makes_frames(pickled: bytes) -> Callable[[Stretch, SparkSession], DataFrame] | None:
-    """How the source of a pickled definition has its records read by Spark; None for one that does not."""
+    """Returns the function that makes data frames for the source of a pickled definition; None if Spark does not read it."""
     definition = pickle.loads(pickled)  # noqa: S301 - from the driver, which is this process
     if not isinstance(definition, Definition) or (frame := SOURCES[definition.source.type].frame) is None:
         return None
@@ -38,12 +38,12 @@ def makes_frames(pickled: bytes) -> Callable[[Stretch, SparkSession], DataFrame]
 
 
 def told_by_source(pickled: bytes, error: BaseException) -> CopycatError | None:
-    """What the source of a pickled definition says of an error in a job of its own; None where it is not the source's."""
+    """Has the source of a pickled definition translate an error of its job. Returns None if it does not know the error."""
     definition = pickle.loads(pickled)  # noqa: S301 - as above
     told = SOURCES[definition.source.type].told if isinstance(definition, Definition) else None
     return None if told is None else told(error)
 
 
 def needs_job(pickled: bytes) -> bool:
-    """Whether batches of a pickled definition are jobs of Spark's SQL, which a resident task cannot run."""
+    """Whether batches of a pickled definition need a job of Spark SQL, which a resident task cannot run."""
     return step_of(pickled) is not None or makes_frames(pickled) is not None

@@ -1,8 +1,8 @@
-"""ClusterExecutor: each batch is a Spark job of one task, somewhere on a cluster.
+"""`ClusterExecutor` runs each batch as a Spark job of one task on a cluster.
 
-The executor produces to Kafka by itself; only results come back, so a batch that was lost on the way counts for nothing and is planned
-again: Spark itself repeats nothing. Files have to be where every executor finds them: under the same path on a mount, or behind a URI.
-A definition travels with its batch, in memory only; one that holds secrets never in the clear (`cluster_host.refusal`).
+The task itself produces to Kafka; only results come back. A batch that is lost on the way counts for nothing and is planned again; Spark
+repeats nothing. Every executor must find the files: under the same path on a mount, or at a URI. A definition travels with its batch, in
+memory only, and one with secrets only over an encrypted connection (`cluster_host.refusal`).
 """
 
 from __future__ import annotations
@@ -38,16 +38,16 @@ if TYPE_CHECKING:
     from copycat_agent.spark.sql_jobs import SqlContexts
 
 ANSWER_SECONDS = 60.0
-"""As in `jobs`: so long after `max_seconds` a batch that has begun is cancelled."""
+"""A batch that has begun is cancelled this long after `max_seconds`, as in `jobs`."""
 
 PLACE_SECONDS = 120.0
-"""So long no batch may begin while none is under way; then they come back as errors, and are planned again."""
+"""If no batch begins within this time and none is under way, waiting batches fail, and are planned again."""
 
 ADMIT_SECONDS = 60.0
-"""So long an executor may take to say what Python it has: the first time it fetches what travels along, and starts one."""
+"""Time limit of the first job, which checks an executor's Python: the executor fetches files and starts one."""
 
 MOST_BATCHES = 64
-"""What `delivery.tasks_max` may be."""
+"""Largest `delivery.tasks_max`."""
 
 _LOOK_SECONDS = 0.2
 
@@ -55,12 +55,12 @@ _log = logs.get("spark")
 
 
 class ClusterExecutor:
-    """An `executor.Executor`. The host is the caller's: close it afterwards."""
+    """An `executor.Executor`. The caller owns the host, and closes it afterwards."""
 
     def __init__(
         self, host: ClusterHost, run: str = cluster_task.RUN, answer_seconds: float = ANSWER_SECONDS, place_seconds: float = PLACE_SECONDS
     ) -> None:
-        """`host` has been started, and may still be coming up."""
+        """`host` was started, but need not be up yet."""
         self._host = host
         self._run = run
         self._answer_seconds = answer_seconds
@@ -76,7 +76,7 @@ class ClusterExecutor:
         self._sql: SqlContexts | None = None
 
     def submit(self, batch: Batch) -> Future[Results]:
-        """A definition that must not travel yields a FatalError, see `cluster_host.refusal`."""
+        """Results are a FatalError if the definition must not leave this host (`cluster_host.refusal`)."""
         with self._lock:
             error: CopycatError | None = self._host.refusal_of(batch.definition)
             if error is None and not self._closed.is_set():
@@ -87,19 +87,19 @@ class ClusterExecutor:
         return future
 
     def settle(self, task: TaskId) -> None:
-        """Over the batch's line; a batch that has not begun, or cannot hear, is cancelled."""
+        """Sent over the batch's line. A batch that has not begun, or has no line, is cancelled."""
         with self._lock:
             if flight := self._flights.get(task):
                 flight.settle()
 
     def close(self) -> None:
-        """Cancels what runs: callers who want it settled settle it first."""
+        """Cancels running batches. Callers that want them settled call `settle` first."""
         with self._lock:
             self._closed.set()
         self._threads.shutdown()
 
     def _carry(self, flight: ClusterFlight) -> Results:
-        """On a thread of the pool. Raises nothing."""
+        """Runs a batch on a thread of the pool. Raises nothing."""
         try:
             return self._fly(flight)
         except CopycatError as error:
@@ -110,7 +110,7 @@ class ClusterExecutor:
                     del self._flights[flight.batch.task]
 
     def _fly(self, flight: ClusterFlight) -> Results:
-        """Raises RetriableError when the job fails or is cancelled, FatalError when executors cannot run batches."""
+        """Raises RetriableError if the job fails or is cancelled, FatalError if executors cannot run batches."""
         batch = flight.batch
         session = self._session(flight)
         if session is None:
@@ -147,7 +147,7 @@ class ClusterExecutor:
         return tuple(replace(result, split=split) for result, split in zip(results, batch.splits, strict=True))
 
     def _run_errand(self, session: Session, errand: Errand, new_job: Callable[[], ClusterJob]) -> bytes:
-        """Packed results, after one job; with a query, after as many as it takes."""
+        """Returns packed results after one job, or several for a query that fails for a record."""
         batch = errand.batch
         name, step = f"{batch.task.connector}/{batch.task.number}", step_of(batch.definition)
         if step is None and makes_frames(batch.definition) is None:
@@ -171,7 +171,7 @@ class ClusterExecutor:
         return sql_jobs.carry(contexts.on(session.context), batch, step, job)
 
     def _session(self, flight: ClusterFlight) -> Session | None:
-        """The host's session, waited for; None when the batch is told to settle first. Raises RetriableError and FatalError."""
+        """Waits for the host's session. Returns None if the batch is told to settle first. Raises RetriableError and FatalError."""
         deadline = time.monotonic() + PLACE_SECONDS
         while True:
             try:
@@ -183,7 +183,7 @@ class ClusterExecutor:
                     raise
 
     def _admit(self, session: Session, flight: ClusterFlight) -> None:
-        """The first job of a session looks at the executors. Raises FatalError with what the first unfit one lacks."""
+        """Checks an executor with the first job of a session. Raises FatalError, which says what an unfit one lacks."""
         with self._admitting:
             if self._admitted == session.number:
                 return
@@ -197,7 +197,7 @@ class ClusterExecutor:
 
 @contextlib.contextmanager
 def _lined(flight: ClusterFlight, exchange: Exchange | None) -> Iterator[BatchLine]:
-    """The flight with a line to its batch, as long as that lasts."""
+    """Gives the flight a line to its batch while it runs."""
     line = BatchLine(None) if exchange is None else exchange.line()
     flight.use(line)
     try:
@@ -208,5 +208,5 @@ def _lined(flight: ClusterFlight, exchange: Exchange | None) -> Iterator[BatchLi
 
 
 def _shared(split: Split) -> Split:
-    """The split as another host has to open it: by name, not by this process's descriptor; inodes differ there."""
+    """Returns the split for another host, which opens the file by name, not by this process's descriptor; inodes differ there."""
     return replace(split, open_path=split.path, inode=0) if split.open_path.startswith("/proc/") else split

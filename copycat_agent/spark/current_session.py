@@ -1,4 +1,4 @@
-"""The Spark session of the moment, for any thread that needs one: it comes up, ends with its JVM, and another follows."""
+"""Hands the current Spark session to threads that need one. A session ends with its JVM, and another follows."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ State = Literal["new", "starting", "running", "failed", "closed"]
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """One JVM's life. `context` raises py4j's errors once the JVM is gone; `number` grows by one with each session."""
+    """A session of one JVM. `context` raises py4j's errors once the JVM has ended; `number` grows by one with each session."""
 
     number: int
     context: SparkContext
@@ -27,9 +27,9 @@ class Session:
 
 
 class CurrentSession:
-    """Which session there is, None between two of them. Thread-safe.
+    """Holds the current session, None between two sessions. Thread-safe.
 
-    `count` is how many have come up so far; `failure` says why there will be no more.
+    `count` is the number of sessions so far; `failure` says why there will be no more.
     """
 
     def __init__(self) -> None:
@@ -40,7 +40,7 @@ class CurrentSession:
         self._changed = threading.Condition()
 
     def wait(self, seconds: float | None) -> Session:
-        """Returns the session once it is there. Raises RetriableError after `seconds` or when it is closed, FatalError for `failure`."""
+        """Returns the session as soon as there is one. Raises RetriableError after `seconds`, or if it is closed; raises `failure`."""
         with self._changed:
             self._changed.wait_for(lambda: self._alive() or self.state in {"failed", "closed"}, seconds)
             if self.failure:
@@ -54,13 +54,13 @@ class CurrentSession:
         return self._session is not None and self._session.jvm.runs()
 
     def starts(self) -> None:
-        """There is none, and the next one is on its way."""
+        """Notes that there is no session, and the next one is starting."""
         with self._changed:
             self._session = None
             self.state = "closed" if self.state == "closed" else "starting"
 
     def is_up(self, session: Session) -> None:
-        """This is the one from now on. Without effect once it is closed."""
+        """Sets the current session. No effect once closed."""
         with self._changed:
             self.count = session.number
             if self.state != "closed":
@@ -68,13 +68,13 @@ class CurrentSession:
             self._changed.notify_all()
 
     def fail(self, failure: FatalError) -> None:
-        """There will be none any more."""
+        """Notes that there will be no more sessions."""
         with self._changed:
             self.failure, self.state = failure, "failed"
             self._changed.notify_all()
 
     def close(self) -> Session | None:
-        """Nobody gets one from now on. Returns the last one, for its owner to end."""
+        """Hands out no more sessions. Returns the last one, for its owner to end."""
         with self._changed:
             session, self._session, self.state = self._session, None, "closed"
             self._changed.notify_all()

@@ -1,7 +1,7 @@
-"""Spark's Python daemon, with two differences: it imports before it forks, and no worker outlives it.
+"""Spark's Python daemon with two differences: it imports modules before it forks, and no worker outlives it.
 
-Spark starts it as `python -m copycat_agent.spark.daemon pyspark.worker` and asks it for workers over a unix socket. Each
-worker is a fork: what is imported here is shared and costs it nothing.
+Spark starts it as `python -m copycat_agent.spark.daemon pyspark.worker` and asks it for workers over a unix socket. Each worker is a fork,
+which shares the modules imported here.
 """
 
 # ruff: noqa: E402 - the collector pauses before the first large import
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import gc
 
-gc.disable()  # what is imported stays: to look through it again and again is a tenth of the time that it takes
+gc.disable()  # what is imported stays; collections would take a tenth of the time of the imports
 
 import ctypes
 import os
@@ -24,20 +24,20 @@ import copycat_agent.runner
 import copycat_agent.sources.log_file.log_kind
 from copycat_agent.spark import workers_lock
 
-gc.freeze()  # not looked through later, either: that would touch, and so copy, every page shared with the workers
+gc.freeze()  # later collections would touch, and so copy, every page shared with the workers
 gc.enable()
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 PRELOADED = (pyspark.worker, copycat_agent.runner, copycat_agent.sources.log_file.log_kind)
-"""None of them starts a thread when imported (a test checks): threads do not survive a fork, the locks they hold do."""
+"""Importing them must start no thread (a test checks it): a fork loses threads but keeps the locks they hold."""
 
 _PR_SET_PDEATHSIG = 1
 
 
 def bind_forks_to_parent() -> None:
-    """From now on the kernel kills every fork of this process, and their forks, as soon as its parent is dead."""
+    """Has the kernel kill every fork of this process, and their forks, as soon as its parent has died."""
     prctl: Callable[..., int] = ctypes.CDLL(None, use_errno=True).prctl  # looked up before the fork
     parent = [os.getpid()]
 
@@ -46,14 +46,14 @@ def bind_forks_to_parent() -> None:
 
     def after_in_child() -> None:
         prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
-        if os.getppid() != parent[0]:  # it died before the kernel was asked
+        if os.getppid() != parent[0]:  # the parent died before the call
             os._exit(1)
 
     os.register_at_fork(before=before, after_in_child=after_in_child)
 
 
 def main() -> None:
-    """Serve forks until Spark closes stdin."""
+    """Forks workers until Spark closes stdin."""
     bind_forks_to_parent()
     workers_lock.hold()
     pyspark.daemon.manager()

@@ -1,4 +1,4 @@
-"""Batches whose records Spark reads, as jobs: the frame, and behind it the one task that runs the batch with its rows."""
+"""Runs batches whose records Spark reads: a job reads the data frame, and its single task runs the batch with the rows."""
 
 # ruff: noqa: SLF001 - Spark's frames and its context are reached through objects that pyspark keeps private
 
@@ -30,21 +30,21 @@ if TYPE_CHECKING:
     from copycat_agent.spark.sql_task import Run
 
 ROWS_PER_BATCH, BYTES_PER_BATCH = 1000, 2**22
-"""What goes to Python at once, whichever comes first. It is in memory as columns on both sides, rows may have a megabyte each, and of a
-database that takes its time for each of them the first ones wait for the last."""
+"""Limits of the rows that go to Python together. They are in memory on both sides, rows may have a megabyte each, and if a database is slow
+the first row waits for the last."""
 
 _SETTINGS = {
     "spark.sql.session.timeZone": "UTC",
-    "spark.sql.readSideCharPadding": "false",  # a CHAR is what the database says it is
+    "spark.sql.readSideCharPadding": "false",  # a CHAR stays as the database returns it
     "spark.sql.adaptive.enabled": "false",  # one task, whose rows keep their order
-    "spark.sql.caseSensitive": "true",  # as databases are: a table may have columns id and Id
+    "spark.sql.caseSensitive": "true",  # a table may have columns id and Id
     "spark.sql.execution.arrow.maxRecordsPerBatch": str(ROWS_PER_BATCH),
     "spark.sql.execution.arrow.maxBytesPerBatch": str(BYTES_PER_BATCH),
 }
 
 
 class FrameSessions:
-    """The session for frames on whatever SparkContext there is. Thread-safe."""
+    """The Spark SQL session for frames on the current SparkContext. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -52,7 +52,7 @@ class FrameSessions:
         self._session: SparkSession | None = None
 
     def on(self, context: SparkContext) -> SparkSession:
-        """Takes seconds, the first time in a JVM. Raises what py4j raises."""
+        """Returns the session on this context. Takes seconds the first time in a JVM. Raises what py4j raises."""
         with self._lock:
             if self._session is None or self._context is not context:
                 session = SparkSession(context).newSession()
@@ -71,13 +71,13 @@ def deliver(
     names: Sequence[str],
     partition: Iterable[pa.RecordBatch],
 ) -> Iterator[pa.RecordBatch]:
-    """Function over the rows of a frame: run the batch with them, yield one row with its packed results."""
+    """Runs a batch with the rows of a frame, in a task. Yields one row with the packed results."""
     results = run(item, functools.partial(BatchRun, rows=FrameRows(named(names, partition))))
     yield pa.RecordBatch.from_arrays([pa.array([results], pa.binary())], names=["results"])
 
 
 def frame_of(session: SparkSession, batch: Batch) -> DataFrame:
-    """What Spark reads of a batch. Raises what the source raises; RetriableError for what Spark says, which may quote data."""
+    """Returns the data frame of a batch. Raises what the source raises, and RetriableError for Spark's errors, which may quote data."""
     makes = makes_frames(batch.definition)
     (split,) = batch.splits
     assert makes is not None, "only batches of such sources come here"
@@ -92,15 +92,15 @@ def frame_of(session: SparkSession, batch: Batch) -> DataFrame:
 
 
 def numbered(frame: DataFrame) -> DataFrame:
-    """The frame for one task, its columns by numbers: `mapInArrow` looks them up by names, which may have dots, or be there twice.
+    """Returns the frame for one task with numbered columns: `mapInArrow` looks columns up by name, and names may have dots or duplicates.
 
-    `sql_task.named` is the way back.
+    `sql_task.named` restores the names.
     """
     return frame.coalesce(1).toDF(*map(str, range(len(frame.columns))))
 
 
 def carry(frame: DataFrame, run: Run, item: Any) -> bytes:  # noqa: ANN401 - what `run` takes
-    """One job. Returns packed results. Raises what py4j raises when the job ends otherwise."""
+    """Runs one job. Returns packed results. Raises what py4j raises if the job fails."""
     result = StructType([StructField("results", BinaryType())])
     made = numbered(frame).mapInArrow(functools.partial(deliver, run, item, frame.columns), result)
     rows: JavaObject = made._jdf.collectAsList()

@@ -1,7 +1,6 @@
-"""SparkHost: the local Spark session as something that is there, and comes back when its JVM dies.
+"""`SparkHost` keeps a local Spark session running, and starts another one when its JVM dies.
 
-One thread owns it: it starts the JVM, connects, waits for the JVM's end, and starts another. Executors ask for the session
-of the moment with `session()` and get a new one after a restart.
+One thread starts the JVM, connects, waits for the JVM's end, and starts over. Executors get the current session from `session()`.
 """
 
 from __future__ import annotations
@@ -34,13 +33,13 @@ if TYPE_CHECKING:
     from copycat_agent.options import SparkOptions
 
 MOST_RUNNERS = 4
-"""Runners by default: one per core, at most so many. One of them sends 400,000 lines a second."""
+"""By default there is one runner per core, up to this number. One runner sends 400,000 lines a second."""
 
 MOST_FAILURES = 3
-"""So many in a row are the end: starts that failed, and JVMs that ended soon after they had come up."""
+"""The host gives up after this many failures in a row: starts that failed, and JVMs that ended within `YOUNG_SECONDS`."""
 
 YOUNG_SECONDS = 10.0
-"""A JVM that was up for longer is started again however often it ends."""
+"""The end of a JVM that was up for longer is no failure in a row."""
 
 _FIRST_PAUSE_SECONDS = 0.5
 
@@ -48,7 +47,7 @@ _log = logs.get("spark")
 
 
 class End(NamedTuple):
-    """Why a JVM is gone, when (monotonic), and how long Spark was up in it; None: it never was."""
+    """Why and when (`time.monotonic()`) a JVM ended, and how long Spark was up in it; None if it never was."""
 
     problem: str
     at: float
@@ -56,7 +55,7 @@ class End(NamedTuple):
 
 
 def gave_up(ends: Sequence[End]) -> str:
-    """What to say of the JVMs that were the last ones."""
+    """Returns a message about the last JVMs before the host gave up."""
     count, problem = len(ends), ends[-1].problem
     young = sum(end.up_seconds is not None for end in ends)
     if not young:
@@ -68,18 +67,18 @@ def gave_up(ends: Sequence[End]) -> str:
 
 
 class SparkHost:
-    """Starts, keeps and ends the Spark session of this process; there is one at a time.
+    """Starts, keeps and ends the only Spark session of this process.
 
-    `run_dir` is a directory for this host alone (the caller holds the state directory's lock): what an earlier run left in it is
-    deleted. `runners` overrides what `options.master` says. `on_failure` is called once, from the host's thread, when Spark does
-    not come up any more; the agent then exits with 75, so that its service manager decides. Workers hold `workers_lock`, see there.
+    `run_dir` is a directory for this host alone (the caller holds the state directory's lock); what an earlier run left there is deleted.
+    `runners` overrides the number in `options.master`. `on_failure` is called once, on the host's thread, when the host gives up; the
+    agent then exits with 75 and leaves the decision to its service manager. Workers hold the lock `workers_lock`.
     """
 
     master = ""
-    """The cluster's, "" for this host."""
+    """URL of the cluster, "" for a local session."""
 
     failure_hint = "look at the JVM's messages with log level debug; a SIGKILL comes from a memory limit, or from somebody (dmesg)"
-    """What to do when Spark does not come up, or does not stay."""
+    """Hint for the failure after which the host gives up."""
 
     def __init__(
         self,
@@ -91,7 +90,7 @@ class SparkHost:
         young_seconds: float = YOUNG_SECONDS,
         workers_lock: Path | None = None,
     ) -> None:
-        """Touches nothing yet. Raises FatalError when `options.master` is not local."""
+        """Starts nothing yet. Raises FatalError if `options.master` is not local."""
         self.runners = runners or runners_of(options.master)
         self._options = options
         self.run_dir = run_dir
@@ -105,47 +104,47 @@ class SparkHost:
 
     @property
     def state(self) -> State:
-        """What it is doing, for status pages."""
+        """The state, for status pages."""
         return self._current.state
 
     @property
     def failure(self) -> FatalError | None:
-        """Why Spark does not come up any more; None while it may."""
+        """Why the host gave up; None if it has not."""
         return self._current.failure
 
     @property
     def slots(self) -> int:
-        """Spark tasks at a time: the resident ones, and as many bounded jobs beside them, with one in reserve (see `jobs`)."""
+        """Most Spark tasks at a time: the resident ones, as many bounded jobs, and one in reserve (`jobs`)."""
         return 2 * self.runners + 1
 
     @property
     def jvm_pid(self) -> int | None:
-        """The JVM's process id; None when there is none."""
+        """The JVM's process id; None without a JVM."""
         return self._jvm.pid if self._jvm else None
 
     def start(self, *, queries: bool = False) -> None:
-        """Start the JVM and return; the session comes up behind. Raises FatalError when there is no Java to start.
+        """Starts the JVM, and returns before the session is up. Raises FatalError if there is no Java.
 
-        `queries`: there are some, so this JVM and those that follow it are to be quick in the long run.
+        `queries`: some connectors have queries, so JVMs are started for throughput rather than for a quick start.
         """
         self._launcher = java.Launcher((*java.jvm_options(queries=queries), f"-Xmx{self._options.driver_memory // 2**20}m"))
         self.socket_dir = rundir.prepare(self.run_dir)
         self._current.starts()
-        self._jvm = self._start_jvm()  # before pyspark is imported: both take their time side by side
+        self._jvm = self._start_jvm()  # before pyspark is imported, which takes time, too
         self._thread.start()
         SPARK.offer(self._for_frames)
 
     def session(self, seconds: float | None = None) -> Session:
-        """The session of the moment; waits for it, at most `seconds`.
+        """Returns the current session; waits for it, at most `seconds`.
 
-        Raises RetriableError when it is not up in time or the host is closed, FatalError when it will not come up any more.
+        Raises RetriableError if it is not up in time or the host is closed, FatalError if the host has given up.
         """
         return self._current.wait(seconds)
 
     def _for_frames(self, seconds: float) -> SparkSession:
-        """Raises as `session` does, and RetriableError for what py4j raises: the JVM is going."""
-        context = self.session(seconds).context  # first: pyspark is imported by one thread, or each may find it half imported
-        from copycat_agent.spark.frame_jobs import SESSIONS  # noqa: PLC0415 - imports SQL of pyspark, for the few who ask
+        """Raises as `session` does, and RetriableError for errors of py4j, since the JVM is ending then."""
+        context = self.session(seconds).context  # first, so that one thread imports pyspark: others could see it half imported
+        from copycat_agent.spark.frame_jobs import SESSIONS  # noqa: PLC0415 - imports SQL of pyspark, which few sources need
 
         try:
             return SESSIONS.on(context)
@@ -154,7 +153,7 @@ class SparkHost:
         raise RetriableError(f"no Spark session is to be had ({why})")
 
     def close(self) -> None:
-        """End the session, the JVM and every worker. Close executors first. Safe to call twice, and without `start`."""
+        """Ends the session, the JVM and all workers. Close executors first. Idempotent, also without `start`."""
         self._closing.set()
         SPARK.withdraw(self._for_frames)
         session, jvm = self._current.close(), self._jvm
@@ -171,12 +170,12 @@ class SparkHost:
             rundir.remove(self.run_dir)
 
     def _keep(self) -> None:
-        """Thread: one session after the other until closed, or until it is no use."""
-        ends: list[End] = []  # of those in a row that never came up, or not for long
+        """Thread: runs one session after the other until closed, or until it gives up."""
+        ends: list[End] = []  # failures in a row
         while not self._closing.is_set():
             try:
                 problem, up_seconds = self._live()
-            except Exception as error:  # noqa: BLE001 - this thread has to live on, or Spark would be gone for good
+            except Exception as error:  # noqa: BLE001 - without this thread there would be no further session
                 words = "no thread can be started" if isinstance(error, RuntimeError) else type(error).__name__
                 problem, up_seconds = f"{words}: {error}", None
                 if self._jvm:
@@ -195,14 +194,14 @@ class SparkHost:
             self._closing.wait(_FIRST_PAUSE_SECONDS * max(0, len(ends) - 1))
 
     def _live(self) -> tuple[str, float | None]:
-        """One JVM's life. Returns why it ended, and how long Spark was up in it (None: it never was)."""
+        """Runs one JVM to its end. Returns why it ended, and how long Spark was up in it (None: it never was)."""
         from copycat_agent.spark.session import forget_context  # noqa: PLC0415 - as in `_connect`
 
         try:
             jvm = self._jvm = self._jvm or self._start_jvm()
         except OSError as error:
             return f"the JVM could not be started: {error}", None
-        if self._closing.is_set():  # `close` may have looked before it was there
+        if self._closing.is_set():  # `close` may have found no JVM yet
             jvm.kill()
         try:
             session = self._connect(jvm)
@@ -212,7 +211,7 @@ class SparkHost:
         up_at = time.monotonic()
         self._current.is_up(session)
         if session.number == 1:
-            gc.freeze()  # what start-up imported stays for good: each collection would walk 200,000 objects to find that out
+            gc.freeze()  # imported modules stay: otherwise each collection would walk 200,000 objects
         jvm.wait()
         up_seconds = time.monotonic() - up_at
         forget_context(session.context)
@@ -223,22 +222,22 @@ class SparkHost:
         return Jvm(self._launcher.command(self.run_dir), self.run_dir, self._environment())
 
     def _environment(self) -> dict[str, str]:
-        """The JVM's, and its workers'."""
+        """Returns the environment of the JVM and its workers."""
         armed = {name: os.environ[name] for name in (failpoints.VARIABLE, failpoints.ONCE) if name in os.environ}
         paths = {"PYTHONPATH": python_path(os.environ), "TMPDIR": str(self.run_dir / rundir.TEMPORARY)}
         return child_environment(os.environ, **paths, **self._for_workers, **armed)
 
     def _settings(self) -> dict[str, str]:
-        """Spark's. pyspark is imported by now."""
+        """Returns Spark's configuration. Called when pyspark is imported."""
         from copycat_agent.spark import session  # noqa: PLC0415 - as in `_connect`
 
         return session.configuration(self._options.conf, self.slots, self.run_dir / rundir.LOCAL, self.socket_dir / rundir.SPARK_SOCKETS)
 
     def _made(self, context: SparkContext) -> None:
-        """A session has come up and nobody has it yet. May raise anything: then it has not."""
+        """Called for a new session before anybody gets it. If it raises, the start has failed."""
 
     def _connect(self, jvm: Jvm) -> Session:
-        """Raises RetriableError, whatever pyspark and py4j raised."""
+        """Connects to the JVM and starts Spark. Raises RetriableError for any error of pyspark and py4j."""
         from copycat_agent.spark import session  # noqa: PLC0415  imports pyspark, 0.2 s in which the JVM starts
 
         port, secret = jvm.gateway()
@@ -256,13 +255,13 @@ class SparkHost:
         return Session(self._current.count + 1, context, jvm)
 
     def _abandon(self, jvm: Jvm) -> None:
-        """Its start failed. The archive may be the reason: the next start does without."""
+        """Ends a JVM whose start failed. The archive may be the reason, so the next start does without."""
         jvm.kill()
         self._launcher.archive.discard()
         self._bury(jvm)
 
     def _bury(self, jvm: Jvm) -> None:
-        """Nothing of the dead JVM is left for the next one."""
+        """Removes what a dead JVM has left."""
         self._jvm = None
         self._current.starts()
         jvm.close(0)
@@ -276,7 +275,7 @@ class SparkHost:
 
 
 def runners_of(master: str) -> int:
-    """How many runners `spark.master` asks for. Raises FatalError for what is not local."""
+    """Returns the number of runners of a `spark.master`. Raises FatalError if it is not local."""
     match = re.fullmatch(r"local(?:\[(\d+|\*)\])?", master)
     if match is None:
         msg = f"spark.master {master!r} cannot be used"
@@ -287,8 +286,8 @@ def runners_of(master: str) -> int:
 
 
 def python_path(environ: Mapping[str, str]) -> str:
-    """PYTHONPATH for workers: they find this package wherever it was imported from, and what the agent's own path adds."""
+    """Returns PYTHONPATH for workers: the directory of this package, and the agent's own PYTHONPATH."""
     root = str(Path(copycat_agent.__file__).resolve().parents[1])
-    installed = {sysconfig.get_path("purelib"), sysconfig.get_path("platlib")}  # already on their path, and not to come first
+    installed = {sysconfig.get_path("purelib"), sysconfig.get_path("platlib")}  # on their path already; they must not come first
     parts = ([] if root in installed else [root]) + environ.get("PYTHONPATH", "").split(":")
     return ":".join(str(Path(part).absolute()) for part in parts if part)

@@ -1,8 +1,8 @@
-"""Which Java, with which options: finding it, its class path, and the archive of loaded classes that halves a start.
+"""Builds the command that starts a JVM: finds Java, sets options and class path, and keeps an archive of classes that halves the start.
 
-The archive (AppCDS) is a memory image of the classes that a session loads, made by the JVM as it exits. Measured on two
-cores: first batch after 1.4 s with it, 2.8 s without, 4.4 s in the run that records it. It belongs to one Java, one Spark
-and one set of options, and is only ever a hint: whatever is wrong with it, the session starts without.
+The archive (AppCDS) is a memory image of the classes that a session loads; the JVM writes it when it exits. Measured on two cores: first
+batch after 1.4 s with it, 2.8 s without, 4.4 s in the run that records it. It belongs to one Java, one Spark and one set of options, and is
+only a hint: whatever is wrong with it, the session starts without it.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 OLDEST_JAVA = 17
-"""Spark 4 is compiled for it."""
+"""Oldest version that Spark 4 runs on."""
 
 KEEP_ARCHIVE_SECONDS = 30 * 86400.0
-"""Archives of other versions that no start has used for so long are deleted (70 MB each)."""
+"""Archives (70 MB each) that no start has used for this long are deleted."""
 
 KEEP_RECORDING_SECONDS = 600.0
-"""An archive is written within a minute, as its JVM exits; what is older and unfinished was left behind."""
+"""Unfinished archives older than this are deleted: a JVM writes one within a minute."""
 
 _INSTALL_HINT = f"install Java {OLDEST_JAVA} or newer (Debian: apt install openjdk-17-jre-headless) or point JAVA_HOME at one"
 
@@ -63,9 +63,9 @@ MODULE_OPTIONS = (
     "--sun-misc-unsafe-memory-access=allow",
     "--enable-native-access=ALL-UNNAMED",
 )
-"""What `org.apache.spark.launcher.JavaModuleOptions` lists (a test compares), less the vector incubator, which only MLlib uses."""
+"""The options of `org.apache.spark.launcher.JavaModuleOptions` (a test compares them), without the vector incubator, used by MLlib only."""
 
-# Small and quick to start rather than quick in the long run: no record passes through this JVM, but those of queries and of tables.
+# The JVM is tuned for little memory and a quick start: no records pass through it, except those of queries and tables.
 _QUICK_COMPILER = "-XX:TieredStopAtLevel=1"
 
 JVM_OPTIONS = (
@@ -73,12 +73,12 @@ JVM_OPTIONS = (
     "-XX:+UseSerialGC",
     _QUICK_COMPILER,
     "-Xms64m",
-    "-Duser.timezone=UTC",  # JDBC's times without a zone are times of the JVM's zone: one in which no hour is missing
-    "-XX:NewSize=8m",  # at first: what is allocated once, at the start, would touch all of the 20 MiB of the default
+    "-Duser.timezone=UTC",  # JDBC's times without a zone are in the JVM's zone, which must not skip an hour
+    "-XX:NewSize=8m",  # the allocations of the start would touch all 20 MiB of the default
     "-Xshare:auto",
     "-XX:+UnlockDiagnosticVMOptions",
-    "-XX:ArchiveRelocationMode=0",  # else the archive is moved to a random address: most of its pages become a copy of this process alone
-    "-XX:-UsePerfData",  # else a world-readable file in /tmp
+    "-XX:ArchiveRelocationMode=0",  # relocated to a random address, most pages of the archive would become private copies
+    "-XX:-UsePerfData",  # avoids a world-readable file in /tmp
     "-XX:-CreateCoredumpOnCrash",
     "-Xlog:disable",
     "-Xlog:all=error:stderr",  # recording an archive warns about every class that does not fit
@@ -86,12 +86,12 @@ JVM_OPTIONS = (
 
 
 def jvm_options(*, queries: bool) -> tuple[str, ...]:
-    """What the JVM is started with. With `queries` it has its full compiler, which pays after some hundred thousand records, of some."""
+    """Returns the JVM's options. With `queries` it uses the full compiler, which pays off after some hundred thousand records."""
     return tuple(option for option in JVM_OPTIONS if not (queries and option == _QUICK_COMPILER))
 
 
-# The jars that a session loads most from come first. A recording JVM looks along the class path for every class it loads:
-# with Spark's 280 jars in directory order that costs 3 s, in this order 0.8 s.
+# The jars with most of a session's classes come first. A recording JVM searches the class path for every class: with Spark's 280 jars in
+# directory order that takes 3 s, in this order 0.8 s.
 _FIRST_JARS = (
     "spark-core",
     "scala-library",
@@ -125,7 +125,7 @@ class Java(NamedTuple):
 
 
 def find_java(environ: Mapping[str, str]) -> Java:
-    """The first Java that is new enough: JAVA_HOME's, else PATH's. Raises FatalError that says what to install."""
+    """Returns the first Java that is new enough: JAVA_HOME's, else PATH's. Raises FatalError, which says what to install."""
     home = environ.get("JAVA_HOME")
     candidates = [f"{home}/bin/java"] if home else []
     found = shutil.which("java", path=environ.get("PATH"))
@@ -142,7 +142,7 @@ def find_java(environ: Mapping[str, str]) -> Java:
 
 
 def _java_version(path: str) -> str:
-    """From the `release` file beside the launcher (free), else by asking it (50 ms). "" when it is no Java."""
+    """Returns the version from the `release` file beside the launcher, or by running it (50 ms); "" if it is no Java."""
     with contextlib.suppress(OSError):
         match = re.search(r'^JAVA_VERSION="([^"]+)"', (Path(path).resolve().parents[1] / "release").read_text("utf-8"), re.MULTILINE)
         if match and os.access(path, os.X_OK):
@@ -155,7 +155,7 @@ def _java_version(path: str) -> str:
 
 
 def _major(version: str) -> int:
-    """`17.0.15` -> 17, `21-ea` -> 21, and the old style `1.8.0_402` -> 8."""
+    """Returns the major version: 17 of `17.0.15`, 21 of `21-ea`, 8 of `1.8.0_402`."""
     numbers = [int(number) for number in re.findall(r"\d+", version)]
     if not numbers:
         return 0
@@ -163,7 +163,7 @@ def _major(version: str) -> int:
 
 
 def spark_home() -> Path:
-    """Where pyspark is installed, found without importing it (the JVM should be starting by then)."""
+    """Returns pyspark's directory without importing it, which takes time in which the JVM could already start. Raises FatalError."""
     spec = importlib.util.find_spec("pyspark")
     if spec is None or not spec.submodule_search_locations:
         msg = "pyspark is not installed in this Python"
@@ -172,16 +172,16 @@ def spark_home() -> Path:
 
 
 def class_path(jars: Path) -> str:
-    """All of Spark's jars in an order that is the same at every start (the archive depends on it)."""
+    """Returns all of Spark's jars in a fixed order, on which the archive depends."""
     names = sorted(path.name for path in jars.glob("*.jar"))
     first = [name for prefix in _FIRST_JARS for name in names if name.startswith(prefix)]
     return ":".join(str(jars / name) for name in dict.fromkeys(first + names))
 
 
 def cache_directory(environ: Mapping[str, str]) -> Path | None:
-    """Where archives live: $CACHE_DIRECTORY (systemd), $XDG_CACHE_HOME/copycat or ~/.cache/copycat; None when none is usable.
+    """Returns the directory for archives: $CACHE_DIRECTORY (systemd), $XDG_CACHE_HOME/copycat or ~/.cache/copycat; None if unusable.
 
-    Only a directory that nobody else can write to is used: an archive is code.
+    No other user may have write access to it, because an archive is code.
     """
     service = environ.get("CACHE_DIRECTORY", "").split(":")[0]
     base = environ.get("XDG_CACHE_HOME") or (f"{environ['HOME']}/.cache" if environ.get("HOME") else "")
@@ -198,9 +198,9 @@ def cache_directory(environ: Mapping[str, str]) -> Path | None:
 
 
 class Archive:
-    """The archive of one Java, one Spark and one set of options: used when it is there, recorded when it is not.
+    """The archive of one Java, one Spark and one set of options. It is used if it exists, else recorded.
 
-    One thread at a time. Nothing here raises.
+    Not thread-safe. No method raises.
     """
 
     def __init__(self, directory: Path | None, java: Java, options: tuple[str, ...], classes: str) -> None:
@@ -210,10 +210,10 @@ class Archive:
         self._path = directory / f"spark-{key}.jsa" if directory else Path()
         self._recording = directory / f".spark-{key}.{os.getpid()}.tmp" if directory else Path()
         self.recording = False
-        """Whether the JVM of the last `options` writes one when it exits, which takes seconds: let it."""
+        """Whether the JVM with the last `options` writes an archive when it exits, which takes seconds."""
 
     def options(self) -> tuple[str, ...]:
-        """JVM options for the next start."""
+        """Returns JVM options for the next start."""
         self.recording = False
         if self._directory is None:
             return ()
@@ -221,21 +221,21 @@ class Archive:
         try:
             if self._path.lstat().st_uid == os.geteuid():
                 os.utime(self._path)
-                return (f"-XX:SharedArchiveFile={self._path}", "-XX:+VerifySharedSpaces")  # a damaged one is ignored, not run
+                return (f"-XX:SharedArchiveFile={self._path}", "-XX:+VerifySharedSpaces")  # the JVM ignores a damaged one
         except OSError:
             pass
         self.recording = True
         return (f"-XX:ArchiveClassesAtExit={self._recording}",)
 
     def keep(self) -> None:
-        """The recording JVM exited cleanly: its archive is whole, use it from now on."""
+        """Called when a recording JVM has exited cleanly: its archive is complete and will be used."""
         if self._directory is None or not self._recording.exists():
             return
         with contextlib.suppress(OSError):
             self._recording.replace(self._path)
 
     def discard(self) -> None:
-        """A start with it failed, or its recording was cut short: forget both, and record none until the next start of the agent."""
+        """Called when a start with it failed, or its recording was cut short. Deletes both; this process records no other."""
         for path in (self._path, self._recording) if self._directory else ():
             with contextlib.suppress(OSError):
                 path.unlink()
@@ -243,10 +243,10 @@ class Archive:
 
 
 class Launcher:
-    """The command that starts a JVM with Spark: the Java of this host, Spark's jars, and the archive of what they load."""
+    """Builds the command that starts a JVM with Spark."""
 
     def __init__(self, options: tuple[str, ...]) -> None:
-        """`options` are the JVM's. Raises FatalError when there is no Java."""
+        """`options` are the JVM's. Raises FatalError if there is no Java."""
         java = find_java(os.environ)
         self._java = java.path
         self._options = options
@@ -254,7 +254,7 @@ class Launcher:
         self.archive = Archive(cache_directory(os.environ), java, options, self._classes)
 
     def command(self, run_dir: Path) -> tuple[str, ...]:
-        """Returns the next start's: `run_dir` takes temporary files and what is written about a crash."""
+        """Returns the command for the next start. `run_dir` gets temporary files and crash reports."""
         return (
             self._java,
             *self._options,
@@ -268,7 +268,7 @@ class Launcher:
 
 
 def _sweep(directory: Path) -> None:
-    """Delete archives that nobody uses any more, and what JVMs left that were killed while they recorded."""
+    """Deletes unused archives, and what JVMs have left that were killed while they recorded."""
     now = time.time()
     for pattern, seconds in (("spark-*.jsa", KEEP_ARCHIVE_SECONDS), (".spark-*.tmp", KEEP_RECORDING_SECONDS)):
         for path in directory.glob(pattern):

@@ -1,6 +1,6 @@
-"""Batches as Spark jobs: `JobExecutor` runs each as one bounded job of one task, `ChoosingExecutor` only those that need Spark.
+"""Runs batches as Spark jobs: `JobExecutor` runs each as a job of one task, `ChoosingExecutor` only those that need Spark SQL.
 
-A job costs about 40 ms, so jobs are for batches of seconds, as in `backfill`, and for queries and what Spark reads. The batch travels as
+A job costs about 40 ms, so jobs are for long batches, as in `backfill`, and for queries and records that Spark reads. The batch travels as
 the task's partition, or in its closure, through the JVM's memory; what Spark spills of it is encrypted.
 """
 
@@ -39,21 +39,21 @@ if TYPE_CHECKING:
 
 
 ANSWER_SECONDS = 60.0
-"""As in `runners`: after `max_seconds` and so long the job is cancelled, which ends its worker."""
+"""The job is cancelled, and its worker ended, this long after `max_seconds`, as in `runners`."""
 
 PLACE_SECONDS = 60.0
-"""How long a batch waits for the Spark session to be up."""
+"""How long a batch waits for the Spark session."""
 
 UNFIT_SECONDS = 30.0
-"""So long jobs may fail in a way that says that workers have another copycat-agent than this process: it may be in the middle of an
-upgrade. After that it is the end: nobody looks at a run that tries for ever."""
+"""If jobs fail for longer than this with errors that show another version of copycat-agent in workers, the run ends. Before that an upgrade
+may be under way."""
 
 _GUARD_SECONDS = 0.2
 _UNFIT = ("AttributeError", "ImportError", "ModuleNotFoundError", "NameError", "SyntaxError", "TypeError")
 
 
 class _Flight(NamedTuple):
-    """A batch that waits or is under way, and the file that tells it to settle."""
+    """A batch that waits or runs, and the file that tells it to settle."""
 
     batch: Batch
     stop_file: Path
@@ -61,20 +61,20 @@ class _Flight(NamedTuple):
 
 
 class JobExecutor:
-    """An `executor.Executor`. The host is the caller's: close it afterwards.
+    """An `executor.Executor`. The caller owns the host, and closes it afterwards.
 
-    At most `host.runners` jobs run at a time, the others wait for their turn; one more runs for those whose latest batch went well while
-    others fail, or while one Kafka cluster has all the rest. `settle` works through a file that the batch looks for: it needs a file system
-    shared with the worker, which a local session has. A batch that waits comes back as it is.
+    At most `host.runners` jobs run at a time, and others wait for their turn. One more place is for batches of parties whose last batch
+    went well while others fail, or while one Kafka cluster takes all other places. `settle` creates a file that the batch looks for, which
+    needs a file system shared with the worker. A batch that waits is returned unread.
     """
 
     def __init__(self, host: SparkHost, run: Run = run_batch, answer_seconds: float = ANSWER_SECONDS) -> None:
-        """`host` has been started, and may still be coming up."""
+        """`host` was started, but need not be up yet."""
         self._host = host
         self._run = run
         self._answer_seconds = answer_seconds
         self._numbers = itertools.count(1)
-        self._threads = ThreadPoolExecutor(host.runners + 1, "job")  # they stay: each has a connection to the JVM
+        self._threads = ThreadPoolExecutor(host.runners + 1, "job")  # threads are kept, because each has a connection to the JVM
         self._turns = Turns(host.runners + 1, self._threads.submit)
         self._examiner = ThreadPoolExecutor(1, "examine")
         self._lock = threading.Lock()  # guards what follows
@@ -100,7 +100,7 @@ class JobExecutor:
         return failure
 
     def examine(self, definition: bytes) -> Future[FatalError | None]:
-        """Spark looks at the definition's query."""
+        """Has Spark check the definition's query."""
         step = step_of(definition)
         with self._lock:
             if step is not None and not self._closed.is_set():
@@ -110,7 +110,7 @@ class JobExecutor:
         return future
 
     def _looked_at(self, step: SqlStep) -> FatalError | None:
-        """On a thread of its own: no broker is asked. Raises nothing: what cannot be found out now, the first batch tells."""
+        """Checks a query on a thread of its own, without a broker. Raises nothing: the first batch tells what cannot be checked now."""
         if step.columns is None:
             return None
         try:
@@ -119,7 +119,7 @@ class JobExecutor:
                 self._sql_on(session.context).prepared(step)
         except FatalError as error:
             return error
-        except Exception:  # noqa: BLE001 - whatever Spark, py4j and a JVM that is going raise
+        except Exception:  # noqa: BLE001 - whatever Spark, py4j and an ending JVM raise
             return None
         return None
 
@@ -131,7 +131,7 @@ class JobExecutor:
                     flight.stop_file.touch()
 
     def close(self) -> None:
-        """Cancels what runs: callers who want it settled settle it first."""
+        """Cancels running batches. Callers that want them settled call `settle` first."""
         with self._lock:
             self._closed.set()
             flights = list(self._flights.values())
@@ -142,7 +142,7 @@ class JobExecutor:
         self._examiner.shutdown()
 
     def _withdraw(self, flight: _Flight, results: Results) -> bool:
-        """Whether it still waited: then it yields `results`. Called with the lock."""
+        """Ends a batch that still waits with `results`. Returns whether it did. Called with the lock."""
         if not self._turns.withdraw("", party_of(flight.batch), flight.future):
             return False
         del self._flights[flight.batch.task]
@@ -150,7 +150,7 @@ class JobExecutor:
         return True
 
     def _carry(self, batch: Batch, stop_file: Path) -> Results:
-        """On a thread of the pool. Raises nothing."""
+        """Runs a batch on a thread of the pool. Raises nothing."""
         sent = threading.Event()
         try:
             return self._job(batch, stop_file, sent)
@@ -163,9 +163,9 @@ class JobExecutor:
             stop_file.unlink(missing_ok=True)
 
     def _job(self, batch: Batch, stop_file: Path, sent: threading.Event) -> Results:
-        """Raises RetriableError when the job fails, takes too long or is cancelled by `close`, FatalError when no job can run any more.
+        """Raises RetriableError if the job fails, takes too long or is cancelled by `close`, FatalError if no job can run any more.
 
-        `sent` is set before a worker can have it.
+        `sent` is set before a worker can get the batch.
         """
         from copycat_agent.spark.session import reason_of  # noqa: PLC0415 - imports pyspark, and is not needed before
 
@@ -188,7 +188,7 @@ class JobExecutor:
         return unpacked(batch, results)
 
     def _carried(self, context: SparkContext, batch: Batch, stop_file: str, sent: threading.Event) -> bytes:
-        """Packed results. Raises what py4j raises, RefusedQueryError when the definition's query cannot be run."""
+        """Returns packed results. Raises what py4j raises, and RefusedQueryError if the definition's query cannot be run."""
         step = step_of(batch.definition)
         if step is not None:
             return self._queried(context, batch, stop_file, step, sent)
@@ -218,7 +218,7 @@ class JobExecutor:
         return sql_jobs.carry(sql, batch, step, job)
 
     def _sql_on(self, context: SparkContext) -> SqlContext:
-        """Takes seconds, the first time in a JVM."""
+        """Returns the SQL session on this context. Takes seconds the first time in a JVM."""
         from copycat_agent.spark import sql_jobs  # noqa: PLC0415 - as above
 
         with self._lock:
@@ -226,7 +226,7 @@ class JobExecutor:
         return self._sql.on(context)
 
     def _broken_off(self, reason: str) -> CopycatError:
-        """Why a job failed. What a batch raises is in its results; so what a worker raises is raised before it begins."""
+        """Returns the error for a failed job. Errors of a batch are in its results, so a worker raises only before the batch begins."""
         now, message = time.monotonic(), f"the Spark job broke off: {reason}"
         if not reason.startswith(_UNFIT):
             return RetriableError(message)
@@ -236,7 +236,7 @@ class JobExecutor:
         return FatalError(message, "copycat-agent was changed while it ran: start it again")
 
     def _session(self, stop_file: Path) -> Session | None:
-        """The host's session, waited for; None when the batch is told to settle first. Raises RetriableError and FatalError."""
+        """Waits for the host's session. Returns None if the batch is told to settle first. Raises RetriableError and FatalError."""
         deadline = time.monotonic() + PLACE_SECONDS
         while True:
             try:
@@ -249,7 +249,7 @@ class JobExecutor:
 
 
 class _Job:
-    """A running job and the two reasons to cancel it: its time is over, the executor is closed."""
+    """A running job, which a guard cancels when its time is over or the executor is closed."""
 
     def __init__(self, context: SparkContext, group: str, closed: threading.Event) -> None:
         self.group = group
@@ -259,24 +259,24 @@ class _Job:
         self._over = threading.Event()
 
     def end(self) -> None:
-        """End the guard: the job is over."""
+        """Ends the guard."""
         self._over.set()
 
     def guard(self, seconds: float) -> None:
-        """Thread: lives as long as the job."""
+        """Thread: watches the job to its end."""
         deadline = time.monotonic() + seconds
         while not self._over.wait(_GUARD_SECONDS):
             late = time.monotonic() > deadline
             if late or self._closed.is_set():
                 self.problem = "it took too long and was cancelled" if late else "the agent is stopping"
                 with contextlib.suppress(Exception):  # the JVM may be gone, and the job with it
-                    self._context.cancelJobGroup(self.group)  # again and again: it misses a job that is about to start
+                    self._context.cancelJobGroup(self.group)  # repeated, because it misses a job that is about to start
 
 
 class ChoosingExecutor:
-    """Runs batches with a query, or whose records Spark reads, as jobs, all others on resident runners.
+    """Runs batches with a query, or with records that Spark reads, as jobs, and all others on resident runners.
 
-    The host is the caller's: close it afterwards.
+    The caller owns the host, and closes it afterwards.
     """
 
     def __init__(self, runners: RunnerExecutor, jobs: Executor, before_job: Callable[[], None] = lambda: None) -> None:
@@ -292,7 +292,7 @@ class ChoosingExecutor:
         return self._jobs.submit(batch)
 
     def follow(self, batch: Batch, report: Callable[[Results], None]) -> Future[Results]:
-        """No batch with a query comes here: a job cannot report."""
+        """As `Executor.follow`. Batches with a query do not come here, because a job cannot report."""
         return self._runners.follow(batch, report)
 
     def join(self, task: TaskId, splits: tuple[Split, ...]) -> None:
@@ -315,8 +315,8 @@ class ChoosingExecutor:
 
 
 def on_this_host(host: SparkHost, hung: Hung = lambda _: ()) -> ChoosingExecutor:
-    """The executor of an agent. `host` has been started, and may still be coming up.
+    """Returns the executor of an agent. `host` was started, but need not be up yet.
 
-    `hung`: see `RunnerExecutor`; a job that hangs is ended when it is due.
+    `hung` is that of `RunnerExecutor`; a job that hangs is cancelled when its time is over.
     """
     return ChoosingExecutor(RunnerExecutor(LocalStaff(host), hung=hung), JobExecutor(host))

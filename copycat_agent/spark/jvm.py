@@ -1,8 +1,8 @@
-"""The JVM as a child process: started, listened to, ended.
+"""Runs the JVM as a child process.
 
-It runs Spark's `PythonGatewayServer` directly. `bin/spark-submit` would start a shell and a second JVM first, and put the
-configuration on the command line; here it goes through the gateway once that is up. The JVM lives as long as the pipe to
-its stdin: when this process ends, in whatever way, the JVM exits and its Python workers with it.
+It runs Spark's `PythonGatewayServer` directly: `bin/spark-submit` would first start a shell and a second JVM, and show the configuration on
+the command line, which here goes through the gateway. The JVM lives as long as the pipe to its stdin: when this process ends, however it
+ends, the JVM exits, and its Python workers with it.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ if TYPE_CHECKING:
 GATEWAY = "org.apache.spark.api.python.PythonGatewayServer"
 
 START_SECONDS = 60.0
-"""How long a JVM may take until it listens. It takes 0.5-3 s; a host that swaps takes longer."""
+"""Time limit until a JVM listens. It takes 0.5-3 s, more on a host that swaps."""
 
 EXIT_SECONDS = 5.0
-"""How long Spark's shutdown hooks may take (0.5 s measured) before the JVM is killed."""
+"""Time limit of Spark's shutdown hooks (0.5 s measured) before the JVM is killed."""
 
 RECORD_SECONDS = 60.0
-"""How long a JVM that writes its archive may take to exit (2-4 s measured)."""
+"""Time limit of the exit of a JVM that writes its archive (2-4 s measured)."""
 
 _POLL_SECONDS = 0.01
 _LINE_BYTES = 8192
 _TAIL_LINES = 20
 
-# The agent's environment may hold secrets for `${env:...}`; JVM and workers see none of it but this.
+# The agent's environment may contain secrets for `${env:...}`, so JVM and workers get only these variables of it.
 _PASSED_ON = frozenset(
     (
         "HOME",
@@ -68,17 +68,18 @@ _PASSED_ON = frozenset(
 _COMPLAINT = re.compile(
     r"(FATAL|ERROR) \S+: |\[\S+\[error\]|(Exception in thread \"[^\"]*\" )?java\.lang\.\w*Error|# (A fatal error|There is insufficient)"
 )
-"""Of log4j, of the JVM's own log (-Xlog), and of a JVM that is about to die."""
+"""Errors of log4j, of the JVM's own log (-Xlog), and of a JVM that is about to die."""
 _OUT_OF_MEMORY = re.compile(r"Exception in thread \"[^\"]*\" java\.lang\.OutOfMemoryError")
-"""A thread that ended so is missing from then on. One that goes on is not: a query that asks for too much fails, and nothing else does.
-Hence no -XX:+ExitOnOutOfMemoryError: one record of one query would end the work of all connectors, again and again."""
+"""A thread that ended for want of memory, and is missing from then on. A query that asks for too much memory fails without ending a thread.
+With -XX:+ExitOnOutOfMemoryError one record of one query would repeatedly end the work of all connectors."""
 _SHOWN_CHARACTERS = 500
+"""Most characters of a line that are logged."""
 
 _log = logs.get("spark")
 
 
 def child_environment(environ: Mapping[str, str], **more: str) -> dict[str, str]:
-    """The few variables of `environ` that are passed on to JVM and workers, and what Spark itself asks for."""
+    """Returns the environment for JVM and workers: a few variables of `environ`, and those that Spark needs."""
     try:
         user = pwd.getpwuid(os.geteuid()).pw_name
     except KeyError:
@@ -86,16 +87,16 @@ def child_environment(environ: Mapping[str, str], **more: str) -> dict[str, str]
     return {
         **{name: value for name, value in environ.items() if name in _PASSED_ON},
         "SPARK_USER": user,
-        "HADOOP_USER_NAME": user,  # no look-up of the user
+        "HADOOP_USER_NAME": user,  # avoids a look-up of the user
         "SPARK_LOCAL_IP": "127.0.0.1",
-        "SPARK_LOCAL_HOSTNAME": "localhost",  # no look-up of the host's name: DNS may be down
-        "PYTHONSAFEPATH": "1",  # `python -m daemon` would put the working directory first on the path
+        "SPARK_LOCAL_HOSTNAME": "localhost",  # avoids a look-up of the host's name: DNS may be down
+        "PYTHONSAFEPATH": "1",  # otherwise `python -m` would put the working directory first on the path
         **more,
     }
 
 
 class Jvm:
-    """One JVM process. `start` and `close` from one thread at a time; the rest from any."""
+    """One JVM process. One thread at a time may call `close`; any may call the other methods."""
 
     def __init__(self, command: Sequence[str], run_dir: Path, environ: Mapping[str, str]) -> None:
         """`command` is the launcher with its options, up to the main class. `run_dir` is private (0700)."""
@@ -117,9 +118,9 @@ class Jvm:
         self._pump.start()
 
     def gateway(self) -> tuple[int, str]:
-        """Port and secret of its gateway, once it listens. Raises RetriableError when it ends or takes too long."""
+        """Waits until the gateway listens. Returns its port and secret. Raises RetriableError if the JVM ends or takes too long."""
         deadline = self.started + START_SECONDS
-        while not self._info.exists():  # Spark renames it into place: it is whole
+        while not self._info.exists():  # Spark renames it into place, so it is complete
             if self._process.poll() is not None:
                 self._pump.join(1)
                 msg = f"the JVM ended at its start ({self.ending()}): {' | '.join(self._tail) or 'it said nothing'}"
@@ -135,18 +136,18 @@ class Jvm:
         return port, data[8 : 8 + length].decode()
 
     def runs(self) -> bool:
-        """Whether the process is there; known at once, also while another thread waits for its end."""
+        """Whether the process is running. Returns at once, also while another thread waits for its end."""
         try:
             return os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None
         except ChildProcessError:
             return False
 
     def wait(self) -> None:
-        """Return when the process has ended, for whatever reason."""
+        """Waits until the process has ended."""
         self._process.wait()
 
     def ending(self) -> str:
-        """How it ended, for people: `exit code 1`, `SIGKILL`; `running` while it does."""
+        """Returns how it ended, such as `exit code 1` or `SIGKILL`; `running` if it has not."""
         code = self._process.poll()
         if code is None:
             return "running"
@@ -156,11 +157,11 @@ class Jvm:
         return f"exit code {code}"
 
     def kill(self) -> None:
-        """End it now; its workers end with it."""
+        """Kills the process; its workers end with it."""
         self._process.kill()
 
     def close(self, seconds: float) -> bool:
-        """Ask it to exit and wait, at most so long. True when it exited by itself, cleanly."""
+        """Asks the process to exit, and kills it after `seconds`. Returns whether it exited cleanly by itself."""
         with contextlib.suppress(OSError):
             if self._process.stdin:
                 self._process.stdin.close()
@@ -173,7 +174,7 @@ class Jvm:
         return self._process.returncode == 0
 
     def _forward(self) -> None:
-        """Thread: what the JVM and its workers write goes to the log; the last lines are kept for `gateway`."""
+        """Thread: logs the output of the JVM and its workers, and keeps the last lines for `gateway`."""
         stream = self._process.stdout
         if stream is None:
             return
@@ -183,20 +184,20 @@ class Jvm:
                 if text:
                     self._tail.append(text)
                     (_log.warning if is_complaint(text) else _log.debug)("the JVM says", text=text[:_SHOWN_CHARACTERS])
-                    if _OUT_OF_MEMORY.match(text):  # Spark would stand still with its process alive: a new one is started
+                    if _OUT_OF_MEMORY.match(text):  # Spark would be stuck with its process alive; a new one is started
                         self.kill()
 
 
 def is_complaint(text: str) -> bool:
-    """Whether a line is an error of the JVM or of Spark itself (see log4j2.properties): no record ever passes through either.
+    """Whether a line is an error of the JVM or of Spark itself (log4j2.properties), which contain no data of records.
 
-    Tracebacks of Python workers come without a level and stay at debug, since they may show what a worker had in hand.
+    Tracebacks of Python workers have no level and are logged at debug, because they may show data.
     """
     return _COMPLAINT.match(text) is not None
 
 
 def _argument_file(path: Path, arguments: Sequence[str]) -> Path:
-    """Java reads its options from a file: the class path alone is 25 KB, and `ps` stays readable."""
+    """Writes Java's options to a file, because the class path alone has 25 KB. Returns its path."""
     quoted = ('"' + argument.replace("\\", "\\\\").replace('"', '\\"') + '"' for argument in arguments)
     path.write_bytes(os.fsencode("\n".join(quoted) + "\n"))
     return path

@@ -1,4 +1,4 @@
-"""The driver's end of the runners' connections: who connects, sending, ending the process behind one, and which tasks go to which."""
+"""The driver's end of the runners' connections: accepts runners, sends batches, kills runners, and assigns tasks to them."""
 
 from __future__ import annotations
 
@@ -32,22 +32,23 @@ if TYPE_CHECKING:
 
 _UCRED = struct.Struct("3i")
 _AGAIN_SECONDS = 1.0
-_SPREAD_SECONDS = 1.0  # so long tasks stay where they are without a thought, unless a task or a runner comes or goes
-_SECOND_LOOK_SECONDS = 1.0  # after a deadline: had this process been stopped, answers may be waiting to be read
-_FORGET_SECONDS = 600.0  # a task that sent nothing for so long has no place kept for it
+_SPREAD_SECONDS = 1.0  # tasks keep their runner for this long, unless a task or a runner comes or goes
+_SECOND_LOOK_SECONDS = 1.0  # grace after a deadline: if this process was stopped meanwhile, answers may wait to be read
+_FORGET_SECONDS = 600.0  # the assignment of a task that sent nothing for this long is forgotten
 
 _log = logs.get("spark")
 
 
 class Pending:
-    """A batch that has no answer yet. `deadline` is monotonic: of its place in the queue first, of its answer once it is sent."""
+    """A batch without an answer. `deadline` (`time.monotonic()`) limits its time in the queue, and once it is sent, that of its answer."""
 
     __slots__ = ("_reached", "batch", "data", "deadline", "future", "is_hung", "late", "makes_room", "number", "party", "report", "sent_at")
 
     def __init__(self, batch: Batch, number: int, deadline: float) -> None:
-        """`data` is what goes to the runner, which may have it since `sent_at`, 0 before; `late`: the deadline has passed once.
+        """Attributes: `data` is the message for the runner; `sent_at` is when it was sent, 0 before.
 
-        `makes_room`: it was asked to end. `is_hung`: it reads from a mount that does not answer, so its place is another one's.
+        `late`: the deadline has passed once. `makes_room`: it was asked to end. `is_hung`: it reads from a mount that hangs, so it does not
+        take a place of its runner.
         """
         self.batch = batch
         self.party = party_of(batch)
@@ -59,27 +60,27 @@ class Pending:
         self.report: Callable[[Results], None] | None = None
         self._reached = Reached()
         self.future: Future[Results] = Future()
-        self.future.set_running_or_notify_cancel()  # a batch on its way cannot be taken back
+        self.future.set_running_or_notify_cancel()  # a batch cannot be cancelled
 
     def reported(self, results: Results) -> None:
-        """It has come so far: if it fails, it does so from there on."""
+        """Passes on a report. If the batch fails later, only what follows the report has failed."""
         self._reached.note(results)
         if self.report is not None:
             self.report(results)
 
     def fail(self, error: CopycatError) -> None:
-        """Resolve it as if nothing had been read since it was last heard of."""
+        """Ends the batch with an error, as if nothing had been read since its last report."""
         self.future.set_result(self._reached.apply(failed(self.batch, error, begun=self.sent_at > 0)))
 
 
 class Link:
-    """One connected runner. `pending` belongs to the executor's lock, and so do `hung` and `places`; methods are for any thread.
+    """One connected runner. The executor's lock guards `pending`, `hung` and `places`; methods are thread-safe.
 
-    `retires`: it gets no further batch, and is hung up on when it has none.
+    `retires`: it gets no further batch, and its connection is closed once it has none.
     """
 
     def __init__(self, connection: Connection, pid: int = 0) -> None:
-        """`pid` is its process on its host, 0 while that is not known."""
+        """`pid` is its process on its host, 0 while unknown."""
         self.pid = pid
         self.index = -1
         self.pending: dict[int, Pending] = {}
@@ -92,21 +93,21 @@ class Link:
 
     @property
     def name(self) -> str:
-        """For people."""
+        """The runner's name in messages."""
         return f"runner {self.index} (pid {self.pid})"
 
     @property
     def hung(self) -> int:
-        """Batches whose mount hangs."""
+        """The number of batches whose mount hangs."""
         return sum(one.is_hung for one in self.pending.values())
 
     @property
     def places(self) -> int:
-        """Places that are taken: a batch whose mount hangs has none."""
+        """The number of places taken; a batch whose mount hangs takes none."""
         return len(self.pending) - self.hung
 
     def receive(self, key: bytes) -> Iterator[Hello | Answer | Beat | Report | Said]:
-        """What the runner sends, until it is gone; for one thread. The first is its Hello, after both have proved the key."""
+        """Yields what the runner sends until it has gone, first its Hello, after both have proved the key. For one thread."""
         try:
             self._meet()
             deliver_challenge(self._connection, key)
@@ -117,54 +118,54 @@ class Link:
             return
 
     def _meet(self) -> None:
-        """Whatever comes before the key. Raises OSError or EOFError."""
+        """Does what comes before the key. Raises OSError or EOFError."""
 
     def send(self, data: bytes) -> None:
-        """Send a pickled message. A runner that is gone is no error here: the thread in `receive` sees it.
+        """Sends a pickled message. Ignores a runner that has gone: the thread in `receive` notices that.
 
-        Blocks only while the runner's process does not read (it is stopped, say), at most until it is killed for that.
+        Blocks while the runner's process does not read, for example because it is stopped, until it is killed for that.
         """
         with contextlib.suppress(OSError), self._sending:
             self._connection.send_bytes(data)
 
     def is_stopped(self) -> bool:
-        """Whether it is as good as dead for now. False when that cannot be told."""
+        """Whether its process is stopped. False if that is unknown."""
         return False
 
     def hang_up(self) -> None:
-        """The runner sees the end of the connection, and so does `receive`."""
+        """Ends the connection for the runner and for `receive`."""
         with contextlib.suppress(OSError), self._open, socket.socket(fileno=os.dup(self._connection.fileno())) as same:
             same.shutdown(socket.SHUT_RDWR)  # close() would not wake the thread in `receive`
 
     def kill(self, reason: str) -> None:
-        """End it as far as that is possible from here. `reason` goes into the results of its batches."""
+        """Ends the runner as far as that is possible from here. `reason` goes into the results of its batches."""
         self.reason = self.reason or reason
         self.hang_up()
 
     def release(self) -> None:
-        """Give the descriptors back; by the thread of `receive`, when it is through."""
+        """Closes the descriptors. Called by the thread of `receive` at its end."""
         with self._sending, self._open:
             self._connection.close()
 
 
 class LocalLink(Link):
-    """A runner on this host: `pid` is who connected, as the kernel says, and a descendant of this process."""
+    """A runner on this host. `pid` is the process that connected, as the kernel tells, a descendant of this process."""
 
     def __init__(self, connection: Connection, pid: int) -> None:
         super().__init__(connection, pid)
         self._process = -1
 
     def _meet(self) -> None:
-        self._process = os.pidfd_open(self.pid)  # from here on the pid cannot come to mean another process
+        self._process = os.pidfd_open(self.pid)  # from here on the pid cannot be reused
 
     def is_stopped(self) -> bool:
-        """Whether its process is stopped (SIGSTOP, SIGTSTP): as good as dead until it is let go on."""
+        """Whether its process is stopped (SIGSTOP, SIGTSTP)."""
         with contextlib.suppress(OSError):
             return _stat(self.pid)[:1] == [b"T"]
         return False
 
     def kill(self, reason: str) -> None:
-        """End its process."""
+        """Kills its process."""
         self.reason = self.reason or reason
         with contextlib.suppress(OSError), self._open:
             if self._process >= 0:
@@ -180,7 +181,7 @@ class LocalLink(Link):
 
 
 def leave_hung(links: Collection[Link], hung: Collection[str], now: float, answer_seconds: float) -> None:
-    """Marks the batches of these connectors, whose mount hangs: their places are free, and they are not due before they go on."""
+    """Marks the batches of connectors whose mount hangs: they take no place, and their deadline starts when the mount answers."""
     for link in links:
         for one in link.pending.values():
             one.is_hung = one.batch.task.connector in hung
@@ -189,7 +190,7 @@ def leave_hung(links: Collection[Link], hung: Collection[str], now: float, answe
 
 
 def late(links: Collection[Link], now: float) -> list[tuple[Link, str]]:
-    """Returns the links with a batch whose deadline has passed twice, and which, in words."""
+    """Returns the links with a batch whose deadline has passed twice, and a message about it."""
     found = []
     for link in links:
         for one in [one for one in link.pending.values() if one.deadline <= now]:
@@ -200,20 +201,20 @@ def late(links: Collection[Link], now: float) -> list[tuple[Link, str]]:
 
 
 class Assignments:
-    """Which runner each task's batches go to. For one caller at a time."""
+    """Assigns tasks to runners. Not thread-safe."""
 
     def __init__(self) -> None:
         self._assigned: dict[TaskId, tuple[int, float]] = {}
         self._spread_at = 0.0
 
     def spread(self) -> None:
-        """A runner has come or gone: tasks are spread over all of them anew."""
+        """Has tasks spread anew over all runners. Called when a runner has come or gone."""
         self._spread_at = 0.0
 
     def link(self, task: TaskId, links: Mapping[int, Link], most: int) -> Link:
-        """The runner for a task: the one it had (its producer is there), unless that is gone, full or has more of the others.
+        """Returns the runner for a task: the one that has its producer, unless that has gone, is full or has more tasks than others.
 
-        A runner with `most` batches is full. One of `links` has room: the caller counts what is under way on all of them.
+        A runner with `most` batches is full. The caller ensures that at least one of `links` is not.
         """
         now = time.monotonic()
         had = self._assigned.get(task, (-1,))[0]
@@ -232,10 +233,10 @@ class Assignments:
 
 
 class Door:
-    """The private socket that runners connect to, with a key that only this user can read."""
+    """The private socket that runners connect to, with a key in a file that only this user can read."""
 
     def __init__(self, address: str) -> None:
-        """Listens at once. Raises OSError."""
+        """Starts listening. Raises OSError."""
         self.key = secrets.token_bytes(32)
         path = key_path(address)
         path.unlink(missing_ok=True)
@@ -249,7 +250,7 @@ class Door:
         self._socket.listen(64)
 
     def accept(self) -> LocalLink | None:
-        """The next one who connects, still to prove the key. None when the door is closed."""
+        """Waits for a runner and returns it, before it has proved the key; None once the door is closed."""
         peer: socket.socket | None = None
         while True:
             try:
@@ -264,11 +265,11 @@ class Door:
                 continue
             if is_own:
                 return LocalLink(Connection(peer.detach()), pid)
-            peer.close()  # only a process that may be killed is let in
+            peer.close()  # only processes that this one may kill are accepted
             peer = None
 
     def close(self) -> None:
-        """`accept` returns None from now on."""
+        """Stops listening; `accept` returns None from now on."""
         self._closed.set()
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)  # wakes `accept`, which close() does not
@@ -278,7 +279,7 @@ class Door:
 
 
 def _descends(pid: int) -> bool:
-    """Whether this process started the process `pid`, or what started it. Raises OSError when that cannot be told now."""
+    """Whether this process is an ancestor of `pid`. Raises OSError if that cannot be found out now."""
     for _ in range(20):
         stat = _stat(pid)
         if not stat:
@@ -290,9 +291,9 @@ def _descends(pid: int) -> bool:
 
 
 def _stat(pid: int) -> list[bytes]:
-    """/proc/PID/stat from the state on: state, parent, ...; empty when there is no such process. The name before may hold anything.
+    """Returns the fields of /proc/PID/stat from the state on: state, parent and so on; [] if there is no such process.
 
-    Raises OSError when it cannot be read.
+    The name before the state may contain anything. Raises OSError if the file cannot be read.
     """
     try:
         stat = Path(f"/proc/{pid}/stat").read_bytes()

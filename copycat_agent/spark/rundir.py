@@ -1,6 +1,6 @@
-"""The private directory of a session: temporary files, Spark's blocks, sockets. Nobody else can look into it (0700).
+"""The private directory (0700) of a session for temporary files, Spark's blocks and sockets.
 
-Only the names below are ever deleted in it, whatever directory the caller hands in.
+Only the names below are ever deleted in it, whatever directory the caller names.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ LOCAL = "blocks"
 """spark.local.dir."""
 
 SOCKETS = "sockets"
-"""Directory of sockets, or a link to one with a shorter name."""
+"""Directory of sockets, or a link to one with a shorter path."""
 
 SPARK_SOCKETS = "s"
-"""Below it, those of Spark's own."""
+"""Directory of Spark's own sockets, below `SOCKETS`."""
 
 SOCKET_DIR_BYTES = 58
-"""Longest directory for sockets: a unix socket's path has at most 107 bytes, Spark's names in it take 42 and ours 2."""
+"""Longest path of the directory: a unix socket's path has at most 107 bytes, of which Spark's names take 42."""
 
 _FILES = ("gateway", "jvm.args")
 _SHORT_PREFIX = "copycat-"
 
 
 def prepare(run_dir: Path) -> Path:
-    """Make it, empty of what an earlier run left, and return the directory for sockets. Raises FatalError when it is not ours."""
+    """Creates or empties the directory. Returns the directory for sockets. Raises FatalError if it is not a directory of this user."""
     try:
         run_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
         status = run_dir.lstat()
@@ -53,7 +53,7 @@ def prepare(run_dir: Path) -> Path:
 
 
 def remove(run_dir: Path) -> None:
-    """Delete what `prepare` and a session made. Raises nothing: what is left is deleted by the next `prepare`."""
+    """Deletes what `prepare` and a session have made. Raises nothing; the next `prepare` deletes what is left."""
     for name in (TEMPORARY, LOCAL):
         shutil.rmtree(run_dir / name, ignore_errors=True)
     sockets = run_dir / SOCKETS
@@ -69,14 +69,14 @@ def remove(run_dir: Path) -> None:
 
 
 def sweep(run_dir: Path, sockets: Path) -> None:
-    """Empty what a dead JVM left, for the next one; the executors' sockets stay."""
+    """Deletes what a dead JVM has left, for the next one. The executors' sockets stay."""
     for directory in (run_dir / TEMPORARY, run_dir / LOCAL, sockets / SPARK_SOCKETS):
         shutil.rmtree(directory, ignore_errors=True)
         directory.mkdir(mode=0o700, exist_ok=True)
 
 
 def _socket_dir(run_dir: Path) -> Path:
-    """`run_dir/sockets`, or, where that is too long for a socket's path, a link there to a private directory with a short name."""
+    """Creates `run_dir/sockets`; if its path is too long for sockets, as a link to a private directory with a short path. Returns that."""
     sockets = run_dir.absolute() / SOCKETS
     if len(os.fsencode(sockets)) <= SOCKET_DIR_BYTES:
         sockets.mkdir(mode=0o700)

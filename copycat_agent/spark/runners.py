@@ -1,9 +1,9 @@
-"""RunnerExecutor: batches go over sockets to Spark tasks that stay.
+"""`RunnerExecutor` sends batches over sockets to resident Spark tasks, the runners.
 
-A Spark job for every micro-batch was measured at 75 to 150 ms of CPU, half a core for a log that trickles: hence tasks that stay.
+A Spark job for every micro-batch takes 75 to 150 ms of CPU, half a core for a slow log, so the tasks stay.
 
-A `staff` has the runners started and lets them in. Threads here: one accepts connections, one per connection takes answers, one watches
-deadlines. Callers of `submit` send themselves, so a round trip costs one wake-up at each end (0.1 ms).
+A `staff` starts runners and accepts their connections. One thread here accepts links, one per link receives answers, and one watches
+deadlines. `submit` sends on the caller's thread, so a round trip takes one wake-up at each end (0.1 ms).
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ if TYPE_CHECKING:
     from copycat_agent.spark.staff import Staff
 
 ANSWER_SECONDS = 60.0
-"""A batch may take `max_seconds` to read and so long to settle; then its runner hangs and is killed."""
+"""Time for a batch to settle after its `max_seconds`. Later its runner counts as hung, and is killed."""
 
 PLACE_SECONDS = 60.0
-"""How long a batch waits for a runner: longer than a JVM takes to come back."""
+"""How long a batch waits for a runner: longer than a JVM takes to restart."""
 
 LOOK_SECONDS = 2.0
-"""How often, while a batch is under way, runners are looked at: one that somebody has stopped answers to nobody."""
-_STOPPED_LOOKS = 3  # so many looks in a row: a debugger stops a process for a moment, a host that sleeps stops them all
+"""Interval at which runners are checked for being stopped while a batch is under way."""
+_STOPPED_LOOKS = 3  # checks in a row that find a runner stopped: a debugger stops it for a moment, a suspended host stops all
 _CLOSE_SECONDS = 3.0
 _STOPPING = "the agent is stopping"
 
@@ -48,15 +48,15 @@ _log = logs.get("spark")
 
 
 class RunnerExecutor:
-    """An `executor.Executor`, and the `staff.Roster` of its staff. The staff's host is the caller's: close it afterwards."""
+    """An `executor.Executor`, and the `staff.Roster` of its staff. The caller owns the staff's host, and closes it afterwards."""
 
     def __init__(
         self, staff: Staff, answer_seconds: float = ANSWER_SECONDS, look_seconds: float = LOOK_SECONDS, hung: Hung = lambda _: ()
     ) -> None:
-        """Has the staff start its runners behind the caller's back.
+        """Has the staff start its runners in the background.
 
-        A batch of a connector that is `hung` holds nobody up: another gets its place, and its runner is not killed. Its connector sends no
-        further one until its mount answers: a mount that hangs takes about `THREADS` threads of each runner at most.
+        `hung` returns the connectors whose mount hangs. Their batches take no place, and their runner is not killed. Such a connector sends
+        no further batch until its mount answers, so a mount takes about `THREADS` threads of each runner at most.
         """
         self._look_seconds = look_seconds
         self._hung = hung
@@ -75,11 +75,11 @@ class RunnerExecutor:
             threading.Thread(target=target, name=name, daemon=True).start()
 
     def submit(self, batch: Batch) -> Future[Results]:
-        """Sends at once when a runner has room, else when one has."""
+        """Sends the batch as soon as a runner has room."""
         return self.follow(batch, None)
 
     def follow(self, batch: Batch, report: Callable[[Results], None] | None) -> Future[Results]:
-        """A batch that stays makes room for those that wait."""
+        """As `Executor.follow`. A batch that stays is asked to end when others wait."""
         number = next(self._numbers)
         pending = Pending(batch, number, time.monotonic() + PLACE_SECONDS)
         pending.report = report
@@ -102,7 +102,7 @@ class RunnerExecutor:
         return pending.future
 
     def join(self, task: TaskId, splits: tuple[Split, ...]) -> None:
-        """Sends them to the runner that has the batch; what comes too late for it is dropped there."""
+        """Sends splits to the runner that has the batch, which drops those that come too late."""
         with self._changed:
             found = [(link, one) for link in self._links.values() for one in link.pending.values() if one.report and one.batch.task == task]
             for _, one in found:
@@ -111,7 +111,7 @@ class RunnerExecutor:
             link.send(pickle.dumps(TakeOn(one.number, splits), PICKLE))
 
     def settle(self, task: TaskId) -> None:
-        """A batch that still waits for a runner comes back as it is."""
+        """As `Executor.settle`. A batch that still waits for a runner is returned unread."""
         with self._changed:
             unsent = [pending for pending in self._queue if pending.batch.task == task]
             self._take_out(unsent)
@@ -121,7 +121,7 @@ class RunnerExecutor:
         _tell_to_settle(asked)
 
     def close(self) -> None:
-        """Runners get `runner.HANG_UP_SECONDS` to settle."""
+        """Closes all links. Runners have `runner.HANG_UP_SECONDS` to settle."""
         with self._changed:
             self._closed.set()
             links, waiting = list(self._links.values()), list(self._queue)
@@ -136,14 +136,14 @@ class RunnerExecutor:
         self._staff.wait(_CLOSE_SECONDS)
 
     def pids(self) -> dict[int, int]:
-        """The process of each connected runner, by its number; for status pages."""
+        """Returns the process of each connected runner, by its number; for status pages."""
         with self._changed:
             return {index: link.pid for index, link in sorted(self._links.items())}
 
     # Handing out
 
     def _hand_out(self) -> None:
-        """Send what is waiting, as far as there is room."""
+        """Sends waiting batches as far as runners have room."""
         while True:
             with self._changed:
                 taken = self._queue.take(sum(len(link.pending) if link.retires else THREADS + link.hung for link in self._links.values()))
@@ -157,15 +157,15 @@ class RunnerExecutor:
                 pending.sent_at = time.monotonic()
                 stay_seconds = STAY_SECONDS if pending.batch.follow_seconds else 0.0
                 pending.deadline = pending.sent_at + pending.batch.max_seconds + stay_seconds + self._answer_seconds
-                link.pending[pending.number] = pending  # before it is sent: when the link breaks meanwhile, it is resolved all the same
+                link.pending[pending.number] = pending  # before it is sent, so that `_lost` fails it if the link breaks
                 self._look_by(min(pending.deadline, time.monotonic() + self._look_seconds))
             link.send(pending.data)
-            if pending.makes_room:  # whoever asked may have done so before it was sent
+            if pending.makes_room:  # it may have been asked to end before it was sent
                 _tell_to_settle([(link, pending.batch.task)])
         _tell_to_settle(asked)
 
     def _asked_to_end(self, is_meant: Callable[[Pending], bool]) -> list[tuple[Link, TaskId]]:
-        """Returns the batches under way that are meant, which are asked to end from now on."""
+        """Marks the batches under way for which `is_meant` is true as asked to end. Returns them."""
         found = [(link, one) for link in self._links.values() for one in link.pending.values() if is_meant(one)]
         for _, one in found:
             one.makes_room = True
@@ -178,16 +178,16 @@ class RunnerExecutor:
     # Connections
 
     def _accept(self) -> None:
-        """Thread: each connection gets a thread of its own."""
+        """Thread: accepts links, and starts a thread for each."""
         while link := self._staff.accept():
             try:
                 threading.Thread(target=self._receive, args=(link,), name="runner-link", daemon=True).start()
-            except RuntimeError as error:  # no more threads: this one is started again, and may find one then
+            except RuntimeError as error:  # no more threads; the runner is started again, and may find one then
                 _log.error("a process of batches cannot be let in now, and is started again", error=error)
                 link.release()
 
     def _receive(self, link: Link) -> None:
-        """Thread: take what the runner sends, until it is gone."""
+        """Thread: receives what a runner sends until it has gone."""
         try:
             for message in link.receive(self._staff.key):
                 if isinstance(message, Answer):
@@ -198,7 +198,7 @@ class RunnerExecutor:
                     continue  # the link has noted that it came
                 elif isinstance(message, Said):
                     logger = logging.getLogger(message.record.name)
-                    if logger.isEnabledFor(message.record.levelno):  # the level of this moment, which may not be that of its start
+                    if logger.isEnabledFor(message.record.levelno):  # the level may have changed since the runner was started
                         logger.handle(message.record)
                 else:
                     self._join(link, message)
@@ -271,7 +271,7 @@ class RunnerExecutor:
             return frozenset(self._links)
 
     def retire(self, index: int) -> None:
-        """Give this runner no further batch, and hang up once it has none. Its batches are asked to end."""
+        """Sends this runner no further batch, asks its batches to end, and closes its link once it has none."""
         with self._changed:
             link = self._links.get(index)
             if link is None:
@@ -290,7 +290,7 @@ class RunnerExecutor:
             self._changed.notify_all()
 
     def _watch(self) -> None:
-        """Thread: sleeps until the next look, then ends what is overdue or stopped. While nothing is under way it sleeps on."""
+        """Thread: kills runners that are overdue or stopped, and fails batches that found no runner. Sleeps while nothing is under way."""
         while not self._closed.is_set():
             with self._changed:
                 while not self._closed.is_set() and self._next_look > time.monotonic():
@@ -314,7 +314,7 @@ class RunnerExecutor:
         return None if self._next_look == float("inf") else max(0.0, self._next_look - time.monotonic())
 
     def _leave_hung(self, now: float) -> list[Pending]:
-        """Lets go on without the batches whose mount hangs. Returns those of them that have not been sent, taken out."""
+        """Frees the places of batches whose mount hangs. Removes from the queue, and returns, those that were not sent."""
         sent = (one for link in self._links.values() for one in link.pending.values())
         slow = {one.batch.task.connector for one in sent if now - one.sent_at > self._look_seconds}
         hung = frozenset(self._hung(slow.union(one.batch.task.connector for one in self._queue)) if slow else ())
@@ -324,7 +324,7 @@ class RunnerExecutor:
         return waiting
 
     def _overdue(self, now: float) -> tuple[list[Pending], list[tuple[Link, str]]]:
-        """Batches that found no runner, runners to end and why, and the time of the next look. A runner hangs at the second look."""
+        """Returns batches that found no runner, and runners to kill with the reason. Sets the time of the next look."""
         unplaced = [one for one in self._queue if one.deadline <= now]
         self._take_out(unplaced)
         ending = late(self._links.values(), now)

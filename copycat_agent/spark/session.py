@@ -1,7 +1,7 @@
-"""A SparkContext on a running JVM: its configuration, its gateway, and forgetting it all when the JVM is gone.
+"""Opens a SparkContext on a running JVM, and resets pyspark's state when the JVM has ended.
 
-No SQL: a session that only carries batches does not load it. Nothing here is secret on a command line, in an environment or in Spark's
-configuration: py4j's token and Spark's own keys are made by the JVM, and the token comes over a private file.
+SQL is not loaded: a session for batches alone does not need it. No secret is on a command line, in an environment or in Spark's
+configuration: the JVM makes py4j's token and Spark's own keys, and passes the token on in a private file.
 """
 
 # ruff: noqa: SLF001 - pyspark keeps its process-wide state in private class attributes; a restart has to reset them
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
     from pathlib import Path
 
-# As pyspark.java_gateway.launch_gateway does, which cannot be given a running JVM without a secret in os.environ.
+# The imports of pyspark.java_gateway.launch_gateway, which needs a secret in os.environ to use a running JVM.
 _JAVA_IMPORTS = (
     "org.apache.spark.SparkConf",
     "org.apache.spark.api.java.*",
@@ -57,7 +57,7 @@ DEFAULTS = {
     "spark.ui.retainedJobs": "10",
     "spark.ui.retainedStages": "10",
     "spark.ui.retainedTasks": "100",
-    # Nothing here is distributed: heartbeats between threads of one process are only work, and a laptop that slept is not a loss.
+    # All runs in one process: heartbeats between its threads are useless, and a laptop that slept has lost nothing.
     "spark.executor.heartbeatInterval": "300s",
     "spark.network.timeout": "3600s",
     "spark.executor.metrics.pollingInterval": "0",
@@ -66,9 +66,9 @@ DEFAULTS = {
     "spark.cleaner.periodicGC.interval": "24h",
     "spark.rdd.compress": "false",
 }
-"""What `spark.conf` of agent.yaml may change."""
+"""Settings that `spark.conf` of agent.yaml may change."""
 
-_OF_CLUSTERS = "spark.authenticate.secret"  # a local session makes one of its own
+_OF_CLUSTERS = "spark.authenticate.secret"  # a local session makes its own
 
 PRIVATE = {
     "spark.ui.enabled": "false",
@@ -82,14 +82,14 @@ PRIVATE = {
     "spark.python.worker.reuse": "true",
     "spark.python.use.daemon": "true",
     "spark.eventLog.enabled": "false",
-    "spark.executor.killOnFatalError.depth": "0",  # a query that asks for too much memory fails for its record, and ends nobody else's work
+    "spark.executor.killOnFatalError.depth": "0",  # a query that takes too much memory fails for its record, and ends no other work
     "spark.speculation": "false",  # two attempts at one batch would both produce
 }
-"""What it may not: it keeps the session on the loopback interface and this user's."""
+"""Settings that it may not change. They keep the session on the loopback interface and private to this user."""
 
 
 def configuration(conf: Mapping[str, str], slots: int, local_dir: Path, socket_dir: Path) -> dict[str, str]:
-    """All of Spark's settings. A failed task is not repeated by Spark: the agent plans it again, from committed offsets."""
+    """Returns Spark's settings. Spark does not repeat a failed task: the agent plans it again, from committed offsets."""
     return {
         **DEFAULTS,
         **{name: value for name, value in conf.items() if name != _OF_CLUSTERS},
@@ -101,12 +101,12 @@ def configuration(conf: Mapping[str, str], slots: int, local_dir: Path, socket_d
 
 
 def open_context(port: int, secret: str, conf: Mapping[str, str]) -> SparkContext:
-    """Connect to the JVM's gateway and start Spark in it. Raises what py4j raises.
+    """Connects to the JVM's gateway and starts Spark in it. Raises what py4j raises.
 
-    Not from the main thread: there, SparkContext replaces the SIGINT handler.
+    Must not be called on the main thread, where SparkContext would replace the SIGINT handler.
     """
     _spare_test_helpers()
-    logging.getLogger().addFilter(_not_py4j)  # it logs the stack of every connection that a dead JVM leaves, some to the root
+    logging.getLogger().addFilter(_not_py4j)  # py4j logs the stack of every connection that a dead JVM leaves, partly to the root logger
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
     gateway = ClientServer(
         java_parameters=JavaParameters(port=port, auth_token=secret, auto_convert=True),
@@ -123,17 +123,17 @@ def open_context(port: int, secret: str, conf: Mapping[str, str]) -> SparkContex
     except BaseException:
         _reset(gateway)
         raise
-    sys.path[:] = path  # it puts its directory of files in
-    context.pythonExec = sys.executable  # else PATH's python3
+    sys.path[:] = path  # SparkContext adds its directory of files
+    context.pythonExec = sys.executable  # the default is PATH's python3
     _quiet_accumulators(context)
     return context
 
 
 def _spare_test_helpers() -> None:
-    """Have PySpark not import its test helpers in this process.
+    """Keeps PySpark from importing its test helpers in this process, by a stub.
 
-    Before each value goes to the JVM, `NumpyArrayConverter` asks them whether numpy is there. Their import brings unittest, and, where they
-    are installed, pandas, numpy and pyarrow: 80 MiB and a third of a second of the start. No array goes from here, so the answer is no.
+    `NumpyArrayConverter` asks them before each value that goes to the JVM whether numpy is installed. They import unittest, and if
+    installed pandas, numpy and pyarrow: 80 MiB and a third of a second. No arrays are sent from here, so the stub says no.
     """
     if _TEST_HELPERS not in sys.modules:
         helpers = types.ModuleType(_TEST_HELPERS)
@@ -142,18 +142,17 @@ def _spare_test_helpers() -> None:
 
 
 def run_task(context: SparkContext, function: Callable[[Iterable[Any]], Iterator[bytes]], item: object) -> list[bytes]:
-    """Run `function` as the one task of a Spark job, over a partition that holds `item`, and return what it yields.
+    """Runs `function` as the only task of a Spark job, over a partition with `item`, and returns what it yields.
 
-    Blocks until the job ends; raises what py4j raises when it fails. `item` may be large and secret: it goes through the JVM's
-    memory. `context.parallelize` would do, and a large closure would become a broadcast, but either leaves a socket to the
-    garbage collector, and without encryption a file.
+    Blocks until the job ends. Raises what py4j raises if it fails. `item` may be large and secret: it goes through the JVM's memory.
+    `context.parallelize`, or a broadcast of a large closure, would leave a socket to the garbage collector, and a file without encryption.
     """
     partition = context._jsc.parallelize([pickle.dumps(item, pickle.HIGHEST_PROTOCOL)], 1)
     return RDD(partition, context, CPickleSerializer()).mapPartitions(function).collect()
 
 
 def forget_context(context: SparkContext) -> None:
-    """After its JVM is gone: let pyspark start from nothing in this process. Raises nothing, asks the JVM nothing."""
+    """Resets pyspark's state in this process after the JVM has ended. Raises nothing, and does not call the JVM."""
     if SparkContext._active_spark_context is not context:
         return
     server = context._accumulatorServer
@@ -163,10 +162,10 @@ def forget_context(context: SparkContext) -> None:
 
 
 def _reset(gateway: JavaGateway | None) -> None:
-    """What pyspark keeps in its classes."""
+    """Resets what pyspark keeps in its classes."""
     if gateway is not None:
         with contextlib.suppress(Exception):
-            gateway._gateway_client.finalizer_deque.append(SHUTDOWN_FINALIZER_WORKER)  # a thread; only a live JVM's shutdown ends it
+            gateway._gateway_client.finalizer_deque.append(SHUTDOWN_FINALIZER_WORKER)  # ends a thread of py4j
             gateway.close()
     with SparkContext._lock:
         SparkContext._active_spark_context = None
@@ -184,10 +183,10 @@ _JAVA_CAUSE = re.compile(r"[\w.$]+Exception: (?!Traceback \(most recent call las
 
 
 def reason_of(error: BaseException) -> str:
-    """One line of why a Spark call failed, without the stack.
+    """Returns one line about why a Spark call failed, without the stack.
 
-    The last line of the Python traceback in it, if there is one; else the first Java exception that is named with its words,
-    which says more than what it was caused by.
+    It is the last line of a Python traceback if there is one, else the first Java exception with a message, which says more than its
+    causes.
     """
     text = _message_of(error)
     if text is None:
@@ -201,7 +200,7 @@ def reason_of(error: BaseException) -> str:
 
 
 def words_of(error: BaseException) -> str:
-    """All that the JVM says of a failed call and of its causes, "" when it says nothing: to look for what is known, not to be shown."""
+    """Returns the texts of a failed call and its causes, "" if there are none. They are to be searched, not shown."""
     words = [_message_of(error) or "", error._stackTrace or "" if isinstance(error, CapturedException) else ""]
     with contextlib.suppress(Py4JError, OSError):
         cause = error.java_exception.getCause() if isinstance(error, Py4JJavaError) else None
@@ -212,8 +211,8 @@ def words_of(error: BaseException) -> str:
 
 
 def _message_of(error: BaseException) -> str | None:
-    """What the JVM says; None when it says nothing any more."""
-    if isinstance(error, CapturedException):  # what pyspark makes of them all in a process that has used SQL
+    """Returns the JVM's message; None if it no longer answers."""
+    if isinstance(error, CapturedException):  # pyspark converts all errors to it in a process that has used SQL
         return str(error._desc)
     if isinstance(error, Py4JJavaError):
         with contextlib.suppress(Py4JError, OSError):
@@ -226,5 +225,5 @@ def _not_py4j(record: logging.LogRecord) -> bool:
 
 
 def _quiet_accumulators(context: SparkContext) -> None:
-    """A JVM that goes away ends the accumulator's connection, which socketserver would print with its stack."""
+    """Keeps socketserver from printing a stack when an ending JVM closes the accumulator's connection."""
     context._accumulatorServer.handle_error = lambda *_: None  # type: ignore[method-assign]

@@ -1,4 +1,4 @@
-"""Batches with a query as Spark jobs: one job of one task each, and what becomes of those that a query fails in."""
+"""Runs batches with a query as Spark jobs of one task, and finds the records for which a query fails."""
 
 # ruff: noqa: SLF001 - Spark's plans are reached through the JVM's objects, which pyspark keeps private
 
@@ -37,13 +37,13 @@ if TYPE_CHECKING:
     from copycat_agent.transforms.sql import SqlStep
 
 CAREFUL_SECONDS = 600.0
-"""So long after a failure a query is run in the way that finds the records it fails for, which costs more."""
+"""For this long after a failure a query is run in careful mode, which marks the records it fails for, and costs more."""
 
 _MOST_RECORDS = 2**17
-"""About what a batch holds, where a record that makes a query fail in every way begins to be looked for."""
+"""About the records of a batch. The search for a record that fails even in careful mode begins with this number."""
 
 _DEFAULTS = {"spark.sql.session.timeZone": "UTC"}
-"""What `spark.conf` of agent.yaml may say otherwise."""
+"""Settings that `spark.conf` of agent.yaml may change."""
 _FIXED = {
     "spark.sql.adaptive.enabled": "false",  # one task, whose rows keep their order
     "spark.sql.execution.arrow.maxRecordsPerBatch": "10000",
@@ -56,8 +56,8 @@ _log = logs.get("spark")
 class Prepared:
     """A query in one session, and what is known of its failures.
 
-    `careful_until` (monotonic): see `CAREFUL_SECONDS`; `condition` is what was the reason. `among`: by task, how many of the next records
-    hold one that the query fails for in every way.
+    It is run in careful mode until `careful_until` (`time.monotonic()`), because of `condition`. `among` says, by task, among how many of
+    the next records there is one for which the query fails even in careful mode.
     """
 
     query: Query
@@ -73,10 +73,10 @@ Job = Callable[["Batch", Prepared, str, str, bool], bytes]
 
 
 class SqlContext:
-    """SQL on a running SparkContext: made when the first query comes, since most agents have none. Thread-safe."""
+    """SQL on a running SparkContext, created for the first query, since most agents have none. Thread-safe."""
 
     def __init__(self, context: SparkContext) -> None:
-        """Takes seconds, the first time in a JVM."""
+        """Takes seconds the first time in a JVM."""
         logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL + 1)  # it quotes records
         self.context = context
         self._plain = SparkSession(context)
@@ -86,12 +86,12 @@ class SqlContext:
         self._careful = self._plain.newSession()
         for name in (*_FIXED, *_DEFAULTS):
             self._careful.conf.set(name, self._plain.conf.get(name) or "")
-        self._careful.conf.set("spark.sql.subexpressionElimination.enabled", "false")  # it works things out before they are tried
+        self._careful.conf.set("spark.sql.subexpressionElimination.enabled", "false")  # it would evaluate expressions outside `TryEval`
         self._lock = threading.Lock()
         self._prepared: dict[tuple[Any, ...], Prepared | RefusedQueryError] = {}
 
     def prepared(self, step: SqlStep) -> Prepared:
-        """The query of a step, looked at once. Raises RefusedQueryError."""
+        """Returns the prepared query of a step, which is analysed once. Raises RefusedQueryError."""
         key = (step.options.sql.query, step.columns)
         with self._lock:
             found = self._prepared.get(key)
@@ -108,7 +108,10 @@ class SqlContext:
         return found
 
     def run(self, prepared: Prepared, errand: SqlErrand, meeting: str, *, careful: bool, frame: DataFrame | None = None) -> bytes:
-        """One job. `frame`: what Spark reads for it. Raises QueryFailedError, and what py4j raises when the job ends otherwise."""
+        """Runs one job; `frame` has the records if Spark reads them. Returns packed results.
+
+        Raises QueryFailedError, and what py4j raises if the job fails otherwise.
+        """
         data, result = pickle.dumps(errand, pickle.HIGHEST_PROTOCOL), StructType([StructField("results", BinaryType())])
         if frame is None:
             source, to_query = self._one_row(data, careful=careful), functools.partial(front, meeting)
@@ -116,16 +119,16 @@ class SqlContext:
             source, to_query = numbered(frame), functools.partial(front_of_rows, meeting, data, frame.columns)
         answered = self._over(prepared, source, to_query, careful=careful)
         job = answered.mapInArrow(functools.partial(back, meeting, prepared.table), result)
-        return bytes(_worked_out(job._jdf.collectAsList).get(0).get(0))
+        return bytes(_evaluated(job._jdf.collectAsList).get(0).get(0))
 
     def evaluate(self, prepared: Prepared, batches: list[pa.RecordBatch], *, careful: bool) -> list[pa.RecordBatch]:
-        """The query's result over these rows, without a batch: for people who try things out. Raises as `run` does."""
+        """Returns the query's result over these rows, without a batch, for commands that try a query. Raises as `run` does."""
         sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, prepared.table) as writer:
             for batch in batches:
                 writer.write_batch(batch)
         frame = self._over(prepared, self._one_row(sink.getvalue().to_pybytes(), careful=careful), feed, careful=careful)
-        found: pa.Table = _worked_out(frame.toArrow)
+        found: pa.Table = _evaluated(frame.toArrow)
         return list(found.to_batches())
 
     def _over(self, prepared: Prepared, source: DataFrame, front: Callable[..., Any], *, careful: bool) -> DataFrame:
@@ -136,7 +139,7 @@ class SqlContext:
         return DataFrame(session._jvm.org.apache.spark.sql.classic.Dataset.ofRows(session._jsparkSession, plan), session)
 
     def _one_row(self, data: bytes, *, careful: bool) -> DataFrame:
-        """A table of one row with these bytes. They go through the JVM's memory, as in `session.run_task`."""
+        """Returns a table of one row with these bytes, which go through the JVM's memory, as in `session.run_task`."""
         session = self._careful if careful else self._plain
         assert session._jvm is not None
         partition = self.context._jsc.parallelize([data], 1)
@@ -144,8 +147,8 @@ class SqlContext:
         return DataFrame(session._jsparkSession.createDataset(partition.rdd(), encoder), session)
 
 
-def _worked_out(action: Callable[[], Any]) -> Any:  # noqa: ANN401 - what the action gives
-    """What a query gives. Raises QueryFailedError where it cannot be worked out for a record, and what pyspark and py4j raise else."""
+def _evaluated(action: Callable[[], Any]) -> Any:  # noqa: ANN401 - what the action returns
+    """Returns a query's result. Raises QueryFailedError if the query fails for a record, else what pyspark and py4j raise."""
     try:
         return action()
     except PySparkException as error:
@@ -156,14 +159,14 @@ def _worked_out(action: Callable[[], Any]) -> Any:  # noqa: ANN401 - what the ac
         condition = words.condition_of(words_of(error))
         if not condition:
             raise
-    raise QueryFailedError(condition)  # outside the except: what raised it may hold data
+    raise QueryFailedError(condition)  # outside the except clause, because the cause may contain data
 
 
 def carry(sql: SqlContext, batch: Batch, step: SqlStep, job: Job) -> bytes:
-    """Run a batch, as often as it takes: a record that a query fails for is found, and made a bad one.
+    """Runs a batch, as often as needed to find records for which the query fails; they become bad records.
 
-    A query that fails is run again so that it marks such records; one that
-    still fails gets smaller batches, to the one record that does it. Raises what `SqlContext.run` raises otherwise.
+    A query that fails is run again in careful mode, which marks such records. If it still fails, smaller batches are tried, down to the one
+    record. Raises what `SqlContext.run` raises otherwise.
     """
     prepared = sql.prepared(step)
     if batch.task in prepared.among:
@@ -185,9 +188,9 @@ def carry(sql: SqlContext, batch: Batch, step: SqlStep, job: Job) -> bytes:
 
 
 def _search(batch: Batch, prepared: Prepared, condition: str, job: Job) -> bytes:
-    """Run a part of the batch, from its beginning on, in which the query does not fail; or the one record for which it does.
+    """Runs the beginning of the batch, up to where the query does not fail, or only the one record for which it fails.
 
-    The record is among so many of the next ones, as far as is known: halves are tried, over as many batches as it takes.
+    `prepared.among` says among how many of the next records that one is. The search halves this number, over several batches.
     """
     why, among = words.condition_words(condition), prepared.among
     while True:
@@ -208,14 +211,14 @@ def _search(batch: Batch, prepared: Prepared, condition: str, job: Job) -> bytes
 
 
 class SqlContexts:
-    """The SQL session of whatever SparkContext there is: a new one after each restart of the JVM. Thread-safe."""
+    """The SQL session on the current SparkContext, a new one after each restart of the JVM. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._session: SqlContext | None = None
 
     def on(self, context: SparkContext) -> SqlContext:
-        """The session on this context. Raises what py4j raises."""
+        """Returns the session on this context. Raises what py4j raises."""
         with self._lock:
             if self._session is None or self._session.context is not context:
                 self._session = SqlContext(context)
@@ -223,11 +226,11 @@ class SqlContexts:
 
 
 def frame_for(context: SparkContext, batch: Batch) -> DataFrame | None:
-    """What Spark reads of a batch; None where its source reads by itself. Raises what `frame_of` raises."""
+    """Returns the data frame of a batch; None if its source reads by itself. Raises what `frame_of` raises."""
     return None if makes_frames(batch.definition) is None else frame_of(SESSIONS.on(context), batch)
 
 
 def meeting_place(directory: str) -> str:
-    """A name for `sql_task.front`, in a private directory; or, with "", in one that the executor makes."""
+    """Returns a name for the socket of `sql_task.front`, in a private directory; with "" in one that the executor makes."""
     word = secrets.token_hex(8)
     return f"{directory}/q{word}" if directory else word

@@ -1,4 +1,4 @@
-"""Queries without batches: looked at, and tried with records that are at hand. For `check`, `try`, `test` and a dry run."""
+"""Checks queries, and tries them with given records, without a batch. For `check`, `try`, `test` and dry runs."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ if TYPE_CHECKING:
     from copycat_agent.transforms.sql import SqlStep
 
 START_SECONDS = 120.0
-"""How long Spark may take to come up."""
+"""Time limit of Spark's start."""
 
 
 class LocalSql:
-    """A Spark session for queries and for what Spark reads, started when it is first asked for. Use as a context manager. Thread-safe."""
+    """A Spark session for queries and records that Spark reads, started at the first use. A context manager. Thread-safe."""
 
     def __init__(self, run_dir: Path, options: SparkOptions | None = None, tell: Callable[[str], None] = lambda _: None) -> None:
-        """`run_dir` is for this alone, see `SparkHost`; `tell` hears what people wait for."""
+        """`run_dir` is that of `SparkHost`; `tell` is called with a message before people have to wait."""
         self._run_dir = run_dir
         self._options = options or SparkOptions()
         self._tell = tell
@@ -51,7 +51,7 @@ class LocalSql:
         self._sessions = SqlContexts()
 
     def query(self, definition: Definition) -> SqlQuery:
-        """The query of a definition that has one. Raises FatalError when it cannot be run, or Spark does not come up."""
+        """Returns the query of a definition, which must have one. Raises FatalError if it cannot be run, or Spark does not start."""
         step = sql_step(definition)
         assert step is not None, "only definitions with a query are asked for it"
         if step.columns is None:
@@ -61,7 +61,7 @@ class LocalSql:
         return SqlQuery(session, session.prepared(step), step)
 
     def run(self, batch: Batch, producers: Producers, stopping: Callable[[], bool]) -> tuple[SplitResult, ...]:
-        """`run_batch`, in this process, for definitions with and without a query."""
+        """As `run_batch`, in this process, for definitions with and without a query."""
         if step_of(batch.definition) is None:
             return run_batch(batch, producers, stopping)
 
@@ -71,7 +71,7 @@ class LocalSql:
         return run_batch(batch, producers, stopping, make_run=make_run)
 
     def close(self) -> None:
-        """End Spark."""
+        """Ends Spark."""
         SPARK.withdraw(self._for_frames)
         if self._host is not None:
             self._host.close()
@@ -85,7 +85,7 @@ class LocalSql:
         return self._sessions.on(self._host.session(START_SECONDS).context)
 
     def _for_frames(self, seconds: float) -> SparkSession:
-        """What the host offers, once it is started. Raises as `SparkAccess.session` does."""
+        """Starts the host, and returns the session that it offers. Raises as `SparkAccess.session` does."""
         self._session()
         SPARK.withdraw(self._for_frames)
         return SPARK.session(seconds)
@@ -108,11 +108,11 @@ class SqlQuery:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """Names of its result's columns."""
+        """The names of its result's columns."""
         return self._prepared.query.names
 
     def rows(self, records: Sequence[dict[str, Any]]) -> list[list[dict[str, Any]] | DataError]:
-        """For each record its rows (none: it is dropped; several: LATERAL VIEW), or why it is a bad one."""
+        """Returns for each record its rows (none if it is dropped, several with LATERAL VIEW), or why it is a bad one."""
         asked = self.batch()
         batch, bad = Table(self.step.columns or ()).batch(records, range(len(records)))
         asked.put(batch)
@@ -121,7 +121,7 @@ class SqlQuery:
         return [bad.get(one) or failures.get(one) or results.rows(one) for one in range(len(records))]
 
     def batch(self) -> LocalBatch:
-        """One use of it, see `batch.sql_answers.Query`."""
+        """Returns a `batch.sql_answers.Query` for one use."""
         return LocalBatch(self._session, self._prepared)
 
 
@@ -147,7 +147,7 @@ class LocalBatch:
         return self._carefully(pa.Table.from_batches(self._batches, self._prepared.table))
 
     def _carefully(self, table: pa.Table) -> list[pa.RecordBatch]:
-        """What fails in every way is found by halves."""
+        """Evaluates in careful mode; if even that fails, finds the record by halving."""
         try:
             return self._session.evaluate(self._prepared, table.to_batches(), careful=True)
         except QueryFailedError:
@@ -159,7 +159,7 @@ class LocalBatch:
 
 
 def problem_of(sql: LocalSql, definition: Definition) -> FatalError | None:
-    """Why the query of a definition cannot be run, None when it can. Raises what comes of Spark."""
+    """Returns why the query of a definition cannot be run, None if it can. Raises Spark's other errors."""
     try:
         sql.query(definition)
     except FatalError as error:

@@ -1,6 +1,6 @@
-"""Parts of Spark's plans, made and looked at through the JVM's objects; and a query changed so that it fails for no record."""
+"""Builds and inspects parts of Spark's plans through JVM objects, and changes a query so that it fails for no record (`Careful`)."""
 
-# ruff: noqa: SLF001 - which pyspark keeps private
+# ruff: noqa: SLF001 - pyspark keeps the JVM objects private
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class Catalyst:
-    """Makes nodes and expressions of Spark's plans."""
+    """Builds nodes and expressions of Spark's plans."""
 
     def __init__(self, session: SparkSession) -> None:
         self._session = session._jsparkSession
@@ -27,83 +27,83 @@ class Catalyst:
         self._java = session._jvm.java.util.ArrayList
 
     def seq(self, items: list[Any]) -> Any:  # noqa: ANN401
-        """Make a Scala sequence of these items."""
+        """Returns a Scala sequence of these items."""
         found = self._java()
         for item in items:
             found.add(item)
         return self._utils.toSeq(found)
 
     def empty(self, ddl: str) -> Any:  # noqa: ANN401
-        """An empty dataset with these columns."""
+        """Returns an empty dataset with these columns."""
         return self._session.createDataFrame(self._java(), self._types.StructType.fromDDL(ddl))
 
     def dataset(self, plan: Any) -> Any:  # noqa: ANN401
-        """Make a dataset, which can be run, of a plan."""
+        """Returns a dataset for a plan, which can be run."""
         return self._datasets.ofRows(self._session, plan)
 
     def analysed(self, parsed: Any) -> Any:  # noqa: ANN401
-        """The plan with all names resolved, and what WITH names in its place."""
+        """Returns the plan with all names resolved, and WITH inlined."""
         plan = self.dataset(parsed).queryExecution().analyzed()
         return self._catalyst.optimizer.InlineCTE(True, False, False).apply(plan)
 
     def project(self, columns: list[Any], plan: Any) -> Any:  # noqa: ANN401
-        """The plan with these columns only."""
+        """Returns the plan with these columns only."""
         return self._catalyst.plans.logical.Project(self.seq(columns), plan)
 
     def alias(self, expression: Any, name: str, same_as: Any = None) -> Any:  # noqa: ANN401
-        """`expression AS name`; as the very column that `same_as` is, for what refers to it."""
+        """Returns `expression AS name`, with the id of the column `same_as`, if given, so that references to that resolve to it."""
         number = self._expressions.NamedExpression.newExprId() if same_as is None else same_as.exprId()
         return self._expressions.Alias(expression, name, number, self.seq([]), self._option.empty(), self.seq([]))
 
     def null_text(self) -> Any:  # noqa: ANN401
-        """Make a null of type string."""
+        """Returns a null of type string."""
         return self._expressions.Literal.create(None, self._types.DataTypes.StringType)
 
     def text(self, text: str) -> Any:  # noqa: ANN401
-        """Make a string literal."""
+        """Returns a string literal."""
         return self._expressions.Literal.create(text, self._types.DataTypes.StringType)
 
     def tried(self, expression: Any) -> Any:  # noqa: ANN401
-        """A struct with the expression's value; null where that raises."""
+        """Returns a struct with the expression's value, null where the expression raises."""
         return self._expressions.TryEval(self._expressions.CreateNamedStruct(self.seq([self.text("v"), expression])))
 
     def field(self, struct: Any) -> Any:  # noqa: ANN401
-        """The value in what `tried` made."""
+        """Returns the value in a struct of `tried`."""
         return self._expressions.GetStructField(struct, 0, self._option.empty())
 
     def mark(self, struct: Any, name: str) -> Any:  # noqa: ANN401
-        """`name` where what `tried` made is null."""
+        """Returns an expression that is `name` where a struct of `tried` is null, else null."""
         return self._expressions.If(self._expressions.IsNull(struct), self.text(name), self.null_text())
 
     def first(self, expressions: list[Any]) -> Any:  # noqa: ANN401
-        """The first of them that is not null."""
+        """Returns the first of the expressions that is not null."""
         return expressions[0] if len(expressions) == 1 else self._expressions.Coalesce(self.seq(expressions))
 
     def either(self, one: Any, other: Any) -> Any:  # noqa: ANN401
-        """`one OR other`."""
+        """Returns `one OR other`."""
         return self._expressions.Or(one, other)
 
     def where(self, condition: Any, plan: Any) -> Any:  # noqa: ANN401
-        """The plan's rows for which the condition holds."""
+        """Returns the plan's rows for which the condition holds."""
         return self._catalyst.plans.logical.Filter(condition, plan)
 
     def is_filled(self, collection: Any) -> Any:  # noqa: ANN401
-        """Whether it has elements."""
+        """Returns the condition that a collection has elements."""
         nothing = self._expressions.Literal.create(0, self._types.DataTypes.IntegerType)
         return self._expressions.GreaterThan(self._expressions.Size(collection, False), nothing)
 
     def is_not_null(self, expression: Any) -> Any:  # noqa: ANN401
-        """`expression IS NOT NULL`."""
+        """Returns `expression IS NOT NULL`."""
         return self._expressions.IsNotNull(expression)
 
 
 def kind_of(thing: Any) -> str:  # noqa: ANN401
-    """The name of an object's class."""
+    """Returns the name of a JVM object's class."""
     return str(thing.getClass().getSimpleName())
 
 
 def each(seq: Any) -> list[Any]:  # noqa: ANN401
-    """The items of a Scala sequence."""
+    """Returns the items of a Scala sequence."""
     return [seq.apply(number) for number in range(seq.size())]
 
 
@@ -112,10 +112,10 @@ _UNFOLDING = ("Explode", "PosExplode", "Inline")
 
 
 class Careful:
-    """Makes of a query one that fails for no record.
+    """Rewrites a query so that it fails for no record.
 
-    Each expression is tried (`TryEval` gives null where it raises), within a struct, which is null then and never else. The name of the
-    first column whose expression raised goes along in a column; such rows pass every filter from there on.
+    Each expression is evaluated by `TryEval` within a struct, which is null only if the expression raises. An extra column has the name of
+    the first column whose expression raised; such rows pass every later filter.
     """
 
     def __init__(self, jvm: Catalyst, record: Any) -> None:  # noqa: ANN401
@@ -124,7 +124,7 @@ class Careful:
         self._failed: Any = None
 
     def chain(self, nodes: tuple[Any, ...], plan: Any) -> Any:  # noqa: ANN401
-        """The plan over `plan`."""
+        """Returns the rewritten nodes as a plan over `plan`."""
         plan = self._with_failed(plan, self._jvm.null_text(), list(each(plan.output())))
         for node in reversed(nodes):
             plan = {"Project": self._project, "Filter": self._filter, "Generate": self._generate}[kind_of(node)](node, plan)
@@ -162,9 +162,9 @@ class Careful:
         return jvm.project([*others, self._failed], node.copy(passes, plan))
 
     def _generate(self, node: Any, plan: Any) -> Any:  # noqa: ANN401
-        """What it unfolds is tried as well; a record of which that fails gets one row, as OUTER gives to those with nothing to unfold.
+        """Evaluates the collection carefully, too. A record for which it raises gets one row, as OUTER gives to an empty collection.
 
-        Of functions that make rows in other ways, a failure stays one: the query is then run with fewer records, to the one that does it.
+        Other generators may still fail; then `sql_jobs` searches for the record with smaller batches.
         """
         jvm, generator = self._jvm, node.generator()
         if kind_of(generator) not in _UNFOLDING:

@@ -1,11 +1,11 @@
-"""A query, looked at: is it row-wise, and how is it put between two Python functions.
+"""Checks that a query is row-wise, and prepares it to be placed between two Python functions.
 
-The user's query is analysed over an empty table. What Spark's analyser makes of it is a chain of plan nodes without any names left to
-resolve: the column that says which record a row comes from is put through each of them here, where no query can see or lose it. For each
-batch the empty table at the end of the chain is replaced by the rows of that batch.
+The user's query is analysed over an empty table. The result is a chain of plan nodes with all names resolved. A column with the record's
+number is passed through each node here, where no query can see or lose it. For each batch the empty table at the end of the chain is
+replaced by the batch's rows.
 
-What a query may be is a list of what is allowed, not of what is refused: the analysed plan holds Project, Filter and Generate only. Its
-functions have to be deterministic, since a query is analysed once: that fixes the seed of `uuid()` and `rand()` for all batches.
+Only listed plans are allowed: an analysed plan may contain nothing but Project, Filter and Generate. Functions must be deterministic: a
+query is analysed once, which fixes the seed of `uuid()` and `rand()` for all batches.
 """
 
 # ruff: noqa: SLF001 - Spark's plans are reached through the JVM's objects, which pyspark keeps private
@@ -34,7 +34,7 @@ _PARSED = frozenset(
     | {"PipeOperator", "UnresolvedHaving", "Aggregate", "Distinct", "Sort", "GlobalLimit", "LocalLimit", "Offset", "Join"}
     | {"Union", "Except", "Intersect"}
 )
-"""What may be in a parsed query before Spark is asked to analyse it: nothing that would do something, or look at anything."""
+"""Nodes allowed in a parsed query before Spark analyses it: none of them executes or reads anything."""
 
 _NO_VALUE = frozenset(
     {"CalendarIntervalType", "YearMonthIntervalType", "DayTimeIntervalType", "VariantType", "NullType", "TimeType", "ObjectType"}
@@ -43,12 +43,12 @@ _NO_VALUE = frozenset(
 
 
 class RefusedQueryError(FatalError):
-    """A query that the agent does not run: why, and what to do."""
+    """A query that the agent does not run."""
 
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """A query that can be run. `nodes` are its plan's, from the result down to above the table; `leaf` are the table's columns."""
+    """A query that can be run. `nodes` is its plan from the result down to above the table; `leaf` are the table's columns."""
 
     session: SparkSession
     nodes: tuple[Any, ...]
@@ -57,9 +57,9 @@ class Query:
     names: tuple[str, ...]
 
     def over(self, table: Any, *, careful: bool) -> Any:  # noqa: ANN401 - JVM objects, here and below
-        """The plan over `table`, a JVM plan with the columns of the leaf and the record's number, in order.
+        """Returns the plan over `table`, a JVM plan with the columns of the leaf and the record's number, in this order.
 
-        `careful`: no record can make it fail; what would is marked in a column of its own, see `FAILED`.
+        `careful`: records do not make it fail, but are marked in the column `FAILED`.
         """
         jvm = Catalyst(self.session)
         attributes = [*each(self.leaf), self.record]
@@ -75,8 +75,8 @@ class Query:
 
 
 def prepare(session: SparkSession, query: str, columns: Columns) -> Query:
-    """Look at a query over a table `records` with these columns. Raises RefusedQueryError, and what py4j raises when the JVM is gone."""
-    if "${" in query:  # variables of the environment, and properties of the JVM, in the place of text
+    """Checks a query over a table `records` with these columns. Raises RefusedQueryError, and what py4j raises if the JVM has ended."""
+    if "${" in query:  # Spark's parser would replace it by environment variables and JVM properties
         raise _refused("it holds ${, where Spark's parser would put settings of this host", "write '$' || '{' for the text itself")
     jvm = Catalyst(session)
     table = jvm.empty(", ".join(f"{quoted(column.name)} {column.type}" for column in columns))
@@ -100,7 +100,7 @@ def _refused(why: str, hint: str) -> RefusedQueryError:
 
 
 def _look_at_parsed(plan: Any, tables: set[str]) -> None:  # noqa: ANN401
-    """Refuse what must not even be analysed: commands, other tables and files, subqueries, calls of Java."""
+    """Raises RefusedQueryError for what must not even be analysed: commands, other tables and files, subqueries, calls of Java."""
     kind = kind_of(plan)
     if kind not in _PARSED:
         raise _refused(words.PLANS.get(kind, words.COMMAND.format(kind)), words.ROW_WISE)
@@ -133,12 +133,12 @@ def _look_at_unresolved(expression: Any) -> None:  # noqa: ANN401
 
 
 def _chain(plan: Any) -> tuple[list[Any], Any]:  # noqa: ANN401
-    """The nodes from the result down to above the table, all of them row-wise; and the table's columns."""
+    """Returns the nodes from the result down to above the table, and the table's columns. Raises if a node is not row-wise."""
     nodes: list[Any] = []
     below_view = False
     while True:
         kind = kind_of(plan)
-        if kind == "LocalRelation" and below_view:  # values of the query's own were refused before
+        if kind == "LocalRelation" and below_view:  # VALUES of the query's own were refused before
             return nodes, plan.output()
         if kind in ("Project", "Filter", "Generate"):
             for expression in each(plan.expressions()):
@@ -163,7 +163,7 @@ def _look_at_resolved(expression: Any) -> None:  # noqa: ANN401
 
 
 def _look_at_type(type_: Any, name: str, whole: str) -> None:  # noqa: ANN401
-    """`name` and `whole` are the column's."""
+    """Raises for types that records cannot have. `name` and `whole` are the column's name and type."""
     kind = kind_of(type_).rstrip("$")
     if kind in _NO_VALUE:
         raise _refused(f"column {name!r} of its result is of type {whole}, which no record has", "cast it, for example to string")
@@ -183,7 +183,7 @@ def _look_at_type(type_: Any, name: str, whole: str) -> None:  # noqa: ANN401
 
 
 def _result_names(plan: Any) -> tuple[str, ...]:  # noqa: ANN401
-    """Names of the result's columns, which are to be names of fields."""
+    """Returns the names of the result's columns. Raises if they cannot be names of fields."""
     seen: dict[str, str] = {}
     for column in each(plan.output()):
         name, kind = str(column.name()), str(column.dataType().catalogString())

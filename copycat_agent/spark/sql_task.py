@@ -1,8 +1,7 @@
-"""What runs in Spark's Python workers for a batch with a query: two functions of one task, with the query between them.
+"""The two functions of one Spark task that run a batch with a query: `front` before the query, `back` behind it.
 
-`back` runs the batch. It sends the rows that are to be asked about over a private unix socket to `front`, which is nothing but the way
-into Spark: it hands them to the query when they are all there. What the query makes of them comes to `back` as its input. So one process
-has the files, the producer and the account, on this host as on a cluster's.
+`back` runs the batch. It sends the query's rows over a private unix socket to `front`, which passes them into Spark. The query's result
+comes to `back` as its input. So a single process has the files, the producer and the account, on this host as on a cluster.
 """
 
 from __future__ import annotations
@@ -37,23 +36,23 @@ if TYPE_CHECKING:
     from copycat_agent.model import Batch
 
 Run = Callable[[Any, "MakeRun"], bytes]
-"""Runs what is in an errand: `here` or `there`; pickled by reference. Returns packed results."""
+"""Runs the item of an errand: `here` or `there`, pickled by reference. Returns packed results."""
 
 MEET_SECONDS = 60.0
-"""So long the two wait for each other: a worker may have to be started first."""
+"""How long the two functions wait for each other: a worker may have to be started first."""
 
 _LOOK_SECONDS = 0.005
 _SIZE_BYTES = 8
-_MOST_BYTES = 64  # of a directory: a unix socket's path has at most 107
+_MOST_BYTES = 64  # longest path of a directory: a unix socket's path has at most 107 bytes
 _READ_BYTES = 2**20
 _ROWS, _END = b"r", b"e"
-"""Rows follow; that was all of them."""
+"""Signs on the socket: rows follow; there are no more."""
 _ANSWERS_WAITING = 16
-"""Batches of a query's answer that wait while rows are put. Spark waits with the next one then, not so who puts rows."""
+"""Most batches of a query's result in memory. Spark waits beyond that, but `put` does not."""
 
 
 class SqlErrand(NamedTuple):
-    """What travels to `back`. `run` is called with `item`. `condemned` and `why`: see `batch.sql_answers.QueryChannel`.
+    """What is sent to `back`, which calls `run(item)`. `condemned` and `why` are those of `batch.sql_answers.QueryChannel`.
 
     `has_rows`: the rows of a frame follow.
     """
@@ -66,20 +65,20 @@ class SqlErrand(NamedTuple):
 
 
 def front(meeting: str, partition: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Function over a partition of one row, which holds a pickled errand: give that to `back`, and yield the rows that it sends.
+    """Sends a pickled errand, the only row of its partition, to `back`, and yields the rows that `back` sends.
 
-    `meeting` names the socket: its path, or a word that both find the same private directory by. Raises what ends the job.
+    `meeting` is the path of the socket, or a word from which both derive the same private directory.
     """
     yield from _served(meeting, _only(partition).column(0)[0].as_py(), None)
 
 
 def front_of_rows(meeting: str, errand: bytes, names: Sequence[str], partition: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """As `front`, over the rows of a frame, which go to `back` behind the pickled errand. `names`: see `named`."""
+    """As `front`, over the rows of a frame, which are sent to `back` after the pickled errand. `names` are the columns' names (`named`)."""
     yield from _served(meeting, errand, named(names, partition))
 
 
 def named(names: Sequence[str], rows: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Rows with these names of columns in place of numbers, see `frame_jobs.numbered`."""
+    """Yields rows with their columns' names in place of the numbers of `frame_jobs.numbered`."""
     for batch in rows:
         yield batch.rename_columns(list(names))
 
@@ -98,20 +97,20 @@ def _served(meeting: str, errand: bytes, rows: Iterable[pa.RecordBatch] | None) 
 
 
 def back(meeting: str, schema: pa.Schema, partition: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Function over the query's result: run the batch, yield one row with its packed results. `schema` is the table's."""
+    """Runs the batch with the query's result as its input. Yields one row with packed results. `schema` is that of the query's table."""
     with _connected(_path(meeting)) as connection, connection.makefile("rb") as stream:
         size = int.from_bytes(stream.read(_SIZE_BYTES), "big")
         errand: SqlErrand = pickle.loads(stream.read(size))  # noqa: S301 - from our own driver
         query = SocketQuery(connection, schema, partition, errand.condemned, errand.why)
         rows = FrameRows(_received(stream)) if errand.has_rows else None
         results = errand.run(errand.item, functools.partial(SqlRun, query=query, rows=rows))
-        for _ in query.results():  # of a batch that came to no query: Spark wants to see the end of its rows
+        for _ in query.results():  # a batch that used no query must still consume its input
             pass
     yield pa.RecordBatch.from_arrays([pa.array([results], pa.binary())], names=["results"])
 
 
 def _send_rows(connection: socket.socket, rows: Iterable[pa.RecordBatch]) -> None:
-    """Thread. What breaks off here, the other end sees as an end in the middle; Spark says why."""
+    """Thread: sends a frame's rows. The other end sees an error as an early end; Spark reports the reason."""
     with contextlib.suppress(Exception), connection.makefile("wb", buffering=_READ_BYTES) as sink:
         batches = iter(rows)
         if (first := next(batches, None)) is not None:
@@ -123,7 +122,7 @@ def _send_rows(connection: socket.socket, rows: Iterable[pa.RecordBatch]) -> Non
 
 
 def _received(stream: IO[bytes]) -> Iterator[pa.RecordBatch]:
-    """What `_send_rows` sends. Raises RetriableError where it breaks off: to Arrow that is an end like any other."""
+    """Yields what `_send_rows` sends. Raises RetriableError for an early end, which Arrow does not notice."""
     with _gone():
         sign = stream.read(1)
         if sign == _ROWS:
@@ -136,7 +135,7 @@ def _received(stream: IO[bytes]) -> Iterator[pa.RecordBatch]:
 
 
 def here(item: tuple[str, Batch, dict[str, str]], make_run: MakeRun) -> bytes:
-    """On this host, see `runner.bounded`: the item is the file that says when to settle, a batch, and what it needs in the environment."""
+    """Runs a batch on this host, like `runner.bounded`. `item` is the file that says when to settle, a batch, and its environment."""
     stop_file, batch, environ = item
     os.environ.update(environ)
     run = functools.partial(run_batch, make_run=make_run)
@@ -144,7 +143,7 @@ def here(item: tuple[str, Batch, dict[str, str]], make_run: MakeRun) -> bytes:
 
 
 def there(item: cluster_task.Errand, make_run: MakeRun) -> bytes:
-    """On an executor of a cluster, see `cluster_task.carry`."""
+    """Runs a batch on an executor of a cluster, like `cluster_task.carry`."""
     if refusal := cluster_task.refused(item, cluster_task.QUERIES_NEED):
         return refusal
     run = functools.partial(run_batch, make_run=make_run)
@@ -153,14 +152,14 @@ def there(item: cluster_task.Errand, make_run: MakeRun) -> bytes:
 
 
 def feed(partition: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Function over a partition of one row, which holds an Arrow stream: yield its batches."""
+    """Yields the batches of an Arrow stream, the only row of its partition."""
     data = _only(partition).column(0)[0].as_buffer()
     with pa.ipc.open_stream(data) as stream:
         yield from stream
 
 
 def _only(partition: Iterable[pa.RecordBatch]) -> pa.RecordBatch:
-    """The batch with the partition's one row. Reads to its end: Spark does not use a worker again that left something unread."""
+    """Returns the batch with the only row of a partition. Reads the partition to its end: otherwise Spark does not reuse the worker."""
     (batch,) = [batch for batch in partition if batch.num_rows]
     return batch
 
@@ -182,7 +181,7 @@ class SocketQuery:
             self._writer.write_batch(batch)
 
     def results(self) -> Iterator[pa.RecordBatch]:
-        """Yields nothing when it is asked for again."""
+        """Yields nothing when called again."""
         with _gone():
             if self._writer is not None:
                 self._writer.close()
@@ -196,11 +195,11 @@ class SocketQuery:
             self._arrived.put(None)
 
     def _take(self, answers: Iterable[pa.RecordBatch]) -> None:
-        """Thread: takes answers while rows are put, so that Spark works meanwhile."""
+        """Thread: takes results while rows are put, so that Spark can work meanwhile."""
         try:
             for answer in answers:
                 self._arrived.put(answer)
-        except Exception as error:  # noqa: BLE001 - raised where answers are asked for
+        except Exception as error:  # noqa: BLE001 - `results` raises it
             self._arrived.put(error)
         else:
             self._arrived.put(None)
@@ -208,7 +207,7 @@ class SocketQuery:
 
 @contextlib.contextmanager
 def _gone() -> Iterator[None]:
-    """The other end is gone: Spark ends this job, and says why."""
+    """Raises RetriableError if the other end has gone, because Spark ends this job."""
     try:
         yield
     except (OSError, EOFError, pa.ArrowException) as error:
@@ -242,7 +241,7 @@ def _listening(path: str) -> Iterator[socket.socket]:
 
 
 def _connected(path: str) -> socket.socket:
-    """Raises RetriableError when nobody is there in time, or the directory is not this user's own."""
+    """Connects to `front`. Raises RetriableError if it is not there in time, or the directory is not private to this user."""
     deadline = time.monotonic() + MEET_SECONDS
     connection = socket.socket(socket.AF_UNIX)
     while True:
@@ -258,16 +257,16 @@ def _connected(path: str) -> socket.socket:
 
 
 def _look_at(directory: str) -> None:
-    """Raises OSError where others could have put the socket."""
+    """Raises OSError if other users could have created the socket."""
     status = os.stat(directory)  # noqa: PTH116 - as above
     if status.st_uid != os.geteuid() or stat.S_IMODE(status.st_mode) & 0o077:
         raise PermissionError
 
 
 class _Arriving(io.RawIOBase):
-    """What comes over a connection, taken from it as soon as it is there: who sends never waits for who reads here.
+    """A stream that reads its connection ahead without limit, so that the sender never waits for the reader.
 
-    Otherwise `back`, which puts rows, and Spark, which puts answers, could wait for each other and stand still.
+    Otherwise `back`, which sends rows, and Spark, which sends results, could wait for each other for ever.
     """
 
     def __init__(self, connection: socket.socket) -> None:
@@ -280,7 +279,7 @@ class _Arriving(io.RawIOBase):
         return True
 
     def readinto(self, buffer: Any) -> int:  # noqa: ANN401 - a writable buffer
-        """The end of a connection that broke is an end, too: Spark hears of it from its other side."""
+        """A broken connection counts as an end: Spark notices it at the other side."""
         if not self._part:
             self._part = memoryview(self._parts.get())
             if not self._part:
@@ -290,7 +289,7 @@ class _Arriving(io.RawIOBase):
         return size
 
     def _take(self) -> None:
-        """Thread."""
+        """Thread: reads the connection."""
         data = b" "
         while data:
             try:

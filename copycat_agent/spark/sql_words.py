@@ -1,4 +1,4 @@
-"""Why a query is refused, in words: by the parts of Spark's plans and expressions, and by the errors of its own."""
+"""Messages about refused queries, by the parts of Spark's plans and expressions, and about Spark's errors."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ PLANS = {
     "MapInArrow": "it runs a function of Python",
     "Range": "it reads from a function; only the table records can be read",
 }
-"""Nodes of plans that are not row-wise, and what they are to the author of the query."""
+"""Nodes of plans that are not row-wise, with messages for the query's author."""
 
 EXPRESSIONS = {
     "CallMethodViaReflection": "it calls methods of Java (reflect, java_method)",
@@ -67,7 +67,7 @@ FUNCTIONS = {
     "window": "window() leaves out records without a time; date_trunc and arithmetic on the time do not",
     "session_window": "session_window() groups records",
 }
-"""Functions that are refused by name, before Spark looks at them."""
+"""Functions that are refused by name, before Spark analyses them."""
 
 RANDOM = "{}() gives the same values with every batch, so they are not what they look like, and others when a record is read again"
 NO_RANDOM = (
@@ -91,17 +91,17 @@ CONDITIONS = {
     "OUT_OF_MEMORY": "it takes more memory than there is (spark.driver_memory, of an executor spark.executor.memory)",
     "MALFORMED_RECORD_IN_PARSING": "a text that from_json or from_csv cannot read in mode FAILFAST",
 }
-"""Spark's error conditions that single records bring about."""
+"""Spark's error conditions that single records cause."""
 
 _CONDITION = re.compile(r"\[([A-Z][A-Z0-9_]{3,}(?:\.[A-Z0-9_]+)*)\]")
 _STATE = re.compile(r"SQLSTATE: ([0-9A-Z]{5})")
 _NO_MEMORY = re.compile(r"\bjava\.lang\.OutOfMemoryError\b")
 _DATA_STATES = ("22", "P0", "21", "23", "38")
-"""How states of errors begin that data bring about, as the SQL standard and Spark's table of errors have them."""
+"""Beginnings of SQLSTATEs of errors that data cause, by the SQL standard and Spark's table of errors."""
 
 
 class QueryFailedError(Exception):
-    """A job ended since its query cannot be worked out for some record. `condition` is Spark's name for it."""
+    """A job failed because its query fails for some record. `condition` is Spark's name of the error."""
 
     def __init__(self, condition: str) -> None:
         super().__init__(condition)
@@ -109,7 +109,7 @@ class QueryFailedError(Exception):
 
 
 def condition_of(text: str) -> str:
-    """Spark's name for an error that one record's data bring about; "" when it is no such error."""
+    """Returns Spark's name of an error that a record's data cause; "" for any other error."""
     condition, state = _CONDITION.search(text), _STATE.search(text)
     if condition is None:
         return "OUT_OF_MEMORY" if _NO_MEMORY.search(text) else ""
@@ -118,12 +118,12 @@ def condition_of(text: str) -> str:
 
 
 def condition_words(condition: str) -> str:
-    """What it means."""
+    """Returns the meaning of a condition."""
     return CONDITIONS.get(condition.partition(".")[0], f"Spark's error {condition}")
 
 
 def refusal_words(text: str) -> str:
-    """One line of what Spark says of a query that it does not take: the words and the place, without its plan."""
+    """Returns one line of Spark's error about a query: the message and the place, without the plan."""
     line = next((line.strip() for line in text.splitlines() if line.strip()), "")
     line = re.sub(r"^\[[A-Z0-9_.]+\]\s*", "", line)
     line = re.sub(r"\s*SQLSTATE: [0-9A-Z]{5}\.?", "", line)

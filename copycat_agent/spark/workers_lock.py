@@ -1,7 +1,7 @@
-"""Which Python workers of an earlier run are still there: each holds a lock on a file in the state directory for as long as it lives.
+"""Waits for Python workers of an earlier run. Each holds a lock on a file in the state directory as long as it lives.
 
-A worker dies with its driver, but not in the same instant, and one that hangs in the kernel or is stopped not at all. What such a one
-may still send is undone where lanes are fenced; to wait for it first spares the trouble, and connectors without lanes repeats.
+A worker dies with its driver, but not at once, and not if it hangs in the kernel or is stopped. Fenced lanes undo what it may still send;
+waiting for it avoids that, and for connectors without lanes it avoids duplicates.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from pathlib import Path
 from copycat_agent import logs
 
 NAME = "workers.lock"
-"""Its name in the state directory."""
+"""Name of the file in the state directory."""
 VARIABLE = "COPYCAT_WORKERS_LOCK"
-"""Where Spark's Python daemon finds it."""
+"""Environment variable with its path, for Spark's Python daemon."""
 WAIT_SECONDS = 10.0
 """How long a start waits for workers of an earlier run."""
 _LOOK_SECONDS = 0.05
@@ -27,15 +27,15 @@ _log = logs.get("spark")
 
 
 def hold() -> None:
-    """This process, and every fork of it, holds the lock until its end; what they start does not."""
+    """Locks the file for this process and all its forks until they end, but not for programs that they start."""
     path = os.environ.get(VARIABLE)
     if path:
-        with contextlib.suppress(OSError):  # then nobody waits for it
+        with contextlib.suppress(OSError):  # then the next start does not wait
             fcntl.flock(os.open(path, _FLAGS, 0o600), fcntl.LOCK_SH)
 
 
 def wait(path: Path, seconds: float = WAIT_SECONDS) -> tuple[int, ...]:
-    """Wait until nobody holds the lock; the pids of those who still do after so long, which are told."""
+    """Waits until no process holds the lock. Returns, and logs, the pids of those that still do after `seconds`."""
     try:
         descriptor = os.open(path, _FLAGS, 0o600)
     except OSError as error:
@@ -68,9 +68,9 @@ def _is_free(descriptor: int) -> bool:
 
 
 def holders(descriptor: int) -> tuple[int, ...]:
-    """Processes that have the same file open as `descriptor`, but for this one, as far as this user may look at them.
+    """Returns the other processes that have the same file open as `descriptor`, as far as this user may see them.
 
-    Told by the names that the kernel knows: to ask everybody's files themselves would hang where one of them is on a mount that does.
+    Files are compared by the kernel's names: a stat could hang if one is on a mount that hangs.
     """
     try:
         wanted = Path(f"/proc/self/fd/{descriptor}").readlink()
@@ -81,9 +81,9 @@ def holders(descriptor: int) -> tuple[int, ...]:
 
 
 def _has_open(pid: int, wanted: Path) -> bool:
-    with contextlib.suppress(OSError):  # it has ended, or is somebody else's
+    with contextlib.suppress(OSError):  # the process has ended, or belongs to another user
         for opened in Path(f"/proc/{pid}/fd").iterdir():
-            with contextlib.suppress(OSError):  # it is closed by now
+            with contextlib.suppress(OSError):  # the file was closed meanwhile
                 if opened.readlink() == wanted:
                     return True
     return False
