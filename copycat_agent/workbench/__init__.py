@@ -1,4 +1,4 @@
-"""The machinery of the commands for working on definitions: `new`, `try`, `test`, `fmt`, `import`, `explain` and `doctor`.
+"""The implementation of the commands for working on definitions: `new`, `try`, `test`, `fmt`, `import`, `explain` and `doctor`.
 
-Nothing here knows the terminal, and nothing here runs in an agent.
+Nothing here depends on the terminal, or runs in an agent.
 """

@@ -1,6 +1,6 @@
-"""What each connector makes of one path, as its source says it, what stands between a pattern and the file, and what an option means.
+"""Explains whether and how connectors read a path, what keeps a file from being read, and what options mean.
 
-Changes nothing, asks nobody.
+It inspects files, stores and saved offsets, without an agent, and changes nothing.
 """
 
 from __future__ import annotations
@@ -49,16 +49,16 @@ Saved = Mapping[SourcePartition, SourceOffset]
 
 
 class Refusal(NamedTuple):
-    """Why a connector does not read a path, and what to do about it, "" where nothing need be done."""
+    """Why a connector does not read a path, and what to do about it, "" if nothing."""
 
     why: str
     hint: str = ""
 
 
 def obstacle(path: str, fixed: int, *, follow_symlinks: bool) -> Refusal | None:
-    """The first thing on the way to the file at `path` that keeps it from being read; None when it can be.
+    """Returns the first obstacle on the way to the file at `path`; None if it can be read.
 
-    `fixed`: so many directories are named without a wildcard, and may be links whatever `follow_symlinks` says.
+    The first `fixed` directories are named without a wildcard, and may be links whatever `follow_symlinks` says.
     """
     parts = path.strip("/").split("/")
     for number in range(1, len(parts)):
@@ -85,7 +85,7 @@ def _directory(path: str, *, follow_symlinks: bool) -> Refusal | None:
 
 
 def _file(path: str, *, follow_symlinks: bool) -> Refusal | None:
-    """Opens it, as the source would."""
+    """Returns why the file cannot be opened as the source would open it; None if it can."""
     try:
         info = os.stat(path, follow_symlinks=follow_symlinks)  # noqa: PTH116 - see above
         if not stat.S_ISREG(info.st_mode):
@@ -104,7 +104,7 @@ def _file(path: str, *, follow_symlinks: bool) -> Refusal | None:
 
 
 def _closed(path: str, error: OSError) -> Refusal:
-    """What the kernel said, and how the user who asks could be let in."""
+    """Returns the kernel's reason, and how this user can get access."""
     if error.errno not in (errno.EACCES, errno.EPERM):
         return Refusal(f"{path} cannot be opened: {error.strerror}")
     user = find_user(None)
@@ -115,10 +115,10 @@ def _closed(path: str, error: OSError) -> Refusal:
 
 @dataclass(frozen=True, slots=True)
 class PathAnswer:
-    """One connector's about `path`. `closeup` is None where it does not read the file, and `refusal` says why.
+    """A connector's answer about `path`. If it does not read the file, `closeup` is None and `refusal` says why.
 
-    `name` is the one it finds the file under. `pattern` is the one that names it, "" where none does (any more). `saved` is its
-    saved offset. `former` are saved offsets of other files that had this name. `losses` would be entered with the next look.
+    `name` is the name under which it finds the file. `pattern` is the pattern that matches, "" if none does (any more). `saved` is the
+    saved offset. `former` are saved offsets of other files that had this name. `losses` would be entered at the next scan.
     """
 
     definition: Definition
@@ -133,7 +133,7 @@ class PathAnswer:
 
     @property
     def takes(self) -> bool:
-        """Whether a run reads the file by this definition."""
+        """Whether a run would read the file by this definition."""
         return self.closeup is not None and self.definition.enabled
 
 
@@ -141,9 +141,9 @@ class PathAnswer:
 def asked(
     definition: Definition, saved: Mapping[SourcePartition, SavedRow], path: str, log: Log, *, most_bytes: int
 ) -> Iterator[PathAnswer]:
-    """The answer about `path`, absolute; while the block runs, its split can be read. `saved` is all that is saved.
+    """Yields the answer about the absolute `path`; its split can be read within the context. `saved` are the rows of all connectors.
 
-    Takes a scan of the connector's directories when a pattern may name the path, else no time.
+    If a pattern may match the path, this scans the connector's directories.
     """
     rows = offsets_of(definition, saved)
     offsets = offsets_in(rows)
@@ -161,7 +161,7 @@ def asked(
 
 
 def _about_object(definition: Definition, rows: Mapping[SourcePartition, SavedRow], path: str, log: Log, most_bytes: int) -> PathAnswer:
-    """Asks the store, as the connector's next look would."""
+    """Returns the answer about an object, as found by a look at the store."""
     if not isinstance(definition.source, FilesOptions):
         return PathAnswer(definition, path, path, refusal=Refusal(f"source {definition.source.type} reads no objects"))
     with closing(create_source(SOURCES[definition.source.type].make, definition, rows, log, only_looks=True)) as source:
@@ -196,7 +196,7 @@ def _answer(
 
 
 def _find(source: Source, names: list[str], most_bytes: int) -> tuple[Closeup | None, str]:
-    """The file under one of its names, or under the one it is followed by though no pattern names it any more."""
+    """Finds the file under one of its names, or under the name it is followed by although no pattern matches any more."""
     for name in names:
         if closeup := source.look_closely(name, most_bytes):
             return closeup, name
@@ -208,7 +208,7 @@ def _find(source: Source, names: list[str], most_bytes: int) -> tuple[Closeup | 
 
 
 def _by_patterns(definition: Definition, path: str) -> Refusal | None:
-    """Why no pattern names the path, None when one does."""
+    """Returns why no pattern matches the path, None if one does."""
     if isinstance(definition.source, PolledOptions):
         return Refusal(f"source {definition.source.type} reads no files")
     include, exclude = patterns_of(definition.source)
@@ -227,7 +227,7 @@ def _by_patterns(definition: Definition, path: str) -> Refusal | None:
 
 
 def _by_source(definition: Definition, source: Source, path: str) -> Refusal:
-    """A pattern names it, and the source did not take it."""
+    """Returns why the source did not take a path that a pattern matches."""
     reasons = source.passed_over()
     follow = getattr(definition.source, "follow_symlinks", False)
     found = obstacle(path, fixed_depth(_pattern(definition, path) or path), follow_symlinks=follow)
@@ -240,7 +240,7 @@ def _by_source(definition: Definition, source: Source, path: str) -> Refusal:
 
 
 def _up_from(path: str) -> Iterator[str]:
-    """The path, then every directory above it."""
+    """Yields the path, then its parent directories."""
     while path not in ("/", ""):
         yield path
         path = os.path.dirname(path)  # noqa: PTH120 - names may be odd bytes; texts stay texts
@@ -259,12 +259,12 @@ def _inode_key(path: str) -> tuple[int, int] | None:
 
 
 def _was_read(path: str, offsets: Saved) -> bool:
-    """Whether an offset of this very file is saved, though no pattern names it now."""
-    _, inode = _inode_key(path) or (0, 0)  # device numbers change: who asks looks closely
+    """Whether an offset of this file may be saved, although no pattern matches it now."""
+    _, inode = _inode_key(path) or (0, 0)  # device numbers may change, so only inodes are compared; the caller checks further
     return any(is_file_key(one.key) and Identity.parse(one.key)[0].inode == inode for one in offsets)
 
 
 def _former(path: str, key: str, offsets: Saved) -> tuple[SourceOffset, ...]:
-    """Saved offsets of others that had this name. A key that begins with the file's is that of one of its ranges."""
+    """Returns saved offsets of other files that had this name. A key that begins with the file's belongs to one of its ranges."""
     others = (one for one in offsets.items() if one[1].path == path and one[0].key != key)
     return tuple(offset for partition, offset in others if not (key and partition.key.startswith(f"{key}:")))

@@ -1,4 +1,4 @@
-"""How options are written where the type does not say it: values, whole items of lists, and what stands beside them."""
+"""Examples of options whose type gives no good one: values, whole items of lists, and options that they need beside them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _PARSERS: Mapping[str, str] = {
     "csv": "columns: [id, qty, price]",
     "key_value": 'field_split: ";"',
 }
-"""What else a parser needs, or has mostly."""
+"""Further options that a parser needs, or usually has."""
 _PARSING = {"field": "log", "into": "parsed", "keep_source": "true"}
 _OPTIONS: Mapping[str, str] = {
     "regex.pattern": "['^(?P<a>A.*)', '^(?P<b>B.*)']",
@@ -47,7 +47,7 @@ _OPTIONS: Mapping[str, str] = {
     "key_value.duplicates": "list",
     "key_value.bare": "drop",
 }
-"""Values of what stands beside `_PARSERS`."""
+"""Values of the common options of `_PARSERS`."""
 _ITEMS: Mapping[str, str] = {
     "on_error": "{convert: {status: int}, on_error: keep}",
     "regex": "{regex: '^(?P<client>[^ ]+) (?P<status>[0-9]+)'}",
@@ -110,7 +110,7 @@ _CONDITIONS: Mapping[str, str] = {
     "exists": "{user: {exists: false}}",
     "not": "{level: {not: DEBUG}}",
 }
-"""Matchers by what they show."""
+"""Matchers by the option that they are an example of."""
 _TESTS: Mapping[str, str] = {
     "name": "name: an order",
     "input": "input: [one line, another line]",
@@ -138,7 +138,7 @@ _TESTS: Mapping[str, str] = {
     "dead_letters.step": "dead_letters: [{step: convert}]",
     "dead_letters.reason": "dead_letters: [{reason: no whole number}]",
 }
-"""One option of a test; `_whole_test` puts beside it what no test goes without."""
+"""Options of a test; `_whole_test` adds those that every test needs."""
 
 
 _REGISTRY = 'schema_registry: {url: "http://127.0.0.1:8081"'
@@ -246,7 +246,7 @@ EXAMPLES = {
     "api.page.listen": "127.0.0.1:8090",
     "api.socket": "/run/copycat/agent.sock",
 }
-"""Values that say more than the type does."""
+"""Values that are better examples than those by type."""
 EXAMPLES_OF = {
     ("datasource", "source.type"): "datasource",
     ("datasource", "source.class"): '"orders:Orders"',
@@ -309,7 +309,7 @@ EXAMPLES_OF = {
     ("spool_dir", "source.cleanup.to"): "/var/spool/done",
     ("spool_dir", "source.cleanup.failed_to"): "/var/spool/failed",
 }
-"""The same for options of one source or format: (its type, key)."""
+"""As `EXAMPLES`, for options of one source or format: (its type, key)."""
 BESIDE = {
     "source.cleanup.to": "policy: move",
     "source.format.columns.start": "name: id, width: 8",
@@ -325,13 +325,13 @@ BESIDE = {
     "source.symlink_roots": "follow_symlinks: true",
     "record.allowed_topics": 'topic: "logs.{level}"',
 }
-"""What an option, or those below it, need beside them."""
+"""Options that an option, or those below it, need beside them."""
 ALONE = frozenset(f"source.multiline.{name}" for name in ("start", "continues", "ends", "preset"))
-"""Options that need nothing beside them where others of the section do."""
+"""Options that need nothing beside them, unlike others of their section."""
 
 
 def written_example(key: str, kind: str = "") -> str:
-    """The example of an option of transforms, tests or converters with schemas, from the top of a definition; "" when none is known.
+    """Returns an example of an option of transforms, tests or converters with schemas, from the top of a definition; "" if there is none.
 
     `kind` is the type of the converter.
     """
@@ -386,7 +386,7 @@ def _whole_test(option: str) -> str:
 
 
 LEAST_OF_FILES = {"sink.type": "type: files", "sink.uri": "uri: s3://lake/orders/"}
-"""What a sink of files cannot do without, by key."""
+"""Options that a sink of files requires, by key."""
 LEAST_OF_SOURCES: dict[str, dict[str, str]] = {
     "spool_dir": {"source.type": "type: spool_dir", "source.dir": "dir: /var/spool/in"},
     "objects": {"source.type": "type: objects", "source.uri": "uri: s3://logs/app/"},
@@ -400,4 +400,4 @@ LEAST_OF_SOURCES: dict[str, dict[str, str]] = {
     },
     "datasource": {"source.type": "type: datasource", "source.class": 'class: "orders:Orders"'},
 }
-"""What a source of this type cannot do without, by key."""
+"""Options that a source of this type requires, by key."""

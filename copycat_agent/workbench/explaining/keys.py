@@ -1,4 +1,4 @@
-"""What an option means: every key of a definition and of agent.yaml, from the models that load them."""
+"""Explains options: every key of a definition and of agent.yaml, from the models that load them."""
 
 from __future__ import annotations
 
@@ -56,10 +56,9 @@ _SECTION = "the defaults of its keys"
 
 
 class OptionKey(NamedTuple):
-    """One option. `where` says in which file, and of which source, transform or converter. `default` is None for a required one.
+    """One option. `where` names its file, and its source, transform or converter. `default` is None for a required option.
 
-    `kind` is its type in words; `allowed` its choices or bounds, "" for none; `example` how it is written; `children` the keys
-    below it.
+    `kind` is its type in words, `allowed` its choices or bounds ("" for none), `example` an example, `children` the keys below it.
     """
 
     key: str
@@ -73,10 +72,10 @@ class OptionKey(NamedTuple):
 
 
 def find_keys(text: str) -> list[OptionKey]:
-    """What a dotted key means, in every place where it may stand; without its beginning when that is clear. Empty for none.
+    """Returns the options with a dotted key, one for each place where it can be written; [] for none.
 
-    It is clear when one place is nearer to the top than all others: `topic` is `record.topic`. The name of a type, such as `avro`, is
-    told where it may stand too, with its options.
+    The key's beginning may be left out if one place is nearer to the top than all others: `topic` is `record.topic`. For the name of a
+    type, such as `avro`, the options that accept it are returned, too.
     """
     for beginning, accepted in _CLIENTS.items():
         if text.startswith(beginning):
@@ -91,7 +90,7 @@ def find_keys(text: str) -> list[OptionKey]:
 
 
 def _of_type(name: str) -> list[OptionKey]:
-    """The options `type` that may have this value; below them stand the options of that type."""
+    """Returns the options `type` that accept this value, with that type's options as children."""
     found = [one for one in all_keys() if one.key.endswith(".type") and one.where.endswith(f" {name}")]
     return [one._replace(children=tuple(each.key for each in all_keys() if _stands_beside(each, one))) for one in found]
 
@@ -101,7 +100,7 @@ def _stands_beside(one: OptionKey, other: OptionKey) -> bool:
 
 
 def _merged(keys: list[OptionKey]) -> list[OptionKey]:
-    """What is the same in several places, once."""
+    """Returns options that are the same in several places only once."""
     places: dict[OptionKey, list[str]] = {}
     for one in keys:
         places.setdefault(one._replace(where=""), []).append(one.where)
@@ -109,7 +108,7 @@ def _merged(keys: list[OptionKey]) -> list[OptionKey]:
 
 
 def _joined(places: list[str]) -> str:
-    """`a definition, transform regex or grok`; all transforms are `any transform`."""
+    """Returns places such as `a definition, transform regex or grok`; all transforms are `any transform`."""
     kinds = [place.removeprefix(_STEP) for place in places if place.startswith(_STEP)]
     if len(kinds) > 1 and len(kinds) == len(places):
         return "a definition, any transform" if len(kinds) >= len(TRANSFORMS) else _STEP + " or ".join(kinds)
@@ -117,7 +116,7 @@ def _joined(places: list[str]) -> str:
 
 
 def near_keys(text: str) -> list[str]:
-    """Keys that may have been meant: those that end like it, then those that look like it."""
+    """Returns keys that may have been meant: those with the same ending, then similar ones."""
     known = list(dict.fromkeys(one.key for one in all_keys()))
     last = text.rpartition(".")[2]
     same = [key for key in known if key.rpartition(".")[2] == last]
@@ -128,7 +127,7 @@ def near_keys(text: str) -> list[str]:
 
 @lru_cache(maxsize=1)
 def all_keys() -> tuple[OptionKey, ...]:
-    """Every option of a definition and of agent.yaml; one that stands in both comes twice."""
+    """Returns every option of a definition and of agent.yaml; one of both is there twice."""
     return (*_keys_of(Definition, "", "a definition"), *_keys_of(AgentOptions, "", "agent.yaml"))
 
 
@@ -144,7 +143,7 @@ def _keys_of(model: type[Options], prefix: str, where: str) -> Iterator[OptionKe
 
 
 def _below(model: type[Options], prefix: str, where: str) -> list[OptionKey]:
-    """The keys of a section; for a source, transform or converter those of each kind."""
+    """Returns the keys of a section; for a source, transform or converter those of all kinds."""
     if model not in _REGISTRIES:
         return list(_keys_of(model, prefix, where))
     noun, registry = _REGISTRIES[model]
@@ -152,11 +151,11 @@ def _below(model: type[Options], prefix: str, where: str) -> list[OptionKey]:
 
 
 def _of_part(registry: Registry[Any], kind: str, model: type[Options], prefix: str, where: str) -> list[OptionKey]:
-    """The keys of one part. Those of an installed package are left out where its models cannot be explained."""
+    """Returns the keys of one part. Those of an installed package are left out if its models cannot be explained."""
     origin = registry.origin(kind)
     if origin is None:
         return list(_keys_of(model, prefix, where))
-    with contextlib.suppress(Exception):  # somebody else's models may raise anything
+    with contextlib.suppress(Exception):  # models of other packages may raise anything
         return list(_keys_of(model, prefix, f"{where} of {origin.text}"))
     return []
 
@@ -190,7 +189,7 @@ def _default(model: type[Options], name: str, field: FieldInfo) -> str:
 
 
 def _kind(schema: dict[str, Any]) -> str:
-    """The type in words, choices joined by "or"."""
+    """Returns the type in words, alternatives joined by "or"."""
     words = [_one_kind(one) for one in schema.get("anyOf", [schema])]
     return " or ".join(dict.fromkeys(word for word in words if word))
 
@@ -232,7 +231,7 @@ def _allowed(field: FieldInfo, schema: dict[str, Any]) -> str:
 
 
 def _example(key: str, schema: dict[str, Any], default: str | None, where: str) -> str:
-    """The key as it is written, nested as in YAML's flow style; "" where only its children would say something."""
+    """Returns an example of the key, nested in YAML's flow style; "" if only its children have useful ones."""
     if found := written_example(key, where.rpartition(" ")[2]):
         return found
     kind = where.rpartition(" format ")[2] if " format " in where else ""
@@ -255,12 +254,12 @@ def _example(key: str, schema: dict[str, Any], default: str | None, where: str) 
 
 
 def _written(text: str) -> str:
-    """A text as YAML takes it."""
+    """Returns a text in YAML, quoted if necessary."""
     return text if _PLAIN.fullmatch(text) else json.dumps(text)
 
 
 def _of_source(sections: list[str], key: str, where: str, kind: str) -> str:
-    """What else stands in a section of a source or a sink, so that it is one. `kind` is that of its format, if any."""
+    """Returns what else a section of a source or sink needs to be valid. `kind` is that of its format, if any."""
     if sections == ["source"]:
         wanted = next((texts for source, texts in LEAST_OF_SOURCES.items() if f"source {source}" in where), {})
         return "".join(f"{text}, " for name, text in wanted.items() if name != key)
@@ -270,7 +269,7 @@ def _of_source(sections: list[str], key: str, where: str, kind: str) -> str:
 
 
 def _example_value(schema: dict[str, Any], default: str | None) -> str:
-    """The last choice, the other boolean, else the default, else a small number."""
+    """Returns the last choice, the other boolean, else the default, else a small number."""
     for one in schema.get("anyOf", [schema]):
         if one.get("enum"):
             return str(one["enum"][-1])
@@ -283,7 +282,7 @@ def _example_value(schema: dict[str, Any], default: str | None) -> str:
 
 
 def _client_setting(text: str, name: str, accepted: Mapping[str, str]) -> OptionKey:
-    """A setting of librdkafka: what it takes, or where it belongs."""
+    """Explains a setting of librdkafka: its values, or why it is not allowed."""
     wrong = check_name(name, accepted)
     if wrong is None:
         client, where = ("consumer", "a definition") if accepted is READING else ("producer", "a definition or agent.yaml")

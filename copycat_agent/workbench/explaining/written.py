@@ -1,4 +1,4 @@
-"""Which file of a sink has the record at an offset of a topic's partition."""
+"""Finds the file of a sink that has the record at an offset of a Kafka partition."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _ASKED = re.compile(r"([A-Za-z0-9._-]{1,249})/(\d{1,9})@(\d{1,19})")
 
 
 class OffsetPlace(NamedTuple):
-    """A place in Kafka, written as in `orders/3@1200`."""
+    """A place in Kafka, written as `orders/3@1200`."""
 
     topic: str
     partition: int
@@ -22,7 +22,7 @@ class OffsetPlace(NamedTuple):
 
 
 class Answered(NamedTuple):
-    """What one connector has made of it. `files` are addresses, one of which has the record; `end`: offsets below it are written."""
+    """A connector's answer. One of `files` (addresses) has the record; offsets below `end` are written, None if nothing is."""
 
     connector: str
     files: tuple[str, ...]
@@ -30,13 +30,13 @@ class Answered(NamedTuple):
 
 
 def place_in(text: str) -> OffsetPlace | None:
-    """The place that a text names; None for any other text."""
+    """Parses a place; returns None for any other text."""
     found = _ASKED.fullmatch(text)
     return OffsetPlace(found[1], int(found[2]), int(found[3])) if found else None
 
 
 def written(definition: Definition, asked: OffsetPlace) -> Answered | None:
-    """None where the definition writes no files. Raises what a store raises."""
+    """Returns which files may have the record; None if the definition writes no files. Raises what a store raises."""
     sink = definition.sink
     if not isinstance(sink, FilesSinkOptions):
         return None

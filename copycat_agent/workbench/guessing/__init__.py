@@ -1,7 +1,7 @@
-"""From a sample of a file to the definition that reads it: what is it, and how would a person write that down.
+"""Makes a definition from a sample of a file.
 
-`look` reads a little of the sample, packed or not, `guess` says what it is, `draft` writes the definition. Nothing here knows Kafka or
-the terminal.
+`look` reads the beginning of the sample, packed or not, `guess` recognises its format, `draft` writes the definition. Nothing here depends
+on Kafka or the terminal.
 """
 
 from __future__ import annotations
@@ -37,27 +37,27 @@ RECOGNISERS: Mapping[str, Recogniser] = {
 
 
 def guess(lines: Sequence[str]) -> Guess:
-    """What the sample is: the best of all recognisers, the earlier of equals. Plain text when nothing else fits."""
+    """Returns the best guess of all recognisers, the earlier of equals; plain text if nothing else fits."""
     found = [one for recognise in RECOGNISERS.values() if (one := recognise(lines)) is not None]
     return max(found, key=lambda one: one.score)
 
 
 BYTES_MAX = 256 * 2**10
-"""So much of a sample is looked at, unpacked."""
+"""Most bytes of a sample that are read, unpacked."""
 LINES_MAX = 400
 _PARQUET, _AVRO = b"PAR1", b"Obj\x01"
 _MARKS = {codecs.BOM_UTF8: "utf-8", codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}
 _CONTROLS = re.compile(rb"[\x00-\x08\x0e-\x1a\x1c-\x1f]")
 _MOST_CONTROLS = 0.02
-"""Such a share of control characters no text has; a few, and a hole that copytruncate left, do no harm."""
+"""Content with a larger share of control characters is binary. A few of them, and a hole left by copytruncate, are tolerated."""
 _MOST_NOT_WIDE = 0.3
 
 
 class SampleFile(NamedTuple):
-    """The beginning of a file. `content` are its bytes, whole lines; `lines` their text.
+    """The beginning of a file. `content` are its bytes, cut at a line's end; `lines` are the lines' texts.
 
-    `kind` is what its bytes are when they are no lines of text (`parquet`, `avro`, `xml`, `binary`), or "". `encoding` is the option of
-    that name, "" for UTF-8. `is_cut`: not even its first line is whole.
+    `kind` is `parquet`, `avro`, `xml` or `binary` if the file has no lines of text, else "". `encoding` is the option of that name, "" for
+    UTF-8. `is_cut`: not even the first line is complete.
     """
 
     path: Path
@@ -70,7 +70,7 @@ class SampleFile(NamedTuple):
 
 
 def look(path: Path) -> SampleFile:
-    """Read the beginning of a file. Raises `CopycatError` for one that cannot be read, is no file, or is empty."""
+    """Reads the beginning of a file. Raises CopycatError for one that cannot be read, is no regular file, or is empty."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
     except OSError as error:
@@ -116,7 +116,7 @@ def _kind(content: bytes, text: str, encoding: str) -> str:
 
 
 def _encoding(content: bytes) -> tuple[str, str]:
-    """What `encoding` should say, "" for nothing, and the codec that it means."""
+    """Returns the value of option `encoding`, "" for its default, and the codec."""
     for mark, codec in _MARKS.items():
         if content.startswith(mark):
             return "auto", codec
@@ -134,7 +134,7 @@ def _encoding(content: bytes) -> tuple[str, str]:
 
 
 def _whole_lines(content: bytes, end: bytes, *, is_all: bool) -> bytes:
-    """At most `LINES_MAX` lines, the last one whole where that can be."""
+    """Returns at most `LINES_MAX` lines, without an incomplete last one, unless it is the only one."""
     lines = content.split(end)
     is_cut = not is_all and len(lines) == 1
     kept = lines[: len(lines) - 1 if not is_all and not is_cut else None][:LINES_MAX]

@@ -1,4 +1,4 @@
-"""The text of a definition, with comments that say what a person may want to change. Formatted as `fmt` does it."""
+"""Writes the text of a definition, with comments about what a person may want to change, formatted like `fmt`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _ENDING = re.compile(r"\.(log|txt|json|jsonl|ndjson|csv|tsv|xml|out|err|parquet|
 
 
 class Case(NamedTuple):
-    """A test: lines of the sample and what should come out of them. `read_time` is RFC 3339, "" for the default."""
+    """A test: lines of the sample and the expected record. `read_time` is RFC 3339, "" for the default."""
 
     lines: tuple[str, ...]
     expect: Mapping[str, Value]
@@ -25,9 +25,9 @@ class Case(NamedTuple):
 
 
 class DefinitionDraft(NamedTuple):
-    """What a definition is made of. `subject` is the source's type, `path` the sample, None without one; `encoding` "" for UTF-8.
+    """The parts of a definition. `subject` is the source's type, `path` the sample, None without one; `encoding` is "" for UTF-8.
 
-    `sample` is what a source of records has to begin with, see `SourceKind`.
+    `sample` is that of the source's `SourceKind`.
     """
 
     subject: str
@@ -41,7 +41,7 @@ class DefinitionDraft(NamedTuple):
 
 
 def name_for(path: Path | None, subject: str) -> str:
-    """A connector's name from a file's: `access.log.1.gz` is `access`. Without a file, the source's type."""
+    """Returns a connector's name from a file's (`access` from `access.log.1.gz`); without a file, from the source's type."""
     if path is None:
         return subject.replace("_", "-")
     name = _ENDING.sub("", _base(path.name))
@@ -49,12 +49,12 @@ def name_for(path: Path | None, subject: str) -> str:
 
 
 def _base(name: str) -> str:
-    """The live file's name, of a rotated or packed one."""
+    """Returns the name of the live file from that of a rotated or packed one."""
     return _ROTATED.sub("", _PACKED.sub("", name)) or name
 
 
 def draft(parts: DefinitionDraft) -> str:
-    """The definition's text, as `fmt` leaves it."""
+    """Returns the definition's text, as `fmt` writes it."""
     sections = (_head(parts), _source(parts), _transforms(parts), _record(parts), _rest(parts), _tests(parts))
     text = "\n\n".join("\n".join(lines) for section in sections if (lines := list(section)))
     return format_text(f"{text}\n".encode())
@@ -106,12 +106,12 @@ def _log_file(parts: DefinitionDraft) -> Iterator[str]:
 
 
 def _pattern(path: str) -> str:
-    """The pattern that names just this path."""
+    """Returns a pattern that matches only this path."""
     return re.sub(r"[*?\[]", r"[\g<0>]", path)
 
 
 def _live_path(path: Path) -> str:
-    """Where the log grows: the sample's own path, without what rotation and packing have put behind its name."""
+    """Returns the path of the live log: the sample's path without suffixes of rotation and packing."""
     return str(path.absolute().parent / _base(path.name))
 
 
@@ -151,7 +151,7 @@ def _layout(layout: Mapping[str, Value]) -> Iterator[str]:
 
 
 def _steps_of(parts: DefinitionDraft) -> Sequence[StepGuess]:
-    """A spooled format has made the fields already; only what comes behind the parser is left to do."""
+    """Returns the steps. A spooled format has parsed the fields already, so only the step for the time is left."""
     if parts.guess is None:
         return ()
     if parts.subject == "spool_dir" and parts.guess.layout:
@@ -185,7 +185,7 @@ def _step(step: StepGuess) -> Iterator[str]:
 
 
 def _copied(parts: DefinitionDraft) -> Iterator[str]:
-    """Of records of topics, which have a key, headers and a time; or files in place of it."""
+    """Yields `record` for records of topics, which have a key, headers and a time already, and a commented sink of files."""
     topic = "copy.{@topic}" if parts.topic == f"logs.{parts.name}" else parts.topic
     yield "record:"
     yield _line(f"  topic: {written(topic)}", "key, headers and time of records stay as they are")

@@ -1,4 +1,4 @@
-"""What a recogniser finds: the steps that make records of such lines, and how sure it is; and the formats of times that all look for."""
+"""What a recogniser returns: steps that parse such lines, and how sure it is. Also finds formats of times, for all recognisers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from copycat_agent.errors import DataError
 from copycat_agent.transforms.times import compile_times
 
 Value = str | int | float | bool | Sequence["Value"] | Mapping[str, "Value"]
-"""What an option may be."""
+"""A value of an option."""
 _FORMATS = (
     "rfc3339",
     "iso8601",
@@ -45,12 +45,12 @@ _NAMES = (
     "@timestamp", "timestamp", "time", "ts", "datetime", "date", "event_time", "eventTime", "created_at", "asctime", "t", "timeMillis",
     "__REALTIME_TIMESTAMP", "t.$date", "instant.epochSecond",
 )  # fmt: skip
-"""The last are those of log4j 2, journald and MongoDB."""
+"""Names of fields with a time. The last ones are from log4j 2, journald and MongoDB."""
 
 
 @dataclass(frozen=True, slots=True)
 class StepGuess:
-    """One item of `transforms`: the action and its options, why it is there, whether what it cannot handle goes on, other options."""
+    """One item of `transforms`: the action and its options, a comment, whether failed records are kept, and further options."""
 
     action: str
     options: Value
@@ -61,11 +61,11 @@ class StepGuess:
 
 @dataclass(frozen=True, slots=True)
 class Guess:
-    """What a sample is.
+    """The recognised format of a sample.
 
-    `what` names it for people. `share` of its lines that begin a record are like that; `weight` from 0 to 1 says how much that means
-    (almost anything is plain text). `multiline` are options of that section. `layout` is the format of a spooled file, None for lines.
-    `key` and `timestamp` are options of `record`, "" for none. `remarks` are words for the person who asked.
+    `what` names it for people. `share` is the share of records that match; `weight` (0 to 1) says how significant a match is: almost
+    anything is plain text. `multiline` are options of that section. `layout` is the format of a spooled file, None for lines. `key` and
+    `timestamp` are options of `record`, "" for none. `remarks` are shown to the user.
     """
 
     what: str
@@ -80,16 +80,16 @@ class Guess:
 
     @property
     def score(self) -> float:
-        """The best one wins."""
+        """The guess with the highest score wins."""
         return self.share * self.weight
 
 
 Recogniser = Callable[[Sequence[str]], Guess | None]
-"""Looks at the lines of a sample, not empty. None when they are nothing of its kind."""
+"""Takes the lines of a sample, at least one. Returns None if they are of another format."""
 
 
 def format_of(texts: Iterable[object]) -> str:
-    """A value of `timestamp.format` that reads all of the texts and numbers; "" when none of those known does."""
+    """Returns a value of `timestamp.format` that parses all of the texts and numbers; "" if no known format does."""
     values = [value for value in texts if not isinstance(value, bool)]
     if not values:
         return ""
@@ -102,7 +102,7 @@ def format_of(texts: Iterable[object]) -> str:
 
 
 def field_with_time(rows: Sequence[dict[str, object]]) -> tuple[str, str]:
-    """The field that says when a record was written, and its format; ("", "") when none of those that are named like it does."""
+    """Returns the field with the record's time, by its name and values, and its format; ("", "") if there is none."""
     for name in _NAMES:
         values = [value for row in rows if (value := _at(row, name)) is not None]
         if len(values) * 2 > len(rows) and (found := format_of(values)):
@@ -111,14 +111,14 @@ def field_with_time(rows: Sequence[dict[str, object]]) -> tuple[str, str]:
 
 
 def _at(row: dict[str, object], name: str) -> object:
-    """The field, or the one in an object."""
+    """Returns a field, or one in an object, by its dotted name."""
     head, _, rest = name.partition(".")
     inner = row.get(head)
     return row.get(name) if not rest else inner.get(rest) if isinstance(inner, dict) else None
 
 
 def _epoch(value: object) -> str:
-    """Which epoch unit a number, or a text of digits, is written in: 2001 to 2286 have so many digits."""
+    """Returns the epoch unit of a number, or a text of digits, by its number of digits, which is right from 2001 to 2286; "" for none."""
     text = repr(value) if isinstance(value, int | float) else str(value)
     match = re.fullmatch(r"(\d+)(\.\d+)?", text)
     return _EPOCHS.get(len(match[1]), "") if match else ""

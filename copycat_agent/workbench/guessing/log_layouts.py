@@ -1,6 +1,6 @@
-"""Recognisers of lines whose layout is a pattern: access logs, the extended format of the W3C (IIS), syslog, logs of programs, plain text.
+"""Recognises lines by patterns: access logs, the extended log format of the W3C (IIS), syslog, logs of programs, plain text.
 
-Each pattern is what the definition will say, so it is tried as it is. A level has to be a known one, or the layout is not meant.
+The patterns are used in the definition as they are. Where a layout has a level, it must be a known one.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _ACCESS_FORMS = (
 ACCESS_LOGS = tuple(
     (what, before + request + after, weight) for what, before, after, weight in _ACCESS_FORMS for request in (_REQUEST, _ANY_REQUEST)
 )
-"""Kinds of access logs: what each is, its pattern, and how much a match says (0 to 1)."""
+"""Access logs: name, pattern, and significance of a match (0 to 1)."""
 _ENOUGH = 0.5
 _FIELDS = "#Fields:"
 _NUMBERS = {"sc-status", "sc-substatus", "sc-win32-status", "sc-bytes", "cs-bytes", "time-taken", "s-port", "c-port"}
@@ -54,7 +54,7 @@ _LEVELS = {
 
 
 def access_log(lines: Sequence[str]) -> Guess | None:
-    """The form with the most lines."""
+    """Recognises access logs, by the form that matches most lines."""
     found = [(what, pattern, weight * _share(pattern, lines)) for what, pattern, weight in ACCESS_LOGS]
     what, pattern, share = max(found, key=lambda one: one[2])
     if share < _ENOUGH:
@@ -73,7 +73,7 @@ def _share(pattern: str | re.Pattern[str], lines: Sequence[str]) -> float:
 
 
 def w3c_log(lines: Sequence[str]) -> Guess | None:
-    """The columns as the first line of that kind names them; date and time are taken as one."""
+    """Recognises W3C logs, with columns as the first `#Fields:` names them; date and time become one field."""
     names = next((line.removeprefix(_FIELDS).split() for line in lines if line.startswith(_FIELDS)), [])
     if not names:
         return None
@@ -100,13 +100,13 @@ def _groups(names: Sequence[str], *, has_time: bool) -> list[str]:
 
 
 def _field(name: str) -> str:
-    """`cs(User-Agent)` is `cs_user_agent`."""
+    """Returns the name of a field for a column: `cs_user_agent` for `cs(User-Agent)`."""
     field = re.sub(r"\W+", "_", name.lower()).strip("_")
     return field if field[:1].isalpha() else f"f_{field}"
 
 
 def syslog_lines(lines: Sequence[str]) -> Guess | None:
-    """One of the two formats, or rsyslog's own with full times."""
+    """Recognises syslog of one of the two RFCs, or rsyslog's own format with full times."""
     for what, pattern in _SYSLOG_FORMS:
         share = _share(pattern, lines)
         if share >= _ENOUGH:
@@ -120,18 +120,18 @@ def syslog_lines(lines: Sequence[str]) -> Guess | None:
 
 
 def heads(lines: Sequence[str]) -> list[str]:
-    """The lines that begin a record, all of them when none does."""
+    """Returns the lines that begin a record, all lines if none does."""
     return [line for line in lines if not _GOES_ON.match(line)] or list(lines)
 
 
 def trace_preset(lines: Sequence[str]) -> str:
-    """Whose stack traces stand in the sample: `java`, `python`, or "" for nobody's."""
+    """Returns the kind of stack traces in the sample: `java`, `python`, or "" for none."""
     java, python = (sum(1 for line in lines if pattern.match(line)) for pattern in (_JAVA, _PYTHON))
     return "" if not java and not python else "python" if python >= java else "java"
 
 
 def multiline_of(lines: Sequence[str], start: str) -> Mapping[str, Value] | None:
-    """The rule for lines that go on with a record: a preset for stack traces, else what each record begins with. None without any."""
+    """Returns options of `multiline`: a preset for stack traces, else `start`. None if each line is a record."""
     if preset := trace_preset(lines):
         return {"preset": preset}
     if any(_GOES_ON.match(line) and line.strip() for line in lines):
@@ -140,7 +140,7 @@ def multiline_of(lines: Sequence[str], start: str) -> Mapping[str, Value] | None
 
 
 class LogLayout(NamedTuple):
-    """`what` it is, the pattern, how specific that is (0 to 1), and whose stack traces to expect even when the sample holds none.
+    """A layout: its name, its pattern, how specific that is (0 to 1), and the kind of stack traces to expect if the sample has none.
 
     `noise` is a pattern of lines that are no records.
     """
@@ -215,11 +215,11 @@ LAYOUTS = (
     LogLayout("log with times", rf"^\[?{_ISO}\]?:? {_MESSAGE}", 0.5),
     LogLayout("log with times, as Go writes it", rf"^(?P<ts>\d{{4}}/\d\d/\d\d \d\d:\d\d:\d\d(?:\.\d+)?) {_MESSAGE}", 0.5),
 )  # fmt: skip
-"""From the most specific to the least; of equal scores the first wins."""
+"""Layouts from the most to the least specific; the first of equal scores wins."""
 
 
 def program_log(lines: Sequence[str]) -> Guess | None:
-    """The layout that fits best."""
+    """Recognises logs of programs, by the layout that fits best."""
     first = heads(lines)
     found = [guess for layout in LAYOUTS if (guess := _tried(layout, first, lines)) is not None]
     return max(found, key=lambda guess: guess.score, default=None)
@@ -255,7 +255,7 @@ def _is_level(match: re.Match[str]) -> bool:
 
 
 def _beginning(pattern: str) -> str:
-    """How a record begins: its time, or all that stands before the message."""
+    """Returns the pattern of a record's beginning: its time, or all before the message."""
     match = re.match(r"\^(?:\\\[)?\(\?P<ts>((?:[^()]|\((?:[^()])*\))*)\)", pattern)
     if match is None:
         return pattern.partition("(?P<message>")[0]
@@ -269,7 +269,7 @@ def _remarks(times: Sequence[str], form: str) -> tuple[str, ...]:
 
 
 def plain_text(lines: Sequence[str]) -> Guess:
-    """Every line is a record as it stands, stack traces whole."""
+    """Returns a guess in which every line is a record, with stack traces kept together."""
     preset = trace_preset(lines)
     multiline: dict[str, Value] | None = {"preset": preset} if preset else None
     return Guess("plain text", 1.0, 0.05, multiline=multiline, remarks=("no known format: the value of a record is the line as it stands",))

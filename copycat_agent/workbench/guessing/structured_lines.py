@@ -1,4 +1,4 @@
-"""Recognisers of lines with a syntax of their own: JSON, `key=value`, tables, and what container runtimes write around a line."""
+"""Recognises lines with a syntax: JSON, `key=value`, tables, and the envelopes of container runtimes."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ _PAIR = re.compile(r'([A-Za-z_][\w.\-/@]*)=("(?:[^"\\]|\\.)*"|\S*)(?:\s+|$)')
 _ENOUGH_PAIRS = 0.6
 _FEWEST = 2
 _LOOK_CHARACTERS = 16_384
-"""Of a line that are looked at: enough to tell, however long it is."""
+"""Most characters of a line that are checked."""
 _BETWEEN = (("|", "="), (";", "="), (",", "="), ("&", "="), ("|", ":"), (";", ":"), (",", ":"))
 _CRI = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d+(?:Z|[+-]\d\d:\d\d) (?:stdout|stderr) [FP] ?(?P<message>.*)")
 _ENOUGH_CONTAINERS = 0.5
 _INNER = {"json", "logfmt"}
-"""What may come inside and is worth a second step: lines of one program, while `regex` would fail at those of its neighbours."""
+"""Formats of the inner line that get a second step. A `regex` would fail on lines of other programs in the same log."""
 
 
 def delimited(lines: Sequence[str]) -> Guess | None:
-    """The delimiter by which most lines have the same number of columns, the more the better."""
+    """Recognises tables: the delimiter that gives most lines the same number of columns, the more the better."""
     full = [line for line in lines if line.strip()]
     found = [one for delimiter in _DELIMITERS if (one := _table(full, delimiter)) is not None]
     if not found:
@@ -73,7 +73,7 @@ def _is_header(rows: Sequence[Sequence[str]]) -> bool:
 
 
 def _type(values: Sequence[str]) -> str:
-    """The type word of a format's column that takes all values; "" for text. An empty value is null and fits each."""
+    """Returns the type of a format's column that fits all values; "" for text. An empty value is null, and fits every type."""
     given = [value for value in values if value != ""]
     if not given:
         return ""
@@ -90,7 +90,7 @@ def _type(values: Sequence[str]) -> str:
 
 
 def _steps(names: Sequence[str], delimiter: str, types: dict[str, str], *, header: bool) -> tuple[StepGuess, ...]:
-    """The same for lines of a log file."""
+    """Returns steps that parse the table's lines in a log file."""
     fields = [re.sub(r"\W+", "_", name).strip("_") or f"c{number}" for number, name in enumerate(names, 1)]
     options: dict[str, Value] = {"columns": fields}
     if delimiter != ",":
@@ -105,7 +105,7 @@ def _steps(names: Sequence[str], delimiter: str, types: dict[str, str], *, heade
 
 
 def _key(names: Sequence[str]) -> str:
-    """The first column, where its name says that it is a key."""
+    """Returns a template of the first column if its name is that of a key, else ""."""
     first = names[0]
     return f"{{{first}}}" if re.fullmatch(r"\w*(id|Id|ID|key|uuid)", first) else ""
 
@@ -115,7 +115,7 @@ def _sign(delimiter: str) -> str:
 
 
 def rows_of(lines: Sequence[str]) -> list[dict[str, Any]]:
-    """The objects among the lines."""
+    """Returns the JSON objects among the lines."""
     found = []
     for line in lines:
         if line.lstrip().startswith("{"):
@@ -129,7 +129,7 @@ def rows_of(lines: Sequence[str]) -> list[dict[str, Any]]:
 
 
 def json_lines(lines: Sequence[str]) -> Guess | None:
-    """Objects, most of the lines; or an array or object that goes over lines."""
+    """Recognises lines that are mostly JSON objects, or an array or object over several lines."""
     rows = rows_of(lines)
     full = [line for line in lines if line.strip()] or list(lines)
     if len(rows) < _ENOUGH * len(full):
@@ -165,7 +165,7 @@ def _is_array(lines: Sequence[str]) -> bool:
 
 
 def logfmt(lines: Sequence[str]) -> Guess | None:
-    """Lines of pairs with blanks between them, and nothing else (a bare word is a flag)."""
+    """Recognises lines of nothing but pairs, separated by blanks; a bare word is a flag."""
     rows = [row for line in lines if (row := _row(line)) is not None]
     if len(rows) < _ENOUGH_PAIRS * len(lines):
         return None
@@ -173,7 +173,7 @@ def logfmt(lines: Sequence[str]) -> Guess | None:
 
 
 def _of_pairs(what: str, share: float, weight: float, parser: StepGuess, rows: Sequence[dict[str, object]]) -> Guess:
-    """What lines of pairs are, with steps for the time and the numbers in their rows."""
+    """Returns a guess for lines of pairs, with steps for the time and the numbers in them."""
     name, form = field_with_time(rows)
     steps = [parser]
     if name:
@@ -199,7 +199,7 @@ def _row(line: str) -> dict[str, object] | None:
 
 
 def key_value(lines: Sequence[str]) -> Guess | None:
-    """Pairs with another sign between them."""
+    """Recognises lines of pairs with other separators."""
     for between, within in _BETWEEN:
         rows = [row for line in lines if (row := _split(line, between, within)) is not None]
         if len(rows) < _ENOUGH_PAIRS * len(lines):
@@ -217,7 +217,7 @@ def _split(line: str, between: str, within: str) -> dict[str, object] | None:
 
 
 def _numbers(rows: Sequence[dict[str, object]], without: set[str]) -> dict[str, str]:
-    """Fields whose every value reads as a number, with the type that takes all of them."""
+    """Returns the fields whose values are all numbers, with a type that fits them."""
     seen: Counter[str] = Counter(key for row in rows for key in row)
     found = {}
     for key in seen:
@@ -232,7 +232,7 @@ def _numbers(rows: Sequence[dict[str, object]], without: set[str]) -> dict[str, 
 
 
 def recogniser(inner: Sequence[Recogniser]) -> Recogniser:
-    """A recogniser that also looks at the messages, with `inner`."""
+    """Returns a recogniser of container logs that also recognises the messages within, by `inner`."""
 
     def recognise(lines: Sequence[str]) -> Guess | None:
         cri = [match["message"] for line in lines if (match := _CRI.match(line))]
@@ -250,7 +250,7 @@ def recogniser(inner: Sequence[Recogniser]) -> Recogniser:
         if best is None or best.steps[0].action not in _INNER:
             return found
         first, *others = best.steps
-        rest = [step for step in others if step.action != "timestamp"]  # the runtime's time is the better one
+        rest = [step for step in others if step.action != "timestamp"]  # the runtime's time is used
         return replace(found, what=f"{what}, with {best.what} inside", steps=(*steps, replace(first, keep=True), *rest))
 
     return recognise

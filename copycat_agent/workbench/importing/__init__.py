@@ -1,6 +1,6 @@
-"""Configurations of other products as definitions: what can be mapped is, what cannot is listed, nothing is passed over in silence.
+"""Converts configurations of other products to definitions. What cannot be mapped is listed, and nothing is ignored silently.
 
-One file per product; all of them read a text into `imported.ConfigNode`, whose leaves know whether they were made use of.
+There is one module per product. All parse a text into `imported.ConfigNode`, whose leaves record whether they were used.
 """
 
 from __future__ import annotations
@@ -21,4 +21,4 @@ PRODUCTS: Mapping[str, Callable[[str, Sequence[str]], Imported]] = {
     "flume": flume.read,
     "otel": otel.read,
 }
-"""By name: reads a text, and texts of files that belong to it. Raises `CopycatError` for what cannot be read at all."""
+"""Readers by product. Each takes a text, and texts of files that belong to it, and raises CopycatError if it cannot be parsed."""

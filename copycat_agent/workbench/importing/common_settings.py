@@ -1,4 +1,4 @@
-"""What several products say alike under names of their own: patterns, durations, secrets, conditions, and settings of Kafka."""
+"""Converts what several products share: patterns, durations, secrets, conditions, and settings of Kafka."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ DEFAULT_TOPIC = "logs.imported"
 
 
 def pattern_of(text: str) -> str | None:
-    """A regular expression of Go, Rust, Java or Ruby in Python's spelling; None when it is none of Python's."""
+    """Returns a regular expression of Go, Rust, Java or Ruby in Python's syntax; None if Python cannot compile it."""
     for name, characters in _CLASSES.items():
         text = text.replace(name, characters)
     text = re.sub(r"\(\?<([A-Za-z_]\w*)>", r"(?P<\1>", text)
@@ -43,7 +43,7 @@ def pattern_of(text: str) -> str | None:
 
 
 def ruby_pattern(text: str) -> str | None:
-    """`pattern_of` for Fluent Bit, whose patterns may stand between slashes; its `m` lets a dot match line ends, our `s`."""
+    """As `pattern_of`, for Fluent Bit, whose patterns may be between slashes; its flag `m` is Python's `s`."""
     match = re.fullmatch(r"/(.*)/([imx]*)", text.strip(), re.DOTALL)
     if match:
         text = (f"(?{match[2].replace('m', 's')})" if match[2] else "") + match[1]
@@ -51,7 +51,7 @@ def ruby_pattern(text: str) -> str | None:
 
 
 def duration_of(text: str) -> str | None:
-    """A duration such as `10s`, `1h30m`, `24h` or `5` (seconds) as we write it; None when it is none."""
+    """Returns a duration such as `10s`, `1h30m`, `24h` or `5` (seconds) in our form; None if it is none."""
     if re.fullmatch(r"\d+(\.\d+)?", text):
         return f"{text}s"
     parts = re.findall(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)", text)
@@ -64,7 +64,7 @@ def duration_of(text: str) -> str | None:
 
 
 def go_layout(text: str) -> str | None:
-    """A layout of Go's `time` as directives; None when something in it has none."""
+    """Returns a layout of Go's `time` as directives; None if a part of it has none."""
     if text in ("UNIX", "UNIX_MS"):
         return text.lower()
     out, rest = "", text
@@ -85,7 +85,7 @@ def go_layout(text: str) -> str | None:
 
 
 def globs_of(pattern: str) -> list[str] | None:
-    """A regular expression for the names of files as patterns with *, ? and [...]; None where it says more than these can."""
+    """Returns a regular expression for file names as patterns with *, ? and [...]; None if these cannot express it."""
     bare = re.sub(r"\.\*|\.\+", "*", pattern.removeprefix("^").removesuffix("$")).replace("\\.", ".").replace("\\d+", "[0-9]*")
     either = re.fullmatch(r"([^(]*)\((?:\?:)?([^()]*)\)([^()]*)", bare)
     globs = [f"{either[1]}{one}{either[3]}" for one in either[2].split("|")] if either else [bare]
@@ -93,12 +93,12 @@ def globs_of(pattern: str) -> list[str] | None:
 
 
 def name_of(text: str, default: str) -> str:
-    """A connector's name."""
+    """Returns a valid name of a connector made from a text."""
     return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")[:63].rstrip("-") or default
 
 
 def references(text: str) -> str:
-    """`${VAR}`, `${VAR:default}` and `${VAR:-default}` as our references."""
+    """Returns a text with `${VAR}`, `${VAR:default}` and `${VAR:-default}` replaced by our references."""
 
     def ours(match: re.Match[str]) -> str:
         body = match[1] if match[1] is not None else match[2]
@@ -113,7 +113,7 @@ def references(text: str) -> str:
 
 
 def secret(part: ConfigNode | None, name: str, report: ImportReport, what: str) -> str | None:
-    """A reference in place of a secret, which is shown nowhere. None when there is none."""
+    """Returns a reference in place of a secret, which is never shown; None if there is no secret."""
     if part is None:
         return None
     text = str(part.plain())
@@ -124,14 +124,14 @@ def secret(part: ConfigNode | None, name: str, report: ImportReport, what: str) 
 
 
 def template_of(text: str, sign: re.Pattern[str]) -> str:
-    """A template with fields written our way. `sign` has one group: a field's path."""
+    """Returns a template with fields in our form. `sign` matches a field, and has one group, its path."""
     escaped = text.replace("{", "\0").replace("}", "\1") if not sign.search(text) else text
     made = sign.sub(lambda match: "{" + match[1].strip().lstrip(".") + "}", escaped)
     return made.replace("\0", "{{").replace("\1", "}}")
 
 
 def joined(matchers: Iterable[Matcher | None]) -> Matcher | None:
-    """All matchers in one. None when one of them is None, or when two say different things of one field that one condition cannot say."""
+    """Returns all matchers as one; None if one of them is None, or two conditions on one field cannot be combined."""
     out: Matcher = {}
     for matcher in matchers:
         if matcher is None:
@@ -147,7 +147,7 @@ def joined(matchers: Iterable[Matcher | None]) -> Matcher | None:
 
 
 def any_pattern(patterns: Sequence[str]) -> str | None:
-    """One pattern that is found where one of several is; None when one of them is no pattern of Python's."""
+    """Returns one pattern that matches if any of several does; None if Python cannot compile one of them."""
     found = [pattern_of(text) for text in patterns]
     if not found or None in found:
         return None
@@ -157,7 +157,7 @@ def any_pattern(patterns: Sequence[str]) -> str | None:
 def keep_lines(
     made: ImportedDefinition, action: str, patterns: Sequence[str], part: ConfigNode | None, report: ImportReport, what: str
 ) -> None:
-    """`keep_if` or `drop_if` by the text of the line."""
+    """Adds `keep_if` or `drop_if` by the text of the line."""
     if not patterns:
         return
     pattern = any_pattern(patterns)
@@ -168,7 +168,7 @@ def keep_lines(
 
 
 def dissect(tokenizer: str) -> str | None:
-    """A dissect pattern as a regular expression: `%{name}` up to the text behind it. None for what has no counterpart."""
+    """Returns a dissect pattern as a regular expression, in which `%{name}` matches up to the next text; None if it has no counterpart."""
     out, position = "^", 0
     names: set[str] = set()
     for match in re.finditer(r"%\{([^}]*)\}", tokenizer):
@@ -195,13 +195,13 @@ def dissect(tokenizer: str) -> str | None:
 
 
 def set_brokers(made: ImportedDefinition, servers: Sequence[str]) -> None:
-    """Broker addresses."""
+    """Sets the brokers' addresses."""
     if servers:
         made.section("kafka")["bootstrap_servers"] = [references(server) for server in servers]
 
 
 def set_topic(made: ImportedDefinition, topic: str, part: ConfigNode | None, report: ImportReport) -> None:
-    """The topic. One that a log's content chooses needs a literal beginning, which is for a person to decide."""
+    """Sets the topic. A topic from a record's content needs a literal beginning, which a person must choose."""
     topic = references(topic)
     if topic.startswith("{") and not topic.startswith("{{"):
         report.cannot(
@@ -212,7 +212,7 @@ def set_topic(made: ImportedDefinition, topic: str, part: ConfigNode | None, rep
 
 
 def set_security(made: ImportedDefinition, conf: ConfigNode, names: Mapping[str, str], report: ImportReport) -> None:
-    """TLS and SASL. `names` are the product's paths for username, password, mechanism, ca, cert, key, key_password."""
+    """Sets TLS and SASL. `names` are the product's paths for username, password, mechanism, ca, cert, key, key_password."""
     found = {ours: conf.get(theirs) for ours, theirs in names.items()}
     security: dict[str, str] = {}
     username, password = found.get("username"), found.get("password")
@@ -246,7 +246,7 @@ def set_security(made: ImportedDefinition, conf: ConfigNode, names: Mapping[str,
 
 
 def set_client(made: ImportedDefinition, settings: Mapping[str, ConfigNode], report: ImportReport) -> None:
-    """Settings of librdkafka, or of Java's producer under the same names."""
+    """Sets settings of librdkafka, or of Java's producer with the same names."""
     for name, part in settings.items():
         wrong = check_name(name)
         if wrong is None:
@@ -256,6 +256,6 @@ def set_client(made: ImportedDefinition, settings: Mapping[str, ConfigNode], rep
 
 
 def set_acks(part: ConfigNode | None, report: ImportReport) -> None:
-    """Acknowledgements are not for choosing: nothing may be lost."""
+    """Reports a choice of acknowledgements, which are always all."""
     if part is not None and not re.fullmatch(r"-1|all", as_text(part.plain())):
         report.note(part, "acks", "always all: a record counts as delivered when all in-sync replicas have it")

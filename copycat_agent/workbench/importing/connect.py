@@ -1,4 +1,4 @@
-"""Kafka Connect: a connector's properties or JSON; converters, errors, producer settings."""
+"""Imports a Kafka Connect connector from properties or JSON, with converters, errors and producer settings."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _SECURITY = {
 
 
 def read(text: str, extra: Sequence[str] = ()) -> Imported:
-    """The definition in a connector's configuration; `extra` are texts of workers' properties beside it."""
+    """Returns the definition of a connector's configuration; `extra` are texts of a worker's properties."""
     report = ImportReport()
     root = _parsed(text)
     for other in extra:
@@ -47,7 +47,7 @@ def read(text: str, extra: Sequence[str] = ()) -> Imported:
 
 
 def _adapt_to_chain(config: ConfigNode, made: ImportedDefinition, report: ImportReport) -> None:
-    """What depends on the whole chain: whether there are fields, and how the topic is called in the end."""
+    """Sets what depends on the whole chain: whether records have fields, and the final topic."""
     converters, topic = made.document.get("converters", {}), made.section("record")["topic"]
     if made.document.get("transforms") and converters.get("value") == "string":
         report.note(config.get("value.converter"), "value.converter", "fields are written as JSON; Connect would have written Struct{...}")
@@ -62,7 +62,7 @@ def _parsed(text: str) -> ConfigNode:
 
 
 def of_properties(text: str) -> ConfigNode:
-    """Java properties."""
+    """Parses Java properties."""
     found: dict[str, ConfigNode] = {}
     lines = text.split("\n")
     number = 0
@@ -169,7 +169,7 @@ def _kafka(config: ConfigNode, made: ImportedDefinition, report: ImportReport) -
 
 
 def _jaas(producer: ConfigNode, report: ImportReport) -> None:
-    """User and password out of a JAAS line."""
+    """Moves user and password from a JAAS line to settings."""
     part = producer.value.pop("sasl.jaas.config", None)
     if part is None:
         return

@@ -1,4 +1,4 @@
-"""Kafka Connect's sources of files: FileStreamSource, SpoolDir, FilePulse."""
+"""Imports Kafka Connect's sources of files: FileStreamSource, SpoolDir, FilePulse."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ _TYPES = {
     "org.apache.kafka.connect.data.Decimal": "decimal", "org.apache.kafka.connect.data.Date": "date",
     "org.apache.kafka.connect.data.Timestamp": "timestamp",
 }  # fmt: skip
-"""Types of Connect's schemas in words of a format's columns."""
+"""Types of a format's columns, by Connect's types of schemas; "" for text."""
 
 
 def add_source(config: ConfigNode, made: ImportedDefinition, report: ImportReport) -> bool:
-    """The source of a connector class. False, and a line in the report, for one that reads no files."""
+    """Adds the source of a connector class. Returns False, and reports it, if the class reads no files."""
     kind = config.text("connector.class")
     short = kind.rpartition(".")[2]
     part = config.get("connector.class")
@@ -106,7 +106,7 @@ def _csv(config: ConfigNode, made: ImportedDefinition, report: ImportReport) -> 
 
 
 def _types(config: ConfigNode, report: ImportReport) -> dict[str, str]:
-    """The columns of `value.schema`, as SpoolDir writes schemas; texts need no type."""
+    """Returns the types of the columns of `value.schema`, in SpoolDir's form; texts need none."""
     if config.get("value.schema") is None or config.text("schema.generation.enabled").lower() == "true":
         return {}
     part, text = config.get("value.schema"), config.text("value.schema")

@@ -1,4 +1,4 @@
-"""Transformations of Kafka Connect (SMTs) as transforms and options of `record`."""
+"""Imports transformations of Kafka Connect (SMTs) as transforms and options of `record`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _JAVA = (("yyyy", "%Y"), ("yy", "%y"), ("MMM", "%b"), ("MM", "%m"), ("dd", "%d")
 
 
 def transforms(config: ConfigNode, made: ImportedDefinition, report: ImportReport) -> None:
-    """The chain, in its order."""
+    """Adds the chain of transformations, in order."""
     for alias in config.texts("transforms"):
         prefix = f"transforms.{alias}."
         options = ConfigNode({key.removeprefix(prefix): part for key, part in config.items() if key.startswith(prefix)}, 0)
@@ -51,7 +51,7 @@ def transforms(config: ConfigNode, made: ImportedDefinition, report: ImportRepor
 
 
 def java_format(text: str) -> str | None:
-    """A pattern of SimpleDateFormat as directives; None when a letter has no counterpart."""
+    """Returns a pattern of SimpleDateFormat as directives; None if a letter has no counterpart."""
     out, rest = "", text
     while rest:
         if rest[0] == "'":
@@ -214,7 +214,7 @@ _KINDS: Mapping[str, Callable[[ConfigNode, ImportedDefinition, ImportReport], bo
 _OF_VALUES = {
     "InsertField", "ReplaceField", "MaskField", "Cast", "HoistField", "Flatten", "TimestampConverter", "HeaderFrom",
 }  # fmt: skip
-"""Mapped for values only: a key has no steps of its own."""
+"""Transformations that are mapped for values only, since keys have no steps of their own."""
 _WHY = {
     "TimestampConverter": "to a text or a date there is convert; to a time, timestamp with into",
     "Cast": "a whole value cannot be cast, fields can: convert",

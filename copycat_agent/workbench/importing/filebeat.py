@@ -1,4 +1,4 @@
-"""filebeat.yml: inputs, processors, output.kafka."""
+"""Imports filebeat.yml: inputs, processors and output.kafka."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _TLS = {
 
 
 def read(text: str, extra: Sequence[str] = ()) -> Imported:
-    """The definitions in a filebeat.yml, one for each input."""
+    """Returns the definitions of a filebeat.yml, one for each input."""
     del extra
     root, report = _expanded(of_yaml(text.rstrip().removesuffix("---"))), ImportReport()
     inputs = root.each("filebeat.inputs") or root.each("filebeat.prospectors") or root.each("inputs")
@@ -40,7 +40,7 @@ def read(text: str, extra: Sequence[str] = ()) -> Imported:
 
 
 def _expanded(part: ConfigNode, depth: int = 3) -> ConfigNode:
-    """Dotted keys as nested ones: Filebeat reads them alike. Not below maps of fields, whose names may have dots."""
+    """Returns the tree with dotted keys nested, which mean the same in Filebeat, except in maps of fields, whose names may have dots."""
     if isinstance(part.value, list):
         return ConfigNode([_expanded(one, depth) for one in part.value], part.line)
     if not isinstance(part.value, dict) or not depth:
@@ -83,7 +83,7 @@ def _input(part: ConfigNode, number: int, root: ConfigNode, report: ImportReport
 
 
 def _known(fields: ConfigNode | None) -> dict[str, str]:
-    """Fields of an input whose values the file names: a template over them is no template."""
+    """Returns an input's fields with fixed values, which can replace references to them in templates."""
     return {} if fields is None else {key: as_text(part.value) for key, part in fields.items() if not isinstance(part.value, dict | list)}
 
 
@@ -127,7 +127,7 @@ def _durations(part: ConfigNode, source: dict[str, Any], report: ImportReport) -
 
 
 def _lines(part: ConfigNode, made: ImportedDefinition, source: dict[str, Any], kind: str, report: ImportReport) -> None:
-    """What a record is: containers, lines, groups of lines, and parsers in their order."""
+    """Adds what makes a record of lines: containers, limits, multiline, and parsers in their order."""
     if kind in ("container", "docker"):
         _container(part, made, is_docker=kind == "docker")
     for key in ("max_bytes", "message_max_bytes"):
@@ -141,7 +141,7 @@ def _lines(part: ConfigNode, made: ImportedDefinition, source: dict[str, Any], k
     if (parser_part := part.get("json")) is not None:
         _ndjson(parser_part, made, under_root=parser_part.flag("keys_under_root"))
     if "multiline" in source and "line" in source:
-        source["multiline"] |= source.pop("line")  # the limit is that of the whole message
+        source["multiline"] |= source.pop("line")  # the limit applies to the whole message
     keep_lines(made, "keep_if", part.texts("include_lines"), part.get("include_lines"), report, "include_lines")
     keep_lines(made, "drop_if", part.texts("exclude_lines"), part.get("exclude_lines"), report, "exclude_lines")
 
@@ -209,7 +209,7 @@ def _set_fields(fields: ConfigNode, made: ImportedDefinition, report: ImportRepo
 
 
 def _shape(part: ConfigNode, made: ImportedDefinition, root: ConfigNode, report: ImportReport) -> None:
-    """Fields, tags and processors: the input's, then everybody's."""
+    """Adds fields, tags and processors, those of the input first, then the global ones."""
     for owner in (part, root):
         fields, under_root = owner.get("fields"), owner.flag("fields_under_root")
         if fields is not None:

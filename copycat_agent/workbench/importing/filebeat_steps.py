@@ -1,4 +1,4 @@
-"""Processors of Filebeat as transforms."""
+"""Imports processors of Filebeat as transforms."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class ProcessorSteps:
     report: ImportReport
 
     def add(self, processor: ConfigNode) -> None:
-        """One processor: a map with its name."""
+        """Adds the steps of one processor, a map with its name."""
         for name, part in processor.items():
             method = getattr(self, f"_{name}", None)
             if name in _METADATA:
@@ -44,7 +44,7 @@ class ProcessorSteps:
                     part.plain()
 
     def _condition(self, part: ConfigNode, name: str) -> Matcher | None:
-        """`when` as a matcher; None without one, or with one that cannot be said (then the step is reported)."""
+        """Returns `when` as a matcher; None without one, or if it cannot be expressed (then it is reported)."""
         when = part.get("when")
         if when is None or name == "drop_event":
             return None
@@ -54,7 +54,7 @@ class ProcessorSteps:
         return found
 
     def matcher(self, when: ConfigNode) -> Matcher | None:
-        """One condition; None when it is more than fields that all have to match."""
+        """Returns a condition as a matcher; None if it is more than fields that all must match."""
         return joined(self._one(kind, part) for kind, part in when.items()) or None
 
     def _one(self, kind: str, part: ConfigNode) -> Matcher | None:

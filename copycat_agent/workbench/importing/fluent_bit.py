@@ -1,4 +1,4 @@
-"""Fluent Bit: tail inputs, filters and Kafka outputs, from the classic format or YAML; parsers from a file beside it."""
+"""Imports Fluent Bit's tail inputs, filters and Kafka outputs, from the classic format or YAML, and parsers from further files."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _KINDS = ("service", "input", "filter", "output", "parser", "multiline_parser")
 
 
 def read(text: str, extra: Sequence[str] = ()) -> Imported:
-    """A definition for each tail input; `extra` are texts of files with parsers."""
+    """Returns a definition for each tail input; `extra` are texts of files with parsers."""
     report = ImportReport()
     sections = list(_sections(text, report))
     parsers = [section for other in extra for section in _sections(other, report) if section.kind in ("parser", "multiline_parser")]
@@ -80,7 +80,7 @@ def _lower(part: ConfigNode) -> ConfigNode:
 
 
 def _classic(text: str, report: ImportReport) -> Iterator[Section]:
-    """Sections of the classic format: a name in brackets, and indented keys with values."""
+    """Yields the sections of the classic format: a name in brackets, and indented keys with values."""
     section: Section | None = None
     for number, whole in enumerate(text.split("\n"), 1):
         line = whole.strip()
@@ -107,7 +107,7 @@ def _classic(text: str, report: ImportReport) -> Iterator[Section]:
 
 
 def _append(values: dict[str, ConfigNode], key: str, part: ConfigNode) -> None:
-    """A key that is there several times becomes a list."""
+    """Adds a value to a key that occurs several times, which becomes a list."""
     first = values[key]
     if isinstance(first.value, list):
         first.value.append(part)
@@ -152,7 +152,7 @@ def _files(part: ConfigNode, source: dict[str, Any]) -> None:
 
 
 def _fields(part: ConfigNode, made: ImportedDefinition, parsers: dict[str, Section], report: ImportReport) -> None:
-    """What the input itself makes of a line."""
+    """Adds the steps of the input itself."""
     if name := part.text("parser"):
         parser_step(name, parsers, made, report, part.get("parser"))
     key = part.text("key")
@@ -164,7 +164,7 @@ def _fields(part: ConfigNode, made: ImportedDefinition, parsers: dict[str, Secti
 
 
 def _takes(part: ConfigNode, tag: str) -> bool:
-    """Whether a filter or output gets the records of an input with this tag."""
+    """Whether a filter or output matches this tag of an input."""
     if pattern := part.text("match_regex"):
         found = ruby_pattern(pattern)
         return found is not None and re.search(found, tag) is not None
@@ -212,7 +212,7 @@ def _multiline(part: ConfigNode, made: ImportedDefinition, parsers: dict[str, Se
 
 
 def _own_multiline(part: ConfigNode, made: ImportedDefinition, report: ImportReport) -> None:
-    """A parser of states: what its start_state finds begins a record."""
+    """Adds a multiline parser: its start_state matches the beginning of a record."""
     for rule in part.each("rule"):
         text = as_text(rule.value) if not isinstance(rule.value, dict) else f'"{rule.text("state")}" "{rule.text("regex")}"'
         match = re.match(r'"?start_state"?\s+"?(/.*/[imx]*)"?\s', f"{text} ") or re.match(r'"?start_state"?\s+"([^"]*)"', text)
@@ -277,7 +277,7 @@ def _security(settings: dict[str, ConfigNode], made: ImportedDefinition, report:
 
 
 def _left(sections: Sequence[Section], report: ImportReport) -> None:
-    """What nobody took: keys without counterpart, filters and outputs that no input reaches."""
+    """Reports what is unused: keys without counterpart, filters and outputs that no input reaches."""
     for section in sections:
         if section.kind in ("parser", "multiline_parser"):
             continue

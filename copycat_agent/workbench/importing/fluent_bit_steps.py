@@ -1,4 +1,4 @@
-"""Parsers and filters of Fluent Bit as transforms."""
+"""Imports parsers and filters of Fluent Bit as transforms."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ ACCESS_LINE = (
 
 @dataclass(slots=True)
 class Section:
-    """`[INPUT]` and its like; keys in lower case."""
+    """A section such as `[INPUT]`, with keys in lower case."""
 
     kind: str
     part: ConfigNode
 
     @property
     def name(self) -> str:
-        """The plugin."""
+        """The plugin's name."""
         return self.part.text("name").lower()
 
 
@@ -49,7 +49,7 @@ def parser_step(
     field: str = "",
     **common: str | bool,
 ) -> None:
-    """The steps of a named parser: one of the file's, or one that Fluent Bit ships."""
+    """Adds the steps of a named parser, from the file or from Fluent Bit."""
     where = {key: value for key, value in {"field": field or None, **common}.items() if value}
     if name not in parsers:
         _shipped(name, made, report, part, where)
@@ -93,7 +93,7 @@ def _types_and_time(found: ConfigNode, made: ImportedDefinition) -> None:
 
 
 def _time_format(text: str) -> str:
-    """A format of strptime as Fluent Bit knows it: %L is a fraction, and what stands behind the time is passed over."""
+    """Returns a time format of Fluent Bit as ours: %L is a fraction, and text behind the time is ignored."""
     if text == "%s" or text.startswith("%s."):
         return "unix"
     if re.fullmatch(r"%Y-%m-%d[T ]%H:%M:%S(\.%L|\.%N)?(%z|Z)?", text):
@@ -102,7 +102,7 @@ def _time_format(text: str) -> str:
 
 
 def _shipped(name: str, made: ImportedDefinition, report: ImportReport, part: ConfigNode | None, where: dict[str, Any]) -> None:
-    """A parser of Fluent Bit's own parsers.conf."""
+    """Adds the steps of a parser in Fluent Bit's own parsers.conf."""
     if name in _BUILT_IN:
         ((action, options),) = _BUILT_IN[name].items()
         made.step(**{action: {**options, **where}})
@@ -117,7 +117,7 @@ def _shipped(name: str, made: ImportedDefinition, report: ImportReport, part: Co
 
 
 def add_filter(name: str, part: ConfigNode, made: ImportedDefinition, parsers: dict[str, Section], report: ImportReport) -> None:
-    """One filter."""
+    """Adds the steps of a filter."""
     part.text("name"), part.text("match"), part.text("match_regex")
     if name == "grep":
         _grep(part, made, report)
@@ -143,7 +143,7 @@ def add_filter(name: str, part: ConfigNode, made: ImportedDefinition, parsers: d
 
 
 def _all(part: ConfigNode, key: str) -> list[str]:
-    """Every value of a key that may stand there several times."""
+    """Returns all values of a key that may occur several times."""
     found = part.get(key)
     if found is None:
         return []

@@ -1,4 +1,4 @@
-"""Flume's properties: sources TAILDIR and spooldir, and the KafkaSink that their channel leads to."""
+"""Imports Flume's properties: sources TAILDIR and spooldir, and the KafkaSink at their channel."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Parts = dict[str, ConfigNode]
 
 
 def read(text: str, extra: Sequence[str] = ()) -> Imported:
-    """The definitions in a properties file, one for each source of an agent in it."""
+    """Returns the definitions of a properties file, one for each source of its agents."""
     del extra
     report, properties = ImportReport(), of_properties(text).value
     agents = [key.removesuffix(".sources") for key in properties if key.endswith(".sources") and key.count(".") == 1]
@@ -61,7 +61,7 @@ def _agent(agent: str, properties: Parts, report: ImportReport) -> list[Imported
 
 
 def _below(prefix: str, properties: Parts) -> ConfigNode:
-    """Keys below a prefix: the very parts, so that what is taken here is taken there."""
+    """Returns the keys below a prefix. The nodes are shared, so that they count as used in `properties`, too."""
     return ConfigNode({key.removeprefix(prefix): part for key, part in properties.items() if key.startswith(prefix)}, 1)
 
 
@@ -102,7 +102,7 @@ def _spool(conf: ConfigNode, made: ImportedDefinition, report: ImportReport) -> 
 
 
 def _sink(agent: str, channels: list[str], properties: Parts, made: ImportedDefinition, report: ImportReport) -> None:
-    """The first KafkaSink that takes from one of the channels."""
+    """Adds the first KafkaSink of one of the channels."""
     sinks = properties.get(f"{agent}.sinks")
     for name in sinks.value.split() if sinks is not None else []:
         conf = _below(f"{agent}.sinks.{name}.", properties)

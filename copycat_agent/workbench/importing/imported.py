@@ -1,6 +1,6 @@
-"""A foreign configuration as a tree that knows its lines and what was used of it; and what an import makes of it: definitions and a report.
+"""A foreign configuration as a tree with line numbers, and the result of an import: definitions and a report.
 
-What nobody took from the tree is what the report lists, so that nothing is forgotten.
+The tree records which of its nodes were used. The report lists the others, so that nothing is forgotten.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ _CONTAINERS, _PODS = "/var/log/containers/", "/var/log/pods"
 
 @dataclass(slots=True)
 class ConfigNode:
-    """One value: a scalar, a list of parts, or a map of them. `taken`: somebody made something of it, or said why not."""
+    """One value: a scalar, a list of nodes, or a map of nodes. `taken`: it was used, or reported."""
 
     value: Any
     line: int
     taken: bool = field(default=False)
 
     def get(self, path: str) -> ConfigNode | None:
-        """The part at a dotted path; foreign files also write dotted keys, so each prefix may be one key. None when it is not there."""
+        """Returns the node at a dotted path, None if it is missing. Any part of the path may be one dotted key in the file."""
         if not isinstance(self.value, dict):
             return None
         if path in self.value:
@@ -42,22 +42,22 @@ class ConfigNode:
         return None
 
     def take(self, path: str) -> Any:  # noqa: ANN401 - what stands in a file
-        """The plain value at a path, all of it taken; None when it is not there."""
+        """Returns the plain value at a path, None if it is missing, and marks it as taken."""
         found = self.get(path)
         return None if found is None else found.plain()
 
     def text(self, path: str, default: str = "") -> str:
-        """`take` as text."""
+        """As `take`, as text."""
         value = self.take(path)
         return default if value is None or isinstance(value, dict | list) else as_text(value)
 
     def flag(self, path: str, *, default: bool = False) -> bool:
-        """`take` as a boolean, in any of the spellings that these products read."""
+        """As `take`, as a boolean, in any spelling of these products."""
         value = self.text(path).lower()
         return True if value in _YES else False if value in _NO else default
 
     def texts(self, path: str) -> list[str]:
-        """`take` as a list of texts; one text is a list of one, and commas part them in it."""
+        """As `take`, as a list of texts; a single text is split at commas."""
         value = self.take(path)
         if value is None:
             return []
@@ -66,25 +66,25 @@ class ConfigNode:
         return [one.strip() for one in as_text(value).split(",") if one.strip()]
 
     def items(self) -> Iterator[tuple[str, ConfigNode]]:
-        """Keys and parts of a map; nothing of anything else."""
+        """Yields keys and nodes of a map; nothing for any other value."""
         yield from self.value.items() if isinstance(self.value, dict) else ()
 
     def each(self, path: str = "") -> list[ConfigNode]:
-        """The parts of the list at a path; a part that is no list is a list of one."""
+        """Returns the nodes of the list at a path; a node that is no list becomes a list of one."""
         found = self.get(path) if path else self
         if found is None:
             return []
         return found.value if isinstance(found.value, list) else [found]
 
     def plain(self) -> Any:  # noqa: ANN401 - what stands in a file
-        """The value without its lines; from now on taken."""
+        """Returns the value without line numbers, and marks it as taken."""
         self.taken = True
         if isinstance(self.value, dict):
             return {key: part.plain() for key, part in self.value.items()}
         return [part.plain() for part in self.value] if isinstance(self.value, list) else self.value
 
     def left(self, path: str = "") -> Iterator[tuple[str, ConfigNode]]:
-        """What nobody took: paths and leaves."""
+        """Yields path and leaf of everything that was not taken."""
         if self.taken:
             return
         if isinstance(self.value, dict) and self.value:
@@ -98,12 +98,12 @@ class ConfigNode:
 
 
 def as_text(value: object) -> str:
-    """A scalar as it would stand in a file."""
+    """Returns a scalar as in a file."""
     return "true" if value is True else "false" if value is False else str(getattr(value, "text", value))
 
 
 def of_yaml(text: str) -> ConfigNode:
-    """YAML, and JSON too. Raises `CopycatError` with the line of what cannot be read."""
+    """Parses YAML or JSON. Raises CopycatError with the line of the error."""
     try:
         return _of_node(parse_mapping(text.replace("\r\n", "\n").replace("\t", " ")))
     except SyntaxProblem as problem:
@@ -112,7 +112,7 @@ def of_yaml(text: str) -> ConfigNode:
 
 
 def of_plain(value: Any, line: int, lines: Mapping[str, int] | None = None, path: str = "") -> ConfigNode:  # noqa: ANN401 - what stands in a file
-    """Plain values; `lines` says where dotted paths stand, others are where the value around them is."""
+    """Returns a tree of plain values. `lines` are the lines of dotted paths; other values get the line of the value around them."""
     at = (lines or {}).get(path, line)
     if isinstance(value, dict):
         return ConfigNode({key: of_plain(inner, at, lines, f"{path}.{key}" if path else key) for key, inner in value.items()}, at)
@@ -135,7 +135,7 @@ def _of_node(node: Node) -> ConfigNode:
 
 
 class Remark(NamedTuple):
-    """One line of the report: where in the input (0: nowhere in particular), what stands there, and why, or what to do instead."""
+    """One line of the report: the line in the input (0: none), what is there, and the reason, or what to do instead."""
 
     line: int
     what: str
@@ -144,25 +144,25 @@ class Remark(NamedTuple):
 
 @dataclass(slots=True)
 class ImportReport:
-    """`unmapped`: the definitions do less, or something else, than the input did. `notes`: what to know, and what needs no counterpart."""
+    """The report of an import. `unmapped`: where definitions differ from the input. `notes`: hints, and what needs no counterpart."""
 
     unmapped: list[Remark] = field(default_factory=list)
     notes: list[Remark] = field(default_factory=list)
 
     def cannot(self, part: ConfigNode | None, what: str, why: str) -> None:
-        """Report what is not mapped, all of `part`."""
+        """Reports `part` as not mapped, and marks it as taken."""
         if part is not None:
             part.plain()
         self._add(self.unmapped, Remark(part.line if part else 0, what, why))
 
     def note(self, part: ConfigNode | None, what: str, why: str) -> None:
-        """Report what is worth knowing, all of `part`."""
+        """Adds a note about `part`, and marks it as taken."""
         if part is not None:
             part.plain()
         self._add(self.notes, Remark(part.line if part else 0, what, why))
 
     def rest(self, left: Iterable[tuple[str, ConfigNode]], needless: re.Pattern[str], why: str) -> None:
-        """Report what nobody took, by path: as needless for the reason `why` where the path is like that, else as not known."""
+        """Reports what was not taken: a path that matches `needless` as not needed, with the reason `why`, any other as unknown."""
         for path, part in list(left):
             if needless.match(path):
                 self.note(part, path, why)
@@ -177,25 +177,25 @@ class ImportReport:
 
 @dataclass(slots=True)
 class ImportedDefinition:
-    """One definition being made. `document` is what its file will say."""
+    """A definition under construction. `document` are the contents of its file."""
 
     name: str
     document: dict[str, Any] = field(default_factory=dict)
 
     def section(self, *path: str) -> dict[str, Any]:
-        """The map at a path, made where it is not there."""
+        """Returns the map at a path, which is created if it is missing."""
         found = self.document
         for key in path:
             found = found.setdefault(key, {})
         return found
 
     def step(self, **step: Any) -> None:  # noqa: ANN401 - any transform
-        """Add a transform; `if_` stands for `if`."""
+        """Adds a transform; `if_` stands for `if`."""
         self.document.setdefault("transforms", []).append({key.rstrip("_"): value for key, value in step.items() if value is not None})
 
 
 def without_line_policy(source: dict[str, Any], part: ConfigNode | None, report: ImportReport, what: str) -> None:
-    """A policy for long lines alone is none that records of several lines have: those go in parts, and nothing of them is lost."""
+    """Removes a policy for long lines from a source with `multiline`: its records are sent in parts, and nothing is lost."""
     if "multiline" in source and source.get("line", {}).pop("on_too_long", None):
         report.note(part, what, "a record with a longer line is sent in parts: multiline.on_too_long")
         if not source["line"]:
@@ -203,21 +203,21 @@ def without_line_policy(source: dict[str, Any], part: ConfigNode | None, report:
 
 
 class Imported(NamedTuple):
-    """What came of a file."""
+    """The result of an import."""
 
     made: tuple[ImportedDefinition, ...]
     report: ImportReport
 
 
 def text_of(made: ImportedDefinition, origin: str) -> str:
-    """The definition's text, as `fmt` leaves it. `origin` is what it was imported from, for the comment above it."""
+    """Returns the definition's text, as `fmt` writes it. `origin` is what it was imported from, for the comment at its top."""
     _follow_container_links(made)
     head = [f"# Imported from {origin}: read what the import said, then try it on a log: copycat try FILE -d THIS", ""]
     return format_text("\n".join([*head, *_map(made.document, 0)]).encode() + b"\n")
 
 
 def _follow_container_links(made: ImportedDefinition) -> None:
-    """The logs of Kubernetes' containers are links to files elsewhere, which the other products follow without being told."""
+    """Sets `follow_symlinks` for logs of Kubernetes' containers: they are links, which other products follow by default."""
     source = made.document.get("source", {})
     if any(str(path).startswith(_CONTAINERS) for path in source.get("include", ())):
         source["follow_symlinks"] = True
@@ -250,7 +250,7 @@ def _list(values: Sequence[Any], indent: int) -> Iterator[str]:
 
 
 def _is_flat(value: Any) -> bool:  # noqa: ANN401 - any part of a document
-    """Whether it reads well on one line."""
+    """Whether a value is readable on one line."""
     inner = value.values() if isinstance(value, dict) else value
     return all(
         not isinstance(one, dict | list) or (isinstance(one, dict) and all(not isinstance(each, dict | list) for each in one.values()))

@@ -1,4 +1,4 @@
-"""The OpenTelemetry Collector's YAML: filelog receivers, and the kafka exporters that a pipeline of logs leads them to."""
+"""Imports the OpenTelemetry Collector's YAML: filelog receivers, and the kafka exporters of their pipelines."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _TLS = {
 
 
 def read(text: str, extra: Sequence[str] = ()) -> Imported:
-    """The definitions in a collector's configuration, one for each way from a filelog receiver to a kafka exporter."""
+    """Returns the definitions of a collector's configuration, one for each path from a filelog receiver to a kafka exporter."""
     del extra
     root, report = of_yaml(text), ImportReport()
     receivers = _named(root, "receivers", _RECEIVERS)
@@ -55,7 +55,7 @@ def read(text: str, extra: Sequence[str] = ()) -> Imported:
 
 
 def _named(root: ConfigNode, section: str, kinds: Sequence[str]) -> dict[str, ConfigNode]:
-    """The components of these kinds, by `kind` or `kind/name`."""
+    """Returns the components of these kinds, by `kind` or `kind/name`."""
     found = root.get(section)
     parts = dict(found.items()) if found is not None else {}
     return {
@@ -122,7 +122,7 @@ def _kafka(conf: ConfigNode | None, made: ImportedDefinition, report: ImportRepo
 
 
 def _others(root: ConfigNode, report: ImportReport) -> None:
-    """What is neither a filelog receiver nor a kafka exporter."""
+    """Reports other receivers and exporters."""
     for section, words in (
         ("receivers", "files are read, nothing else: filelog"),
         ("exporters", "records go to Kafka, nothing else: kafka"),

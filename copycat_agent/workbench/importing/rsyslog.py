@@ -1,4 +1,4 @@
-"""rsyslog.conf: inputs of imfile and the omkafka action that their ruleset has, in RainerScript. What else stands there is listed."""
+"""Imports rsyslog.conf in RainerScript: inputs of imfile, and the omkafka action of their ruleset. Everything else is listed."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _SECURITY = {
 
 
 class Statement(NamedTuple):
-    """`kind(name="value" ...)`: names in lower case. `ruleset` is the one it stands in, "" for none."""
+    """A statement `kind(name="value" ...)`, with names in lower case, in a `ruleset`, "" for none."""
 
     kind: str
     parameters: ConfigNode
@@ -43,13 +43,13 @@ class Statement(NamedTuple):
 
     @property
     def type(self) -> str:
-        """What kind of input or action it is; does not count as read."""
+        """The type of an input or action; it is not marked as taken."""
         found = self.parameters.get("type")
         return "" if found is None else str(found.value).lower()
 
 
 def read(text: str, extra: Sequence[str] = ()) -> Imported:
-    """The definitions in an rsyslog.conf, one for each input of imfile; `extra` are files that it includes."""
+    """Returns the definitions of an rsyslog.conf, one for each input of imfile; `extra` are the texts of included files."""
     report = ImportReport()
     statements = [one for part in (text, *extra) for one in _statements(part, report)]
     actions = [one for one in statements if one.kind == "action" and one.type == "omkafka"]
@@ -112,7 +112,7 @@ def _kafka(conf: ConfigNode, made: ImportedDefinition, report: ImportReport) -> 
 
 
 def _settings(conf: ConfigNode) -> Iterator[tuple[str, ConfigNode]]:
-    """`confParam`: a list of `name=value`."""
+    """Yields the settings in `confParam`, a list of `name=value`."""
     part = conf.get("confparam")
     for one in conf.texts("confparam"):
         name, sign, value = one.partition("=")
@@ -121,14 +121,14 @@ def _settings(conf: ConfigNode) -> Iterator[tuple[str, ConfigNode]]:
 
 
 def _action_of(given: Statement, actions: Sequence[Statement]) -> Statement | None:
-    """The action that gets what an input reads: the first of its ruleset."""
+    """Returns the action of an input, the first one in its ruleset; None without one."""
     wanted = given.parameters.get("ruleset")
     ruleset = "" if wanted is None else str(wanted.value)
     return next((one for one in actions if one.ruleset == ruleset), None)
 
 
 def _statements(text: str, report: ImportReport) -> Iterator[Statement]:
-    """The statements of RainerScript; what else stands there is reported, line by line."""
+    """Yields the statements of RainerScript, and reports everything else, line by line."""
     plain = _PLAIN.sub(lambda match: match[0] if match[0][0] == '"' else _blank(match[0]), text)
     left, blocks, at = [], list[tuple[int, str]](), 0
     lines = [match.start() for match in re.finditer("\n", plain)]
@@ -150,7 +150,7 @@ def _statements(text: str, report: ImportReport) -> Iterator[Statement]:
 
 
 def _parameters(text: str, at: int, lines: Sequence[int]) -> tuple[dict[str, ConfigNode], int]:
-    """What stands between the parentheses, and where it ends. `lines`: where lines end."""
+    """Returns the parameters between parentheses, and where they end. `lines` are the positions of line ends."""
     values: dict[str, ConfigNode] = {}
     while (match := _PARAMETER.match(text, at)) is not None:
         number = bisect.bisect(lines, match.start(1)) + 1
@@ -162,7 +162,7 @@ def _parameters(text: str, at: int, lines: Sequence[int]) -> tuple[dict[str, Con
 
 
 def _blank(text: str) -> str:
-    """Blanks in its place, in as many lines."""
+    """Returns blanks of the same length, with the same line ends."""
     return re.sub(r"[^\n]", " ", text)
 
 
@@ -171,7 +171,7 @@ def _unescaped(text: str) -> str:
 
 
 def _end_of_block(text: str, at: int) -> int:
-    """Where the brace that closes a block stands; the end of the text where none does."""
+    """Returns the position of the brace that closes a block, or the end of the text."""
     depth = 1
     for match in _BRACE.finditer(text, at):
         depth += {"{": 1, "}": -1}.get(match[0], 0)

@@ -1,4 +1,4 @@
-"""Vector: from each Kafka sink back to the files that feed it. YAML, TOML or JSON."""
+"""Imports Vector's configuration in YAML, TOML or JSON: follows each Kafka sink back to its sources of files."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _DEPTH = 20
 
 
 def read(text: str, extra: Sequence[str] = ()) -> Imported:
-    """A definition for each way from a file source to a Kafka sink."""
+    """Returns a definition for each path from a file source to a Kafka sink."""
     del extra
     root, report = _parsed(text), ImportReport()
     sources, transforms, sinks = (_named(root, name) for name in ("sources", "transforms", "sinks"))
@@ -53,7 +53,7 @@ def read(text: str, extra: Sequence[str] = ()) -> Imported:
             )
             if has_kafka:
                 continue
-            sink = _as_kafka(sink)  # noqa: PLW2901 - from here on it is one
+            sink = _as_kafka(sink)  # noqa: PLW2901 - it replaces the original from here on
         ways = list(_ways(sink, sources, transforms))
         for source, chain in ways:
             one = _definition(
@@ -71,7 +71,7 @@ def read(text: str, extra: Sequence[str] = ()) -> Imported:
 
 
 def _as_kafka(sink: ConfigNode) -> ConfigNode:
-    """A sink for Kafka with the inputs of `sink`."""
+    """Returns a sink for Kafka with the inputs of `sink`."""
     inputs = ConfigNode([ConfigNode(one, sink.line) for one in sink.texts("inputs")], sink.line)
     return ConfigNode({"type": ConfigNode("kafka", sink.line), "inputs": inputs}, sink.line)
 
@@ -92,7 +92,7 @@ def _parsed(text: str) -> ConfigNode:
 
 
 def _toml_lines(text: str) -> dict[str, int]:
-    """Where tables and keys stand, as far as lines tell."""
+    """Returns the lines of tables and keys, as far as they can be found line by line."""
     found: dict[str, int] = {}
     table, quote = "", ""
     for number, line in enumerate(text.split("\n"), 1):
@@ -112,7 +112,7 @@ def _toml_lines(text: str) -> dict[str, int]:
 def _ways(
     part: ConfigNode, sources: dict[str, ConfigNode], transforms: dict[str, ConfigNode], chain: tuple[str, ...] = ()
 ) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Sources that feed it, with the transforms between, the first one first."""
+    """Yields the sources that feed a component, with the transforms between them in order."""
     if len(chain) > _DEPTH:
         return
     for wanted in part.texts("inputs"):
@@ -218,7 +218,7 @@ def _transform(name: str, part: ConfigNode, made: ImportedDefinition, report: Im
 
 
 def _share(part: ConfigNode) -> float | None:
-    """Of `sample`: one in `rate`, or the `ratio`; None for what is neither."""
+    """Returns the share of `sample`: one in `rate`, or `ratio`; None if neither is valid."""
     rate, ratio = part.text("rate"), part.text("ratio")
     if rate.isdigit() and int(rate) > 0:
         return round(1 / int(rate), 6)

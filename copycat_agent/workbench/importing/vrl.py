@@ -1,6 +1,6 @@
-"""Vector's remap language: simple statements as transforms. What is not simple is listed, word for word, for a person.
+"""Converts simple statements of Vector's remap language to transforms. Others are listed verbatim for a person.
 
-No interpreter: a statement is one of a few shapes, or it is not mapped.
+This is no interpreter: a statement has one of a few known forms, or is not mapped.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ Step = dict[str, Any]
 
 
 def statements(source: str) -> Iterator[tuple[int, str]]:
-    """Statements with their line in `source`, from 0: lines, put together while a bracket is open or an operator ends one."""
+    """Yields statements with their line in `source`, from 0. Lines are joined while a bracket is open, or after an operator."""
     text, begin, depth = "", 0, 0
     for number, line in enumerate(source.split("\n")):
         bare = _without_comment(line).strip()
@@ -53,14 +53,14 @@ def statements(source: str) -> Iterator[tuple[int, str]]:
 
 
 def shown(statement: str) -> str:
-    """The statement for a report; its texts are hidden where one may be a secret."""
+    """Returns a statement for the report, with its texts hidden if one may be a secret."""
     if any(is_secret_name(word) for word in re.findall(r"[A-Za-z_]\w+", statement)) or re.search(r"crypt|hmac|sha\d|md5", statement):
         return re.sub(_TEXTS, '"********"', statement)
     return statement
 
 
 def steps_of(statement: str) -> list[Step] | None:
-    """The transforms that a statement is; None when it is none that we know."""
+    """Returns a statement's transforms; None if its form is unknown."""
     for shape in (_parsing, _deletion, _renaming, _conversion, _moment, _assignment, _abort):
         made = shape(statement)
         if made is not None:
@@ -69,7 +69,7 @@ def steps_of(statement: str) -> list[Step] | None:
 
 
 def matcher_of(condition: str) -> Matcher | None:
-    """A condition as a matcher; None when it is more than fields that all have to match."""
+    """Returns a condition as a matcher; None if it is more than fields that all must match."""
     condition = condition.strip()
     while condition.startswith("(") and condition.endswith(")") and _depth(condition[1:-1]) == 0 and _closes_last(condition):
         condition = condition[1:-1].strip()
@@ -77,12 +77,12 @@ def matcher_of(condition: str) -> Matcher | None:
 
 
 def alternatives(condition: str) -> list[Matcher] | None:
-    """The matchers of a condition one of which has to match."""
+    """Returns the matchers of which one must match for the condition; None if one cannot be expressed."""
     found = [matcher_of(part) for part in _split(condition, "||")]
     return None if None in found else [one for one in found if one is not None]
 
 
-def _comparison(text: str) -> Matcher | None:  # noqa: PLR0911 - a shape after the other
+def _comparison(text: str) -> Matcher | None:  # noqa: PLR0911 - one form after the other
     if match := re.fullmatch(rf"{_FIELD}\s*(==|!=|>=|<=|>|<)\s*(.+)", text):
         field, sign, value = match[1], match[2], _literal(match[3])
         if value is None or isinstance(value, dict):
@@ -216,7 +216,7 @@ def _abort(text: str) -> list[Step] | None:
 
 
 def _literal(text: str) -> tuple[Any] | None:
-    """A text, number, boolean or null, in a tuple; None for anything else."""
+    """Returns a text, number, boolean or null in a tuple; None for anything else."""
     text = text.strip()
     if text.startswith(("r'", "s'")) and text.endswith("'"):
         return (text[2:-1],)
@@ -246,7 +246,7 @@ def _closes_last(text: str) -> bool:
 
 
 def _split(text: str, sign: str) -> list[str]:
-    """Parts between signs that stand in no bracket and no quotes."""
+    """Splits a text at signs that are not within brackets or quotes."""
     parts = [""]
     for piece in re.split(rf"({re.escape(sign)})", text):
         if piece == sign and _depth(parts[-1]) == 0 and parts[-1].count('"') % 2 == 0 and parts[-1].count("'") % 2 == 0:

@@ -1,8 +1,7 @@
-"""Going on where another shipper stopped: its positions, judged by the files that are there, as offsets of ours.
+"""Takes over the positions of another shipper (a *peer*) as offsets, after checking them against the files that are there.
 
-`PEERS` read a peer's state (`peer_state`), `taking` decides for each position whether the file that is there proves it (`proving`), and
-says what the agent will do with that file, as its own source says it. Nothing of the peer's is changed, and nothing of ours: who calls
-saves the offsets.
+`PEERS` read a peer's state (`peer_state`). `taking` decides for each position whether the present file proves it (`proving`), and tells
+what the agent will do with that file. The peer's state is not changed, and the caller saves the offsets.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ Read = Callable[[Path], PeerState]
 
 
 def _refusing(read: Read) -> Read:
-    """The reader, for which a state that the kernel refuses is an error with words; often it belongs to another user."""
+    """Returns the reader, with OSError translated to CopycatError: a peer's state often belongs to another user."""
 
     def reader(where: Path) -> PeerState:
         try:
@@ -49,4 +48,4 @@ _READERS: Mapping[str, Read] = {
     "otel": otel_storage.read,
 }
 PEERS: Mapping[str, Read] = {name: _refusing(read) for name, read in _READERS.items()}
-"""By name: reads a peer's state, a file or a directory. Raises `CopycatError` that names the file for what cannot be read."""
+"""Functions that read a peer's state, a file or a directory, by the peer's name. They raise CopycatError, which names the file."""

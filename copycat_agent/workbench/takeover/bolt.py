@@ -1,8 +1,8 @@
-"""bbolt's file (version 2), as far as reading the keys of one bucket: what OpenTelemetry's file_storage keeps.
+"""Reads the keys of one bucket of a bbolt file (version 2), which OpenTelemetry's file_storage uses.
 
-A file is pages. The first two are metas, of which the valid one with the higher transaction counts; it names the page of the root
-bucket. A branch page leads to pages, a leaf page holds keys with values, or with buckets, of which small ones hold their page
-themselves. Numbers are those of a little-endian machine. Everything is checked against the file's size, and no page is walked twice.
+A file consists of pages. The first two are metas; the valid one with the higher transaction counts, and names the page of the root bucket.
+A branch page refers to pages. A leaf page has keys with values, or with buckets, of which small ones contain their page. Numbers are
+little-endian. Everything is checked against the file's size, and no page is visited twice.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _IS_BRANCH, _IS_LEAF, _IS_BUCKET = 0x01, 0x02, 0x01
 _PAGE_SIZES = (1024, 2048, 4096, 8192, 16384, 32768, 65536)
 _DEEPEST = 64
 _COPIES = 3
-"""So often all of a file may be copied: a page, its keys and values, and those of a bucket that is in it."""
+"""Limit of the bytes copied, in sizes of the file: a page, its keys and values, and those of a bucket within it."""
 _FNV_BASIS, _FNV_PRIME, _MASK = 0xCBF29CE484222325, 0x100000001B3, 2**64 - 1
 Entry = tuple[int, bytes, bytes]
 """Flags, key and value."""
@@ -37,7 +37,7 @@ class _Meta(NamedTuple):
 
 
 def entries(file: StateFile, bucket: bytes) -> Iterator[tuple[bytes, bytes]]:
-    """Keys and values of a bucket at the top, in order; nothing where it is not there. Raises CopycatError for what is no such file."""
+    """Yields keys and values of a top-level bucket in order, nothing if it is missing. Raises CopycatError for any other file."""
     tree = _Tree(file)
     try:
         for flags, key, value in tree.walk(tree.meta.root):
@@ -48,7 +48,7 @@ def entries(file: StateFile, bucket: bytes) -> Iterator[tuple[bytes, bytes]]:
 
 
 class _Tree:
-    """The pages of a file. Methods raise CopycatError for what cannot be, and struct.error for what is cut."""
+    """The pages of a file. Methods raise CopycatError for invalid pages, and struct.error for a truncated file."""
 
     def __init__(self, file: StateFile) -> None:
         self._file = file
@@ -68,7 +68,7 @@ class _Tree:
         return _Meta(transaction, page_size, root) if is_valid and at in (0, page_size) else None
 
     def walk(self, number: int, depth: int = 0) -> Iterator[Entry]:
-        """Every entry of a page, or of the pages below it."""
+        """Yields every entry of a page, or of the pages below it."""
         if number in self._seen or depth > _DEEPEST:
             raise self.wrong(f"page {number} is met twice")
         self._seen.add(number)
@@ -84,7 +84,7 @@ class _Tree:
             yield from self._leaf(page)
 
     def inside(self, value: bytes) -> Iterator[Entry]:
-        """The entries of a bucket, whose value says where its root is, or is followed by its page."""
+        """Yields the entries of a bucket, whose value names its root page, or is followed by its page."""
         root, _ = _BUCKET.unpack_from(value)
         yield from self.walk(root) if root else self._leaf(value[_BUCKET.size :])
 
@@ -103,18 +103,18 @@ class _Tree:
             yield kind, found[:key_size], found[key_size:]
 
     def _spend(self, size: int) -> None:
-        """Bound what is copied: pages, and keys in them, may be said to lie over one another."""
+        """Limits the bytes copied: pages and keys of a hostile file may overlap."""
         self._left -= size
         if self._left < -_COPIES * len(self._file.content):
             raise self.wrong("its pages lie over one another")
 
     def wrong(self, why: str) -> CopycatError:
-        """Returns the error of a file that cannot be read."""
+        """Returns the error for a file that cannot be read."""
         return self._file.broken(f"not a file of file_storage, or damaged: {why}")
 
 
 def _fnv(data: bytes) -> int:
-    """FNV-1a of 64 bits."""
+    """Returns the 64-bit FNV-1a hash."""
     found = _FNV_BASIS
     for byte in data:
         found = ((found ^ byte) * _FNV_PRIME) & _MASK

@@ -1,7 +1,7 @@
-"""Kafka Connect's standalone worker: the file of `offset.storage.file.filename`, a serialized `HashMap<byte[], byte[]>` of JSON texts.
+"""Reads the offsets of a standalone worker of Kafka Connect: `offset.storage.file.filename`, a serialized `HashMap<byte[], byte[]>`.
 
-The file is read as Java's Object Serialization Stream Protocol (version 5) has it, as far as that map goes; anything else in it is an
-error, so that no class of a hostile file means anything here. A key is `["connector", {source partition}]`, a value the source offset.
+The file is in Java's Object Serialization Stream Protocol (version 5). Anything but this map is an error, so that classes in a hostile file
+have no effect. A key is the JSON text `["connector", {source partition}]`, a value that of the source offset.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ _MAGIC = b"\xac\xed\x00\x05"
 _NULL, _REFERENCE, _CLASS, _OBJECT, _ARRAY, _BLOCK, _END = 0x70, 0x71, 0x72, 0x73, 0x75, 0x77, 0x78
 _FIRST_HANDLE = 0x7E0000
 _SIZES = {"B": 1, "C": 2, "D": 8, "F": 4, "I": 4, "J": 8, "S": 2, "Z": 1}
-"""Bytes of Java's primitive types, by the letter that a class description has for them."""
+"""Sizes of Java's primitive types in bytes, by their letter in a class description."""
 _DISTRIBUTED = "a distributed worker keeps offsets in a topic: export them with its REST API, and set them with copycat offsets set"
 
 
 def read(where: Path) -> PeerState:
-    """The offsets of FileStreamSource and SpoolDir in a worker's file. Raises CopycatError."""
+    """Returns the offsets of FileStreamSource and SpoolDir in a worker's file. Raises CopycatError."""
     if where.is_dir():
         raise CopycatError(f"{where} is a directory", f"name the file that the worker has as offset.storage.file.filename; {_DISTRIBUTED}")
     file = read_state(where)
@@ -39,7 +39,7 @@ def read(where: Path) -> PeerState:
 
 
 def _position(file: StateFile, key: bytes, value: bytes | None) -> PeerPosition | None:
-    """None for one that is deleted, and for a source of another kind."""
+    """Returns a position; None for a deleted offset, and for sources of other kinds."""
     named, offset = file.parsed(key, "a key is "), None if value is None else file.parsed(value, "an offset is ")
     if not (isinstance(named, list) and len(named) == 2 and isinstance(named[0], str) and isinstance(named[1], dict)):  # noqa: PLR2004
         raise file.broken(f"a key is {key!a:.60}, and not [connector, partition]")
@@ -60,7 +60,7 @@ def _number(file: StateFile, offset: dict[str, Any], name: str, path: str) -> in
 
 
 class _Stream:
-    """A serialized object, read from its first byte to its last. Every method raises CopycatError for what it does not know."""
+    """Reads a serialized object from its first byte to its last. Methods raise CopycatError for anything unknown."""
 
     def __init__(self, file: StateFile) -> None:
         self._file = file
@@ -68,7 +68,7 @@ class _Stream:
         self._handles: list[object] = []
 
     def pairs(self) -> Iterator[tuple[bytes, bytes | None]]:
-        """The entries of the map that the file is."""
+        """Yields the entries of the map."""
         if self._take(len(_MAGIC)) != _MAGIC:
             raise self._wrong("it does not begin as Java's serialized objects do")
         self._expect(_OBJECT)
@@ -106,7 +106,7 @@ class _Stream:
         return found
 
     def _class(self, wanted: str) -> list[str]:
-        """The types of a class's fields; `wanted` is the name it has to have. The object of the class gets the next handle."""
+        """Reads a class description, which must have the name `wanted`. Returns the types of its fields."""
         tag = self._take(1)[0]
         if tag == _REFERENCE:
             found = self._referred()

@@ -1,7 +1,7 @@
-"""Kafka Connect's SpoolDir counts the lines of a file that it has read; here they become bytes, where every one of them is a record.
+"""Converts positions of Kafka Connect's SpoolDir, which are numbers of lines, to bytes, if every line is a record.
 
-Its offsets stay when a file is finished, and say nothing of it but its name. So a file that was changed since, or that has the name of a
-finished one, is not the one that is meant.
+Its offsets remain when a file is finished, and identify it only by name. So a file that was changed since, or that has the name of a
+finished one, is another file.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from copycat_agent.workbench.takeover.peer_state import PeerPosition
 
 _BLOCK = 2**20
 _ENCODINGS = frozenset({"utf-8", "utf8", "ascii", "us-ascii", "latin-1", "iso-8859-1", "windows-1252", "cp1252"})
-"""Those in which a byte that is a line feed, or a quote, is nothing else."""
+"""Encodings in which the byte of a line feed, or of a quote, is never part of another character."""
 
 
 def in_bytes(position: PeerPosition, path: str, definition: Definition, saved_ns: int) -> PeerPosition:
-    """The position as the next byte of the file at `path`, or with what makes it unusable. `saved_ns`: when the peer saved it."""
+    """Returns the position in bytes of the file at `path`, or with `unusable` set. `saved_ns` is when the peer saved it."""
     source = definition.source.model_dump()
     try:
         quote = _quote(source.get("format"))
@@ -36,7 +36,7 @@ def in_bytes(position: PeerPosition, path: str, definition: Definition, saved_ns
 
 
 def _quote(layout: Any) -> bytes:  # noqa: ANN401 - as the definition has it
-    """What may hide a line feed, b"" for nothing. Raises DataError for a format whose records may be anything but lines."""
+    """Returns the quote within which a line feed ends no record, b"" for none. Raises DataError if records may be anything but lines."""
     kind = layout.get("type") if isinstance(layout, dict) else layout
     is_other = kind not in ("lines", "csv") or layout.get("encoding") not in _ENCODINGS
     if is_other or layout.get("skip_lines") or (kind == "lines" and layout.get("multiline")):
@@ -47,7 +47,7 @@ def _quote(layout: Any) -> bytes:  # noqa: ANN401 - as the definition has it
 
 
 def _check_unfinished(name: str, cleanup: Any) -> None:  # noqa: ANN401 - as the definition has it
-    """Raises DataError where a file of this name was finished, and OSError."""
+    """Raises DataError if a file of this name was finished, and OSError."""
     to = cleanup.get("to") if isinstance(cleanup, dict) else None
     if not to or not os.path.isdir(to):  # noqa: PTH112 - a name out of the definition
         return
@@ -59,7 +59,7 @@ def _check_unfinished(name: str, cleanup: Any) -> None:  # noqa: ANN401 - as the
 
 
 def _behind(path: str, lines: int, quote: bytes, saved_ns: int) -> int:
-    """Raises DataError and OSError."""
+    """Returns the byte behind the first `lines` lines. Raises DataError and OSError."""
     fd, info = open_regular(path, follow_symlinks=True)
     try:
         if info.st_mtime_ns > saved_ns:
@@ -70,7 +70,7 @@ def _behind(path: str, lines: int, quote: bytes, saved_ns: int) -> int:
 
 
 def _behind_line(read: Reader, lines: int, quote: bytes) -> int:
-    """The byte behind so many lines. Raises DataError where they are not there, or not surely records, and OSError."""
+    """Returns the byte behind the first `lines` lines. Raises DataError if there are fewer, or they may not be records, and OSError."""
     at = seen = 0
     while seen < lines and (block := read(at, _BLOCK)):
         wanted = lines - seen

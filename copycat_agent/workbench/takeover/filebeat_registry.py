@@ -1,7 +1,7 @@
-"""Filebeat's registry, from version 7.9 on: the newest snapshot (`NUMBER.json`), and the operations since, in `log.json`.
+"""Reads Filebeat's registry, from version 7.9 on: the newest snapshot (`NUMBER.json`), and later operations in `log.json`.
 
-Each operation is two lines: `{"op":"set","id":12}`, then `{"k":"key","v":{...}}`; ids go up by one. Operations that are no newer than the
-snapshot count for nothing. A crash may leave the last operation unfinished: it was not saved then.
+Each operation is two lines: `{"op":"set","id":12}`, then `{"k":"key","v":{...}}`; ids increase by one. Operations that are not newer than
+the snapshot are ignored. A crash may leave the last operation incomplete: then it was not saved.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ _PLACES = ("", "filebeat", "registry/filebeat", "data/registry/filebeat")
 _SNAPSHOT = re.compile(r"(\d{1,20})\.json")
 _NATIVE = re.compile(r"(\d{1,20})-(\d{1,20})(-.*)?", re.DOTALL)
 _FINGERPRINT_BYTES = 1024
-"""What filestream's fingerprint takes unless it is told otherwise."""
+"""Default length of filestream's fingerprint."""
 _SECONDS_MAX = 2**33
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 Entries = dict[str, tuple[dict[str, Any], StateFile]]
 
 
 def read(where: Path) -> PeerState:
-    """The positions of inputs `log` and `filestream`. `where`: the registry, or Filebeat's data directory. Raises CopycatError."""
+    """Returns the positions of inputs `log` and `filestream`. `where` is the registry or Filebeat's data directory. Raises CopycatError."""
     directory = _registry(where)
     _check_version(directory)
     snapshots = [read_state(path) for path in files_in(directory, "*.json") if _SNAPSHOT.fullmatch(path.name)]
@@ -58,7 +58,7 @@ def read(where: Path) -> PeerState:
 def _registry(where: Path) -> Path:
     for place in _PLACES:
         directory = where / place
-        # a meta.json alone says nothing: path.data has one of its own
+        # A meta.json is no sign of a registry: path.data has one, too.
         if (directory / "log.json").is_file() or (
             directory.is_dir() and any(_SNAPSHOT.fullmatch(one.name) for one in files_in(directory, "*.json"))
         ):
@@ -94,8 +94,8 @@ def _of_snapshot(file: StateFile) -> Iterator[tuple[str, tuple[dict[str, Any], S
 
 
 def _apply(file: StateFile, newest: int, entries: Entries) -> None:
-    """Apply the operations of a log that are newer than the snapshot."""
-    content = file.content.rstrip(b"\0")  # a crash of the host leaves such bytes where something was to be written
+    """Applies the operations of a log that are newer than the snapshot."""
+    content = file.content.rstrip(b"\0")  # a crash of the host may leave NUL bytes at the end
     lines = [(number, line) for number, line in enumerate(content.split(b"\n"), 1) if line.strip()]
     whole = len(lines) - len(lines) % 2
     if whole and not content.endswith(b"\n") and whole == len(lines) and not _is_json(lines[-1][1]):
@@ -127,7 +127,7 @@ def _is_json(line: bytes) -> bool:
 
 
 def _position(file: StateFile, key: str, value: dict[str, Any]) -> PeerPosition | None:
-    """None for what is no file, was not begun, or is only waiting to be removed."""
+    """Returns a position; None for an entry that is no file, was not begun, or is about to be removed."""
     if value.get("ttl") == 0:
         return None
     if key.startswith("filebeat::logs::"):
@@ -169,16 +169,16 @@ def _of_filestream(file: StateFile, key: str, value: dict[str, Any]) -> PeerPosi
 
 
 def _time(told: object) -> int:
-    """When an entry was last changed, rounded up to a second, in epoch nanoseconds: Filebeat has `[nanoseconds and zone, seconds]`.
+    """Returns when an entry was last changed, in epoch nanoseconds, rounded up to a second; 0 if unknown.
 
-    0 for anything else.
+    Filebeat writes `[nanoseconds and zone, seconds]`.
     """
-    seconds = told[1] if isinstance(told, list) and len(told) == 2 else 0  # noqa: PLR2004 - as it is said above
+    seconds = told[1] if isinstance(told, list) and len(told) == 2 else 0  # noqa: PLR2004 - see above
     return (seconds + 1) * 1_000_000_000 if type(seconds) is int and 0 < seconds < _SECONDS_MAX else 0
 
 
 def _identity(key: str) -> tuple[str, str]:
-    """How the file is told apart, and what it is then: `native`, `123-64768` of `filestream::ID::native::123-64768`."""
+    """Returns how the file is identified, and its identity: `native`, `123-64768` of `filestream::ID::native::123-64768`."""
     for kind in ("native", "fingerprint", "path", "inode_marker"):
         _, sign, after = key.partition(f"::{kind}::")
         if sign:

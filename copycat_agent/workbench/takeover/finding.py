@@ -1,6 +1,6 @@
-"""Which files may a peer's position be of: those that a definition finds, and rotated ones beside them that no pattern has.
+"""Finds the files that a peer's position may belong to: those that a definition finds, and rotated ones beside them without a pattern.
 
-Everything is looked up, so that a state of 100,000 files costs no more than 100,000 times one.
+All searches use indexes, so that the time grows linearly with the number of positions.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from copycat_agent.sources.log_file.rotation import is_newest, log_of, rotation_
 from copycat_agent.workbench.takeover.peer_state import HeadProof, PeerPosition
 
 _FIRST_BYTES = 1024
-"""So much of each file is kept: most peers know a file by no more."""
+"""Bytes of each file that are cached. Most peers identify a file by no more."""
 
 
 class PeerFile(NamedTuple):
-    """A file that a position may be of. `key` is that of its partition, "" for a file that no pattern has."""
+    """A file that a position may belong to. `key` is that of its partition, "" for a file that no pattern matches."""
 
     path: str
     key: str = ""
 
 
 class Finder:
-    """The files of one definition. `views` are those that it finds, `follows` says whether it has, or had, a file of this path."""
+    """Searches the files of one definition. `views` are those that it finds; `follows` tells if it follows, or followed, a path."""
 
     def __init__(self, views: Sequence[FileView], follows: Callable[[str], bool]) -> None:
         self._views = [PeerFile(view.path, view.key) for view in views]
@@ -48,7 +48,7 @@ class Finder:
         self._directories = {_directory(one.path) for one in self._views}
 
     def candidates(self, position: PeerPosition) -> list[PeerFile]:
-        """By inode, by first bytes where the peer keeps no inode, by name where it keeps neither."""
+        """Returns the files that a position may belong to: by inode if the peer keeps one, else by first bytes, else by name."""
         if position.inode is not None:
             return [one for one in self._at_inode.get(position.inode, ()) if self._may_be_on(one, position)] or self._renamed(position)
         if position.head is not None:
@@ -59,14 +59,14 @@ class Finder:
         return list(self._of_name.get(position.path, ()))
 
     def archives_of(self, one: PeerFile) -> list[str]:
-        """Files beside a log that is written to which were rotated from it, and may be copies of it."""
+        """Returns the files that were rotated from a live log, and may be copies of it; [] for any other file."""
         if not one.key or not is_newest(one.path):
             return []
         related = self._listing(_directory(one.path)).of_family.get(rotation_family(one.path), ())
         return [path for path in related if path != one.path and log_of(path) == log_of(one.path)]
 
     def _may_be_on(self, one: PeerFile, position: PeerPosition) -> bool:
-        """Whether the file is on the peer's device. Where the peer keeps none, it is that of the directory that its file was in."""
+        """Whether the file is on the peer's device, or if the peer keeps none, on that of its file's directory."""
         if one.path == position.path:
             return True
         device = Identity.parse(one.key)[0].device
@@ -75,7 +75,7 @@ class Finder:
         return position.head is not None or _directory(one.path) == _directory(position.path) or device == self._device_of(position.path)
 
     def _device_of(self, path: str) -> int:
-        """-1 where its directory is not there: then nobody knows."""
+        """Returns the device of a path's directory, -1 if that does not exist."""
         directory = _directory(path)
         if directory not in self._devices:
             try:
@@ -85,7 +85,7 @@ class Finder:
         return self._devices[directory]
 
     def _renamed(self, position: PeerPosition) -> list[PeerFile]:
-        """The file where it was rotated to a name beside its old one that no pattern has; of several links to it one."""
+        """Returns the file that was rotated to a name beside its old one without a pattern; one of several links to it."""
         for directory in self._beside(position):
             names = self._listing(directory).at_inode.get(position.inode or 0, [])
             if names:
@@ -93,7 +93,7 @@ class Finder:
         return []
 
     def _rotated_alike(self, position: PeerPosition, head: HeadProof) -> list[PeerFile]:
-        """Files with the peer's first bytes that were rotated from its file, or, where it keeps no name, from any that is there."""
+        """Returns files with the peer's first bytes that were rotated from its file, or without a name, from any present file."""
         if not position.path:
             return self._alike("/", "", self._rotated, head)
         family, found = rotation_family(position.path), []
@@ -108,7 +108,7 @@ class Finder:
         return [PeerFile(path) for where, family in sorted(families) for path in self._listing(where).of_family.get(family, ())]
 
     def _beside(self, position: PeerPosition) -> list[str]:
-        """The directories that the file may be in: its last one, also where a link led there. Without a name all that files are in."""
+        """Returns the directories that the file may be in: its last one, also through a link; without a name those of all files."""
         if not position.path:
             return sorted(self._directories)
         if not position.path.startswith("/") or not self._follows(position.path):
@@ -121,7 +121,7 @@ class Finder:
         return self._listings[directory]
 
     def _alike(self, directory: str, family: str, files: Iterable[PeerFile], head: HeadProof) -> list[PeerFile]:
-        """Those of a family's files in a directory, or of the views, that have the peer's first bytes."""
+        """Returns the files of a family in a directory, or of the views, that have the peer's first bytes."""
         place = head.what, directory, family
         if place not in self._of_head:
             found = self._of_head[place] = defaultdict(list)
@@ -130,7 +130,7 @@ class Finder:
         return self._of_head[place].get(head.value, [])
 
     def _value(self, head: HeadProof, path: str) -> object:
-        """What the file's first bytes come to; None where they cannot be read, or are too few."""
+        """Returns the peer's hash of the file's first bytes; None if they cannot be read, or are too few."""
         try:
             first = self._first_bytes(path)
             return head.of(lambda at, size: _read(path, first, at, size))
@@ -138,7 +138,7 @@ class Finder:
             return None
 
     def _first_bytes(self, path: str) -> bytes:
-        """Raises OSError."""
+        """Returns a file's first bytes. Raises OSError."""
         if path not in self._first:
             self._first[path] = None
             self._first[path] = _read(path, None, 0, _FIRST_BYTES)
@@ -149,7 +149,7 @@ class Finder:
 
 
 class _Listing:
-    """The regular files of a directory by inode, and by the log that they were rotated from. Empty where it cannot be listed."""
+    """The regular files of a directory, by inode and by rotation family. Empty if it cannot be listed."""
 
     def __init__(self, directory: str) -> None:
         self.at_inode: dict[int, list[str]] = defaultdict(list)
@@ -165,7 +165,7 @@ class _Listing:
 
 
 def _read(path: str, first: bytes | None, at: int, size: int) -> bytes:
-    """Bytes of a file, whose first ones may be known. Raises OSError."""
+    """Returns bytes of a file, from `first` if possible, its cached first bytes. Raises OSError."""
     if first is not None and (at + size <= len(first) or len(first) < _FIRST_BYTES):
         return first[at : at + size]
     fd, _ = open_regular(path, follow_symlinks=True)

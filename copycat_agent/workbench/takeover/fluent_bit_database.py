@@ -1,8 +1,8 @@
-"""Fluent Bit's `DB` of input tail: table `in_tail_files` of a SQLite file, with a row for each file by inode.
+"""Reads Fluent Bit's `DB` of input tail: table `in_tail_files` of a SQLite file, with a row for each file by inode.
 
-The device is not in it, so an inode counts where a definition finds it. Rows of files that are gone stay until Fluent Bit starts again: of
-several rows with one inode it takes the newest, and so do we. A file that is younger than its row has got the inode of one that is gone.
-From 5.0 on a row has a hash of the up to 32 bytes before the offset.
+It has no device, so an inode is taken on the device where a definition finds it. Rows of removed files stay until Fluent Bit restarts: like
+Fluent Bit, this takes the newest of several rows with one inode. A file younger than its row has the inode of a removed one. From 5.0 on a
+row has a hash of up to 32 bytes before the offset.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _HINT = "name the file of the option DB, or the directory that the files of seve
 
 
 def read(where: Path) -> PeerState:
-    """The positions of tail inputs. `where`: a database, or a directory with some. Raises CopycatError."""
+    """Returns the positions of tail inputs. `where` is a database, or a directory with databases. Raises CopycatError."""
     databases = _databases(where)
     positions: dict[tuple[Path, int], PeerPosition] = {}
     changed_ns = 0
@@ -52,7 +52,7 @@ def _databases(where: Path) -> list[Path]:
 
 
 def _changed_ns(database: Path) -> int:
-    """When the database was last written: a commit is in its write-ahead log first."""
+    """Returns when the database, or its write-ahead log, was last written."""
     times = []
     for path in (database, Path(f"{database}-wal")):
         try:

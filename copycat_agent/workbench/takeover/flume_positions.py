@@ -1,7 +1,7 @@
-"""Flume's source TAILDIR: `positionFile`, a list of `{"inode": ..., "pos": ..., "file": ...}`, written anew every few seconds.
+"""Reads `positionFile` of Flume's source TAILDIR, a list of `{"inode": ..., "pos": ..., "file": ...}`, rewritten every few seconds.
 
-A crash may have cut it. The device is not in it, so an inode counts where a definition finds it. What spooldir keeps is in
-`flume_tracker`.
+A crash may have truncated it. It has no device, so an inode is taken on the device where a definition finds it. `flume_tracker` reads the
+state of spooldir.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _CHANNEL = "what is in Flume's channel counts as read: see that it was empty (Ch
 
 
 def read(where: Path) -> PeerState:
-    """The positions of a source. `where`: the position file of TAILDIR, or the directory that it is in; or the directory of spooldir.
+    """Returns the positions of a source. `where` is TAILDIR's position file or its directory, or the directory of spooldir.
 
     Raises CopycatError.
     """

@@ -1,11 +1,10 @@
-"""Flume's source spooldir: the directory of its tracker, `.flumespool` in its spoolDir.
+"""Reads the tracker of Flume's source spooldir, the directory `.flumespool` in its spoolDir.
 
-With `trackingPolicy = tracker_dir` there is an empty file `NAME.COMPLETED` for each file that is finished; by default such a file is
-renamed instead, and nothing is kept of it. `.flumespool-main.meta` is the file that is being read: an Avro container whose header names
-it, and whose last record is the next byte. A crash may have cut that record.
+With `trackingPolicy = tracker_dir` there is an empty file `NAME.COMPLETED` for each finished file; by default the file itself is renamed
+instead. `.flumespool-main.meta` is about the file being read: an Avro container whose header names the file, and whose last record is the
+next byte to read. A crash may have truncated that record.
 
-Neither says more of a file than its name, but a file that was not touched since is the one that is meant: nobody can set the time of its
-status change.
+Both identify a file only by name. But a file whose status change time is older is the same file, since that time cannot be set.
 """
 
 from __future__ import annotations
@@ -23,12 +22,12 @@ _VARINT_BYTES = 10
 
 
 def directory_of(where: Path) -> Path | None:
-    """The tracker's directory: `where` itself, or the one in it; None where there is none."""
+    """Returns the tracker's directory: `where` itself, or the one in it; None if there is none."""
     return next((one for one in (where / _DIRECTORY, where) if one.name == _DIRECTORY and one.is_dir()), None)
 
 
 def read(tracker: Path) -> tuple[tuple[PeerPosition, ...], int]:
-    """The files that are finished, the one that was being read, and when that was said last. Raises CopycatError."""
+    """Returns positions of the finished files and of the one being read, and when they were last saved. Raises CopycatError."""
     saved_ns = os.stat(tracker).st_mtime_ns  # noqa: PTH116 - as everywhere here
     positions = {}
     for path, marked_ns in _finished(tracker):
@@ -43,7 +42,7 @@ def read(tracker: Path) -> tuple[tuple[PeerPosition, ...], int]:
 
 
 def _finished(tracker: Path) -> Iterator[tuple[str, int]]:
-    """The files of the spoolDir that have a marker, and when they got it."""
+    """Yields the files of the spoolDir that have a marker, and when they got it."""
 
     def fail(error: OSError) -> None:
         raise unreadable(tracker, error) from None
@@ -61,7 +60,7 @@ def _finished(tracker: Path) -> Iterator[tuple[str, int]]:
 
 
 def _position(path: str, offset: int | None, told_ns: int) -> PeerPosition:
-    """A position of the file at `path`, at its end where `offset` is None. Its inode counts when it was not touched since."""
+    """Returns a position of the file at `path`, at its end if `offset` is None. It has an inode if the file was not changed since."""
     try:
         info = os.stat(path)  # noqa: PTH116 - as above
     except OSError:
@@ -74,7 +73,7 @@ def _position(path: str, offset: int | None, told_ns: int) -> PeerPosition:
 
 
 class _Container:
-    """An Avro container of records that are one number each."""
+    """An Avro container whose records are single numbers."""
 
     def __init__(self, file: StateFile) -> None:
         self._file = file
@@ -82,7 +81,7 @@ class _Container:
         self._at = 0
 
     def last(self) -> tuple[str, int]:
-        """The file that it is about, and the number of the last whole record, 0 where there is none. Raises CopycatError."""
+        """Returns the file in its header, and the number in the last complete record, 0 without one. Raises CopycatError."""
         try:
             self._expect(_MAGIC)
             name = self._header()["file"].decode("utf-8", "surrogateescape")
@@ -100,7 +99,7 @@ class _Container:
                 number = self._number()
                 self._expect(sync)
             except ValueError:
-                break  # a crash has cut it
+                break  # a crash has truncated it
             found = number
         return found
 
@@ -113,7 +112,7 @@ class _Container:
         return values
 
     def _number(self) -> int:
-        """Avro's `long`. Raises ValueError."""
+        """Reads Avro's `long`. Raises ValueError."""
         value = 0
         for index in range(_VARINT_BYTES):
             byte = self._take(1)[0]
@@ -123,12 +122,12 @@ class _Container:
         raise ValueError
 
     def _expect(self, wanted: bytes) -> None:
-        """Raises ValueError where there is something else."""
+        """Reads these bytes. Raises ValueError for any others."""
         if self._take(len(wanted)) != wanted:
             raise ValueError
 
     def _take(self, size: int) -> bytes:
-        """Raises ValueError where there are fewer bytes."""
+        """Reads `size` bytes. Raises ValueError if there are fewer."""
         found = self._content[self._at : self._at + size]
         if len(found) != size:
             raise ValueError

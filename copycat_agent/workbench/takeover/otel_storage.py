@@ -1,8 +1,8 @@
-"""OpenTelemetry's filelog receiver with `storage: file_storage`: a bbolt file for each receiver, with what it knows of files.
+"""Reads the state of OpenTelemetry's filelog receiver with `storage: file_storage`: a bbolt file for each receiver.
 
-The keys `...knownFiles` hold for each file its first bytes themselves (up to 1,000), the offset, and the path where `include_file_path` is
-set: as the number of files, then a JSON object for each; later versions as protobuf (`checkpoint.MetadataList`). A file is known by its
-first bytes alone.
+Keys `...knownFiles` have each file's first bytes (up to 1,000), its offset, and with `include_file_path` its path: as the number of files
+followed by a JSON object for each, in later versions as protobuf (`checkpoint.MetadataList`). A file is identified by its first bytes
+alone.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from copycat_agent.workbench.takeover.peer_state import HeadProof, PeerPosition,
 _KEY = re.compile(rb"(.*\.)?knownFiles\d*", re.DOTALL)
 _BUCKET = b"default"
 _FILES = "receiver_file*"
-"""As file_storage names what a receiver `filelog` or `file_log` keeps: `receiver_filelog_NAME`."""
+"""File names of receivers `filelog` and `file_log`: `receiver_filelog_NAME`."""
 _VARINT, _BYTES, _FIXED, _VARINT_BYTES = 0, 2, {1: 8, 5: 4}, 10
-"""Wire types of protobuf, those of a fixed size with it; the most bytes of a number."""
+"""Wire types of protobuf, those of fixed size with that; and the most bytes of a number."""
 _HINT = "name the directory of file_storage, /var/lib/otelcol/file_storage unless it says otherwise, or the receiver's file in it"
 
 
 def read(where: Path) -> PeerState:
-    """The positions of filelog receivers. `where`: the directory of file_storage, or one file of it. Raises CopycatError."""
+    """Returns the positions of filelog receivers. `where` is the directory of file_storage, or a file in it. Raises CopycatError."""
     paths = [path for path in files_in(where, _FILES) if path.is_file()] if where.is_dir() else [where]
     if not paths:
         raise CopycatError(f"{where} has no file of a filelog receiver", _HINT)
@@ -46,7 +46,7 @@ def _positions(file: StateFile) -> Iterator[PeerPosition]:
 
 
 def _known(file: StateFile, value: bytes) -> Iterator[PeerPosition]:
-    """The files that a key holds."""
+    """Yields the positions in the value of a key."""
     if value[:1].isdigit():
         yield from _of_json(file, value)
         return
@@ -87,7 +87,7 @@ def _decoded(file: StateFile, told: object) -> bytes:
 
 
 def _part(file: StateFile, fields: dict[int, int | bytes], number: int) -> bytes:
-    """A field that is bytes; empty where it is not there."""
+    """Returns a field of bytes; b"" if it is missing."""
     found = fields.get(number, b"")
     if not isinstance(found, bytes):
         raise file.broken(f"field {number} of a file is a number")
@@ -95,7 +95,7 @@ def _part(file: StateFile, fields: dict[int, int | bytes], number: int) -> bytes
 
 
 def _fields(file: StateFile, data: bytes) -> Iterator[tuple[int, int | bytes]]:
-    """Numbers and values of a protobuf message's fields: bytes, or whole numbers as they are on the wire."""
+    """Yields numbers and values of a protobuf message's fields: bytes, or integers as on the wire."""
     at = 0
     while at < len(data):
         tag, at = _varint(file, data, at)
@@ -114,7 +114,7 @@ def _fields(file: StateFile, data: bytes) -> Iterator[tuple[int, int | bytes]]:
 
 
 def _varint(file: StateFile, data: bytes, at: int) -> tuple[int, int]:
-    """A number of 7 bits in each byte, least first, and where it ends."""
+    """Returns a varint (7 bits per byte, least significant first), and where it ends."""
     found = 0
     for index, byte in enumerate(data[at : at + _VARINT_BYTES]):
         found |= (byte & 0x7F) << 7 * index

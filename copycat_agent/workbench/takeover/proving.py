@@ -1,7 +1,7 @@
-"""Does the file that is there prove a peer's position? It is opened, and what is known of it is compared; nothing is taken on trust.
+"""Decides whether a present file proves a peer's position. The file is opened, and compared with all that the peer knows of it.
 
-A position is proven by the same device and inode (or, where the peer tells files apart by their first bytes, by these), by a file that is
-not younger than the peer's state, by first bytes as the peer remembers them, and by a line that ends just before it.
+A position is proven by the same device and inode (or the same first bytes, if the peer identifies files by these), by a file that is not
+younger than the peer's state, by the first bytes that the peer remembers, and by a line that ends just before the position.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from copycat_agent.workbench.takeover.peer_state import PeerPosition
 
 _BLOCK = 2**20
 _COMPARED = 4096
-"""So many bytes at the beginning, and before a position, tell a log from a copy of it."""
+"""Bytes compared at the beginning, and before a position, to recognise a copy of a log."""
 
 
 class Evidence(NamedTuple):
-    """What a file said of a position: `offset` is what to save, None where it is not proven. `why` names what spoke for it, or against.
+    """The result of a comparison. `offset` is the offset to save, None if the position is not proven; `why` gives the reasons.
 
     `is_another`: it is certainly not the file that the peer read.
     """
@@ -50,10 +50,9 @@ def prove(
     *,
     trust_names: bool,
 ) -> Evidence:
-    """Compare the file at `path` with a peer's position in it. `saved_ns`: when the peer last wrote its state.
+    """Compares the file at `path` with a peer's position. `saved_ns` is when the peer last wrote its state.
 
-    `archives` are files beside it that may be copies of it. `trust_names`: a name alone is enough to say which file is meant, where the
-    peer keeps nothing else.
+    `archives` are files that may be copies of it. `trust_names`: a name alone identifies the file if the peer keeps nothing else.
     """
     try:
         if position.unusable:
@@ -76,11 +75,11 @@ def prove(
 
 
 class _AnotherFileError(DataError):
-    """It is not the file that the peer read."""
+    """The file is not the one that the peer read."""
 
 
 def _compared(path: str, position: PeerPosition, saved_ns: int, archives: Sequence[str]) -> tuple[Identity, int, PeerPosition]:
-    """Identity and size of the file at `path`, and what is to be read next. Raises DataError with what speaks against it, and OSError."""
+    """Returns identity and size of the file, and the position to read next. Raises DataError if the file contradicts it, and OSError."""
     fd, info = open_regular(path, follow_symlinks=True)
     try:
         identity, read = identify(fd, info), fingerprint.reader(fd)
@@ -97,7 +96,7 @@ def _compared(path: str, position: PeerPosition, saved_ns: int, archives: Sequen
 
 
 def _before_held(read: Reader, position: PeerPosition) -> PeerPosition:
-    """The position, or that of the line before it, where the peer still had that line. Raises OSError."""
+    """Returns the position, or that of the line before it if the peer had not sent that line. Raises OSError."""
     begin = max(0, position.position - _BLOCK)
     line = read(begin, position.position - begin).removesuffix(b"\n").rpartition(b"\n")[2]
     if not position.held or not position.position or not position.held.startswith(line):
@@ -106,7 +105,7 @@ def _before_held(read: Reader, position: PeerPosition) -> PeerPosition:
 
 
 def _another(read: Reader, identity: Identity, position: PeerPosition, saved_ns: int) -> Iterator[str]:
-    """What says that it is another file than the peer's, the plainest first. Raises OSError."""
+    """Yields reasons why it is another file than the peer's, the clearest first. Raises OSError."""
     if position.inode is not None and identity.inode != position.inode:
         yield f"another file has its name: inode {identity.inode}, the peer read {position.inode}"
     if position.device is not None and identity.device != position.device:
@@ -118,7 +117,7 @@ def _another(read: Reader, identity: Identity, position: PeerPosition, saved_ns:
 
 
 def _against(read: Reader, size: int, position: PeerPosition) -> Iterator[str]:
-    """What speaks against a position in the peer's file before its line is looked at. Raises OSError."""
+    """Yields reasons against a position in the peer's file, apart from its line. Raises OSError."""
     if size < position.position:
         yield f"it holds {size:,} bytes and the peer had read {position.position:,}: it was cut, or written anew"
     if position.is_all and size > position.position:
@@ -132,9 +131,9 @@ def _against(read: Reader, size: int, position: PeerPosition) -> Iterator[str]:
 
 
 def _is_copy(path: str, log: Reader, position: int, saved_ns: int) -> bool:
-    """Whether the file at `path` was made since, and holds as much as the peer had read, but not what the log does.
+    """Whether the file at `path` was created since, and has as many bytes as the peer had read, but others than the log.
 
-    So it is with a log that was copied and cut (logrotate's copytruncate), and has grown again.
+    This is so if the log was copied and truncated (logrotate's copytruncate), and has grown again.
     """
     try:
         fd, info = open_regular(path, follow_symlinks=False)
@@ -158,12 +157,12 @@ def _is_copy(path: str, log: Reader, position: int, saved_ns: int) -> bool:
 
 
 def _is_ascii(read: Reader, end: int) -> bool:
-    """Whether the first `end` bytes are one character each. Raises OSError."""
+    """Whether the first `end` bytes are ASCII. Raises OSError."""
     return all(read(at, min(_BLOCK, end - at)).isascii() for at in range(0, end, _BLOCK))
 
 
 def _speaks_for(position: PeerPosition, size: int) -> str:
-    """What made a position proven, in words."""
+    """Returns the reasons why a position is proven, in words."""
     same = ["device"] * (position.device is not None) + ["inode"] * (position.inode is not None)
     words = [f"same {' and '.join(same)}"] if same else []
     words += [f"same {position.head.what}"] if position.head is not None else []

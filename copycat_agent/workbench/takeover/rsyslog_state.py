@@ -1,7 +1,7 @@
-"""rsyslog's imfile: a file of state for each log in its work directory, named by inode and, once a log has 512 bytes, by a hash of these.
+"""Reads the state of rsyslog's imfile: a file for each log in its work directory, named by inode, and by a hash of the first 512 bytes.
 
-`imfile-state:INODE[:SIPHASH]` holds `filename`, which is wrong once the log has been renamed, and `strt_offs`, where the next line begins
-that was not handed on. `prev_msg_segment` are the lines of a record that is not complete: the first of them lies before `strt_offs`.
+`imfile-state:INODE[:SIPHASH]` has `filename`, which is wrong once the log was renamed, and `strt_offs`, the beginning of the next line that
+was not passed on. `prev_msg_segment` are the lines of an incomplete record, the first of which lies before `strt_offs`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _HINT = "name the directory of workDirectory: /var/spool/rsyslog or /var/lib/rsy
 
 
 def read(where: Path) -> PeerState:
-    """The positions of imfile inputs in a work directory. Raises CopycatError."""
+    """Returns the positions of imfile inputs in a work directory. Raises CopycatError."""
     if not where.is_dir():
         raise CopycatError(f"{where} is no directory", _HINT)
     named = [path for path in files_in(where, "*") if _OLD_NAME.fullmatch(path.name)]
@@ -40,7 +40,7 @@ def _position(file: StateFile, name: re.Match[str]) -> PeerPosition:
     head = None if name[2] is None else HeadProof(_siphash_of, name[2], f"hash of the first {_HEAD_BYTES} bytes")
     try:
         values = file.parsed()
-    except CopycatError as error:  # some versions write it in place: a crash cuts it
+    except CopycatError as error:  # some versions write it in place, so that a crash may truncate it
         return PeerPosition(0, inode=inode, head=head, unusable=f"its state cannot be read: {error.message}")
     if not isinstance(values, dict):
         raise file.broken("its state is a map of fields")
@@ -56,7 +56,7 @@ def _siphash_of(read: Reader) -> str | None:
 
 
 def siphash(data: bytes, key: bytes) -> bytes:
-    """Returns SipHash-2-4 of 64 bits, least byte first, as its authors define it (Aumasson and Bernstein, 2012); `key` has 16 bytes."""
+    """Returns the 64-bit SipHash-2-4, little-endian (Aumasson and Bernstein, 2012); `key` has 16 bytes."""
     k0, k1 = struct.unpack("<QQ", key)
     state: list[int] = [k0 ^ 0x736F6D6570736575, k1 ^ 0x646F72616E646F6D, k0 ^ 0x6C7967656E657261, k1 ^ 0x7465646279746573]
     whole = len(data) // 8

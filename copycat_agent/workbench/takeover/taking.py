@@ -1,4 +1,4 @@
-"""Each position of a peer and the files that our definitions read: which goes where, what is taken, and what becomes of every file."""
+"""Matches a peer's positions with the files that definitions read: which are taken over, and what becomes of every file."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from copycat_agent.workbench.takeover.peer_state import HeadProof, PeerPosition,
 from copycat_agent.workbench.takeover.proving import Evidence, prove
 
 LOOK_EARLIER_MS = 120_000
-"""A peer's last look at its directories may be so much older than its state: in doubt a rotated file counts as unseen. Fluent Bit looks
-every minute, unless it is told to look less often."""
+"""A peer's last scan of its directories may be this much older than its state; in doubt a rotated file counts as unseen. Fluent Bit scans
+every minute by default."""
 
 
 class Heir(NamedTuple):
     """A definition that takes over. `rules` say what a line is in its files.
 
-    `pipelines` are the peer's names of what it was made of; None: any position may be for it.
+    `pipelines` are the peer's pipelines that it replaces; None: any position may be for it.
     """
 
     definition: Definition
@@ -44,24 +44,24 @@ class Heir(NamedTuple):
         return self.definition.name
 
     def reads(self, path: str) -> bool:
-        """Whether a pattern names the path."""
+        """Whether a pattern matches the path."""
         include, exclude = patterns_of(self.definition.source)
         return mismatch(include, path) is None and not excluded_by(exclude, path)
 
     def follows(self, path: str) -> bool:
-        """Whether a pattern names the path, or the log that a file of this name was rotated from."""
+        """Whether a pattern matches the path, or the log that a file of this name was rotated from."""
         return bool(self.live_name(path))
 
     def live_name(self, path: str) -> str:
-        """The name under which a pattern has, or had, the file at `path`: its own, or that of its log; "" when none has."""
+        """Returns the name of the file at `path` that a pattern matches: its own, or that of its log; "" if there is none."""
         return next((name for name in (path, "/".join(log_of(path))) if name.startswith("/") and self.reads(name)), "")
 
 
 class Judgement(NamedTuple):
-    """What becomes of one file. `connector` is "" where no definition reads it, `position` None where the peer knows nothing of it.
+    """What becomes of one file. `connector` is "" if no definition reads it, `position` None if the peer does not know it.
 
-    `taken`: the agent goes on at `position`. `is_there`: the file that the peer read is there, as far as anybody can say. `why` is for
-    people, `then` what the agent does with the file of that name.
+    `taken`: the agent goes on at `position`. `is_there`: the file that the peer read exists, as far as it is known. `why` gives the reason,
+    `then` what the agent does with the file of that name.
     """
 
     connector: str
@@ -75,14 +75,14 @@ class Judgement(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Takeover:
-    """What is to be saved, by connector, and the judgement on every file."""
+    """The rows to save, by connector, and a judgement on every file."""
 
     rows: Mapping[str, Mapping[SourcePartition, SavedRow]]
     judgements: tuple[Judgement, ...]
 
 
 def take_over(heirs: Sequence[Heir], state: PeerState, log: Log, *, trust_names: bool = False) -> Takeover:
-    """Judge every position of a peer by the files that are there. Changes nothing."""
+    """Judges every position of a peer by the present files. Changes nothing."""
     sides = [_Side(heir, *_look(heir.definition, {}, log)) for heir in heirs]
     unclaimed = []
     for position in state.positions:
@@ -94,14 +94,14 @@ def take_over(heirs: Sequence[Heir], state: PeerState, log: Log, *, trust_names:
 
 
 class _Looked(NamedTuple):
-    """The files that a connector would follow, and why it does not read others that its patterns name."""
+    """The files that a connector would follow, and why it does not read others that match its patterns."""
 
     views: Sequence[FileView]
     passed_over: Mapping[str, str]
 
 
 def _look(definition: Definition, rows: Mapping[SourcePartition, SavedRow], log: Log) -> _Looked:
-    """What a connector would begin with from these rows, as its source says it."""
+    """Returns what a connector's source finds when it starts from these rows. Raises CopycatError."""
     kind = SOURCES[definition.source.type]
     with closing(create_source(kind.make, definition, rows, log, only_looks=True)) as source:
         try:
@@ -115,28 +115,28 @@ def _look(definition: Definition, rows: Mapping[SourcePartition, SavedRow], log:
 
 @dataclass(slots=True)
 class _Side:
-    """One heir, the files that it finds, and what was judged of them so far."""
+    """One heir, the files that it finds, and the judgements on them so far."""
 
     heir: Heir
     views: Sequence[FileView]
     passed_over: Mapping[str, str]
     rows: dict[SourcePartition, SavedRow] = field(default_factory=dict)
-    _judged: list[tuple[str, Judgement]] = field(default_factory=list)  # with the keys of the files, "" for those that are not followed
+    _judged: list[tuple[str, Judgement]] = field(default_factory=list)  # with the file's key, "" if it is not followed
     _anew: dict[SourcePartition, SavedRow] = field(default_factory=dict)
     finder: Finder = field(init=False)
     at_path: Mapping[str, FileView] = field(init=False)
 
     def __post_init__(self) -> None:
-        """Look things up from here on."""
+        """Builds the indexes."""
         self.finder = Finder(self.views, self.heir.follows)
         self.at_path = {view.path: view for view in self.views}
 
     def is_meant(self, position: PeerPosition) -> bool:
-        """Whether the position may be of a file of this definition's pipeline."""
+        """Whether the position may belong to this definition's pipeline."""
         return not position.pipeline or self.heir.pipelines is None or position.pipeline in self.heir.pipelines
 
     def judge(self, position: PeerPosition, saved_ns: int, *, trust_names: bool) -> bool:
-        """Judge a position. False when this definition has nothing to do with it."""
+        """Judges a position. Returns False if it does not concern this definition."""
         found = [] if position.path in self.passed_over else self.finder.candidates(position)
         proofs = [(one, self._prove(one, position, saved_ns, trust_names=trust_names)) for one in found]
         if position.inode is None and position.head is not None and len(proofs) > 1:
@@ -158,12 +158,12 @@ class _Side:
         return prove(name, one.path, position, self.heir.rules, saved_ns, archives, trust_names=trust_names)
 
     def _is_ours(self, path: str) -> bool:
-        """Whether a file of this name would be read; SpoolDir's names have no directory."""
+        """Whether this definition would read a file of this name; SpoolDir's names have no directory."""
         return self.heir.follows(path) if path.startswith("/") else self.heir.pipelines is not None
 
     def _note(self, one: PeerFile, position: PeerPosition, proof: Evidence) -> None:
         renamed, name = not one.key, position.path or one.path
-        live = self.heir.live_name(name) if renamed else ""  # so the agent looks for it, as for one that it followed
+        live = self.heir.live_name(name) if renamed else ""  # saved under this name, the agent looks for the rotated file
         if proof.partition is None or proof.offset is None:
             key = self._begin_anew(one.path, live) if renamed and rotation_family(one.path) == rotation_family(name) else one.key
             self._judged.append((key, Judgement(self.heir.name, one.path, position.position, False, True, proof.why)))
@@ -179,13 +179,13 @@ class _Side:
         self._judged.append((proof.partition.key, told))
 
     def _as_source_has_it(self, path: str, offset: SourceOffset) -> SourceOffset:
-        """With the time of change that a spooled file has to keep while it is read."""
+        """Adds the modification time, which a spooled file must keep while it is read."""
         if self.heir.definition.source.type != "spool_dir":
             return offset
         return replace(offset, mtime_ns=os.stat(path).st_mtime_ns)  # noqa: PTH116 - names may be odd bytes; texts stay texts
 
     def _begin_anew(self, path: str, live: str) -> str:
-        """Have a rotated file read from its beginning, which no pattern has and whose position is not proven. Returns its key."""
+        """Has a rotated file without a pattern, whose position is not proven, read from its beginning. Returns its key."""
         try:
             found = place(self.heir.name, {}, "0", path=path, rules=self.heir.rules)
         except (DataError, OSError):
@@ -194,7 +194,7 @@ class _Side:
         return found.partition.key
 
     def _note_missing(self, position: PeerPosition, saved_ns: int) -> None:
-        """No file is the peer's: another one has its name, or none."""
+        """Judges a position whose file is missing; another file may have its name."""
         path, name, key = position.path, self.heir.name, ""
         view = self.at_path.get(path)
         is_there = path in self.passed_over
@@ -207,7 +207,7 @@ class _Side:
         self._judged.append((key, Judgement(name, path, position.position, False, is_there, why)))
 
     def conclude(self, saved_ns: int, log: Log) -> Iterator[Judgement]:
-        """Every judgement with what the agent will do, and one on each file that the peer did not know."""
+        """Yields every judgement with what the agent will do, and one on each file that the peer did not know."""
         definition = self.heir.definition
         self.rows.update((partition, row) for partition, row in self._anew.items() if partition not in self.rows)
         if self._judged and definition.source.type == "log_file":
@@ -225,7 +225,7 @@ class _Side:
 
 
 def _only_one(proofs: list[tuple[PeerFile, Evidence]], head: HeadProof) -> list[tuple[PeerFile, Evidence]]:
-    """First bytes alone say which file is meant: of several that may be it none is taken."""
+    """Returns the proofs, unless several files match the first bytes, which alone identify the file: then none is proven."""
     possible = [one for one, proof in proofs if not proof.is_another]
     if len(possible) > 1:
         alike = Evidence(f"{len(possible)} files have the same {head.what}, and the peer keeps nothing else")
@@ -234,7 +234,7 @@ def _only_one(proofs: list[tuple[PeerFile, Evidence]], head: HeadProof) -> list[
 
 
 def _then(view: FileView) -> str:
-    """`it is read from byte 14 (14 bytes): start_at end: ...`. Why one is read from its beginning need not be said."""
+    """Returns text such as `it is read from byte 14 (14 bytes): start_at end: ...`, without a reason at the beginning of a file."""
     if not view.position:
         return f"it is read from the beginning ({view.size:,} bytes)"
     where = f"record {view.position:,}" if view.counts_records else f"byte {view.position:,}"
@@ -242,7 +242,7 @@ def _then(view: FileView) -> str:
 
 
 def _unread(position: PeerPosition, sides: Iterable[_Side]) -> Judgement:
-    """A position that no definition has to do with."""
+    """Returns the judgement on a position that concerns no definition."""
     others = sorted({side.heir.name for side in sides})
     path = position.path or (f"inode {position.inode}" if position.inode is not None else f"a file with a certain {_what(position)}")
     is_there = position.path.startswith("/") and os.path.exists(position.path)  # noqa: PTH110 - names may be odd bytes; texts stay texts

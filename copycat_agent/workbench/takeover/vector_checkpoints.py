@@ -1,7 +1,7 @@
-"""Vector's file source: `DATA_DIR/COMPONENT/checkpoints.json`, positions by fingerprint, without a name.
+"""Reads the state of Vector's file source: `DATA_DIR/COMPONENT/checkpoints.json`, positions by fingerprint, without names.
 
-A fingerprint is the CRC-64 (ECMA-182) of the first line with its line feed, or device and inode (`fingerprint.strategy`). A whole
-`checkpoints.new.json` beside it is the younger one: Vector was stopped before it renamed it, and begins with it as well.
+A fingerprint is the CRC-64 (ECMA-182) of the first line with its line feed, or device and inode (`fingerprint.strategy`). A complete
+`checkpoints.new.json` beside it is newer: Vector was stopped before it renamed the file, and would also begin with it.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ _STABLE, _YOUNGER = "checkpoints.json", "checkpoints.new.json"
 _POLYNOMIAL = 0x42F0E1EBA9EA3693
 _MASK = 2**64 - 1
 _LINE_BYTES = 102_400
-"""Vector's `max_line_bytes` unless it is told otherwise: so much of a first line counts."""
+"""Vector's default of `max_line_bytes`, the most bytes of the first line that are hashed."""
 _OTHER = "Vector tells the file apart by {}, which cannot be compared here: only the checksum of the first line, device and inode can"
 
 
 def read(where: Path) -> PeerState:
-    """The positions of file sources. `where`: `data_dir`, or the directory of one component. Raises CopycatError."""
+    """Returns the positions of file sources. `where` is `data_dir`, or the directory of one component. Raises CopycatError."""
     if not where.is_dir():
         raise CopycatError(f"{where} is no directory", "name data_dir: /var/lib/vector")
     directories = [one for one in (where, *files_in(where, "*")) if (one / _STABLE).is_file() or (one / _YOUNGER).is_file()]
@@ -36,7 +36,7 @@ def read(where: Path) -> PeerState:
 
 
 def _newest(directory: Path) -> StateFile:
-    """The file that Vector would begin with."""
+    """Returns the file that Vector would begin with."""
     if (directory / _YOUNGER).is_file():
         younger = read_state(directory / _YOUNGER)
         try:
@@ -73,7 +73,7 @@ def _position(file: StateFile, values: object, number: int) -> PeerPosition:
 
 
 def _time(told: object) -> int:
-    """When a position last moved (RFC 3339), in epoch nanoseconds, rounded up to a second; 0 for anything else."""
+    """Returns when a position last moved, from RFC 3339 to epoch nanoseconds, rounded up to a second; 0 for any other value."""
     try:
         return (int(datetime.fromisoformat(str(told)).timestamp()) + 1) * 1_000_000_000
     except (ValueError, OverflowError):
@@ -81,14 +81,14 @@ def _time(told: object) -> int:
 
 
 def _first_line(read: Reader) -> int | None:
-    """None for a file that has no whole line yet: Vector has no checkpoint of such a one."""
+    """Returns the hash of the first line; None for a file without a complete line, for which Vector has no checkpoint."""
     head = read(0, _LINE_BYTES)
     end = head.find(b"\n") + 1
     return crc64(head[: end or _LINE_BYTES]) if end or len(head) == _LINE_BYTES else None
 
 
 def crc64(data: bytes) -> int:
-    """Returns CRC-64/ECMA-182: highest bit first, begun with 0, as it is."""
+    """Returns the CRC-64/ECMA-182: most significant bit first, initial value 0, no final XOR."""
     table, found = _table(), 0
     for byte in data:
         found = ((found << 8) & _MASK) ^ table[(found >> 56) ^ byte]

@@ -1,4 +1,4 @@
-"""XXH3 of 64 bits without a seed, for 1 to 32 bytes, as its authors specify it: what Fluent Bit keeps of the bytes before an offset."""
+"""The 64-bit XXH3 hash without a seed, for 1 to 32 bytes. Fluent Bit keeps it for the bytes before an offset."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ _MASK = 2**64 - 1
 _SECRET = bytes.fromhex(
     "b8fe6c3923a44bbe7c01812cf721ad1cded46de9839097db7240a4a4b7b3671fcb79e64eccc0e578825ad07dccff7221b8084674f743248ee03590e6813a264c"
 )
-"""The beginning of the one that the specification has."""
+"""The beginning of the specification's secret."""
 _PRIME_1, _PRIME_2, _PRIME_3 = 0x9E3779B185EBCA87, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9
 _PRIME_MX1, _PRIME_MX2 = 0x165667919E3779F9, 0x9FB21C651E98DF25
 
@@ -27,7 +27,7 @@ def xxh3(data: bytes) -> int:
 
 
 def _of_few(data: bytes, size: int) -> int:
-    """Of 4 to 8 bytes."""
+    """Returns the hash of 4 to 8 bytes."""
     found = int.from_bytes(data[-4:], "little") + (int.from_bytes(data[:4], "little") << 32)
     found ^= _word(_SECRET, 8) ^ _word(_SECRET, 16)
     found ^= _turned(found, 49) ^ _turned(found, 24)
@@ -37,7 +37,7 @@ def _of_few(data: bytes, size: int) -> int:
 
 
 def _of_very_few(data: bytes, size: int) -> int:
-    """Of 1 to 3 bytes."""
+    """Returns the hash of 1 to 3 bytes."""
     found = data[0] << 16 | data[size >> 1] << 24 | data[-1] | size << 8
     found ^= (_word(_SECRET, 0) ^ _word(_SECRET, 4)) & 0xFFFFFFFF
     found = (found ^ found >> 33) * _PRIME_2 & _MASK

@@ -1,6 +1,6 @@
-"""Samples through the real pipeline, without Kafka and without offsets: what becomes of each record, and by which step.
+"""Runs samples through the real pipeline without Kafka and offsets, and shows what each step did to each record.
 
-`take` is what `copycat try` shows; `run_tests` runs the `tests:` of a definition, and compares what came of them with what should.
+`take` is for `copycat try`. `run_tests` runs the `tests:` of a definition, and compares the results with the expected ones.
 """
 
 from __future__ import annotations
@@ -60,12 +60,12 @@ __all__ = [
 
 
 ABSENT: Final = object()
-"""Stands for what is not there, on either side."""
+"""Stands for a missing value, on either side of a comparison."""
 _MILLISECONDS = 1000
 
 
 class Difference(NamedTuple):
-    """`place` is dotted, such as `value.status`. `expected` and `got` are values, or ABSENT."""
+    """A difference at a dotted `place`, such as `value.status`. `expected` and `got` are values, or ABSENT."""
 
     place: str
     expected: object
@@ -74,7 +74,7 @@ class Difference(NamedTuple):
 
 
 def compare(expected: ExpectedOptions, got: Output, *, exact: bool) -> tuple[Difference, ...]:
-    """Where a record is not what it should be; what is not said is not compared, but for fields and headers when it is `exact`."""
+    """Returns where a record differs from the expected one. Only given options are compared; `exact`: fields and headers, too."""
     said = expected.model_fields_set
     found: list[Difference] = []
     if "topic" in said and expected.topic != got.topic:
@@ -94,7 +94,7 @@ def compare(expected: ExpectedOptions, got: Output, *, exact: bool) -> tuple[Dif
 
 
 def fails_as(expected: ExpectedLetterOptions, got: TriedRecord) -> tuple[Difference, ...]:
-    """Where a record that failed did not fail as it should."""
+    """Returns where a failed record differs from the expected failure."""
     assert got.error is not None
     found = []
     if expected.stage is not None and expected.stage != got.stage:
@@ -132,7 +132,7 @@ def _headers(expected: Mapping[str, str | None], got: Sequence[tuple[str, bytes]
 
 
 def differences(expected: object, got: object, place: str, *, exact: bool) -> Iterator[Difference]:
-    """Where `got` is not as it should be. A map may have more fields, unless it is `exact`; a list has its very items."""
+    """Yields where `got` differs from `expected`. A map may have more fields, unless `exact`; a list must have the same items."""
     if isinstance(expected, Mapping) and isinstance(got, Mapping):
         for name, inner in expected.items():
             yield from differences(inner, got.get(name, ABSENT), f"{place}.{name}", exact=exact)
@@ -147,7 +147,7 @@ def differences(expected: object, got: object, place: str, *, exact: bool) -> It
 
 
 def _type_hint(place: str, expected: object, got: object) -> str:
-    """How a text becomes what was expected, where only the type differs."""
+    """Returns a hint how to convert a text, if only the type differs."""
     kind = {bool: "bool", int: "int", float: "float", WrittenFloat: "float"}.get(type(expected))
     if kind is None or not isinstance(got, str) or json.dumps(expected) != got:
         return ""
@@ -156,7 +156,7 @@ def _type_hint(place: str, expected: object, got: object) -> str:
 
 
 def same(expected: object, got: object) -> bool:
-    """Whether a scalar of YAML is what a field holds. Types count; what YAML cannot write is compared with how JSON shows it."""
+    """Whether a scalar of YAML equals a field's value, including its type. Types that YAML lacks are compared in their JSON form."""
     if expected is ABSENT or got is ABSENT or expected is None or got is None:
         return expected is got
     if isinstance(got, datetime):
@@ -165,12 +165,12 @@ def same(expected: object, got: object) -> bool:
         return isinstance(expected, int | float) and not isinstance(expected, bool) and _decimal(expected) == got
     if isinstance(got, date | time | bytes):
         return expected == (base64.b64encode(got).decode() if isinstance(got, bytes) else got.isoformat())
-    kind = float if isinstance(expected, float) else type(expected)  # the loader's floats remember how they were written
+    kind = float if isinstance(expected, float) else type(expected)  # the loader's floats are of a subclass
     return kind is type(got) and expected == got
 
 
 def _same_moment(expected: object, got: datetime) -> bool:
-    """A time as RFC 3339 text or epoch milliseconds; one without a zone as it is written."""
+    """Whether a time is the expected one: RFC 3339 text or epoch milliseconds; without a zone, the same text."""
     if got.tzinfo is None:
         return isinstance(expected, str) and expected == got.isoformat()
     moment = round(got.timestamp() * _MILLISECONDS)
@@ -187,13 +187,13 @@ def _decimal(number: float) -> Decimal:
 
 
 def _text(content: Any) -> str | None:  # noqa: ANN401 - what `produce` takes
-    """Bytes as text; odd ones as escapes."""
+    """Returns bytes as text, with escapes for bytes that are not UTF-8."""
     return content.decode("utf-8", "backslashreplace") if isinstance(content, bytes) else content
 
 
 @dataclass(frozen=True, slots=True)
 class CaseMismatch:
-    """A record that is not what it should be. `title` says which and how; `sampled` is what it was made of, where it is known."""
+    """A record that differs from the expected one. `title` says which and how; `sampled` is the record it was made of, if known."""
 
     title: str
     differences: tuple[Difference, ...] = ()
@@ -203,7 +203,7 @@ class CaseMismatch:
 
 @dataclass(frozen=True, slots=True)
 class CaseOutcome:
-    """What became of one test, the `number`-th of its definition from 0. It is good when there is neither a mismatch nor an error."""
+    """The result of one test, number `number` of its definition, from 0."""
 
     number: int
     case: CaseOptions
@@ -214,19 +214,19 @@ class CaseOutcome:
 
     @property
     def name(self) -> str:
-        """Its name, or which one it is."""
+        """The test's name, or its number."""
         return self.case.name or f"test {self.number + 1}"
 
     @property
     def good(self) -> bool:
-        """Whether all is as it should be."""
+        """Whether there is neither a mismatch nor an error."""
         return not self.mismatches and self.error is None
 
 
 def run_tests(definition: Definition, directory: Path | None = None, query: QueryStep | None = None) -> Iterator[CaseOutcome]:
-    """Run the tests of a definition, one after the other. Raises nothing.
+    """Runs the tests of a definition one after the other. Raises nothing.
 
-    `directory` is where its file lies, for `input_file`; `query` is its `sql` step, where it has one.
+    `directory` is that of the definition's file, for `input_file`; `query` is its `sql` step, if it has one.
     """
     for number, case in enumerate(definition.tests):
         begun = monotonic()
@@ -243,7 +243,7 @@ def run_tests(definition: Definition, directory: Path | None = None, query: Quer
 
 
 def take_case(definition: Definition, case: CaseOptions, directory: Path | None = None, query: QueryStep | None = None) -> TrialResult:
-    """What becomes of a test's input. Raises as `take` does."""
+    """Returns what becomes of a test's input. Raises as `take` does."""
     read_ms = epoch_ms(case.read_time)
     mtime_ms = read_ms if case.file.mtime is None else epoch_ms(case.file.mtime)
     content = _content(definition, case) if case.input_file is None else (directory or Path()) / case.input_file
@@ -254,7 +254,7 @@ def take_case(definition: Definition, case: CaseOptions, directory: Path | None 
 
 
 def _content(definition: Definition, case: CaseOptions) -> bytes:
-    """The bytes of the file: of a log file each line ends, of a spooled one the text is all of it."""
+    """Returns the bytes of the file. In a log file each line gets its end; the text of a spooled file is unchanged."""
     assert case.input is not None
     source = definition.source
     encoding, line = _encoding(source), getattr(source, "line", None)
@@ -270,7 +270,7 @@ def _content(definition: Definition, case: CaseOptions) -> bytes:
 
 
 def _encoding(source: object) -> str:
-    """A spooled file's is its format's."""
+    """Returns the source's encoding; that of a spooled file belongs to its format."""
     own = getattr(source, "encoding", None)
     return str(own or getattr(getattr(source, "format", None), "encoding", "utf-8"))
 
@@ -307,7 +307,7 @@ def _of_failures(case: CaseOptions, samples: TrialResult) -> Iterator[CaseMismat
 
 
 def _instead(samples: TrialResult) -> str:
-    """What became of the input, in a few words."""
+    """Returns what became of the input, in a few words."""
     counts: dict[str, int] = {}
     for one in samples.records:
         step = one.ended_by

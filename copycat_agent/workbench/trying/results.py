@@ -1,4 +1,4 @@
-"""Where a sample is taken to lie, and what became of its records: steps, what came out, where a step's pattern stopped matching."""
+"""The results of a sample: its records, what each step did to them, what is sent, and where a step's pattern stopped matching."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from copycat_agent.transforms.grok import GrokOptions, GrokReference, expand, fi
 
 @dataclass(frozen=True, slots=True)
 class Where:
-    """What templates and steps should know of the file and the host in place of what is: None leaves what is.
+    """Values of the file and the host for templates and steps, which replace the real ones; None keeps the real value.
 
-    `path` is how the file is called, `mtime_ms` when it was changed last, `read_ms` when it is read (epoch milliseconds).
+    `mtime_ms` is when the file was last changed, `read_ms` when it is read (epoch milliseconds).
     """
 
     path: str | None = None
@@ -32,7 +32,7 @@ class Where:
 
 
 def likely_path(definition: Definition) -> str:
-    """A path that the source would read: its first pattern, with what is open filled in."""
+    """Returns a path that the source would read: its first pattern, with wildcards filled in."""
     source = definition.source
     if isinstance(source, PolledOptions):
         return source.type
@@ -49,13 +49,13 @@ def _likely(part: str, name: str) -> str:
 
 
 Fields = bytes | dict[str, Any]
-"""A record's value on its way: the framed bytes, or fields."""
+"""A record's value between steps: the framed bytes, or fields."""
 
 Fate = Literal["sent", "dropped", "dead-lettered", "passed over", "stops"]
-"""sent; dropped on purpose; a bad record: to the dead-letter topic, passed over and counted, or the end of the connector."""
+"""sent; dropped on purpose. A bad record is dead-lettered, passed over and counted, or stops the connector."""
 
 StepOutcome = Literal["done", "skipped", "kept", "dropped", "failed"]
-"""done; skipped: its `if` does not match; kept: it failed, and `on_error: keep` passed over that; dropped: here; failed: here."""
+"""done; skipped: its `if` does not match; kept: it failed, which `on_error: keep` ignores; dropped or failed: the record ended here."""
 
 _GROUP = re.compile(r"\(\?P<(g\d+)>")
 _REFERENCE = re.compile(r"%\{\w+:([^:}]+)(?::\w+)?\}")
@@ -65,8 +65,8 @@ _MOST_CHARACTERS = 60
 class StepTrace(NamedTuple):
     """What one step did to one record. `number` counts from 0, `action` is its name.
 
-    `error` is why it failed, also where that was kept. `timestamp_ms` is the record's own time, where the step has set it. `before` and
-    `after` share what lies within a field with the record: they are to be read only.
+    `error` is why it failed, also if the record was kept. `timestamp_ms` is the record's time, if the step has set it. `before` and `after`
+    share nested values with the record, so they must not be changed.
     """
 
     number: int
@@ -79,15 +79,15 @@ class StepTrace(NamedTuple):
 
     @property
     def name(self) -> str:
-        """As errors name it: `transforms[2] convert`."""
+        """The name as in errors: `transforms[2] convert`."""
         return f"transforms[{self.number}] {self.action}"
 
 
 class Output(NamedTuple):
-    """A record as it would be sent. `value` is what the converter gets, `payload` what it makes of it, `fields` are the record's, if any.
+    """A record as it would be sent. `value` is the converter's input, `payload` its output; `fields` are the record's, if any.
 
-    `payload` is None where only a schema registry could tell, `partition` where the producer chooses, `timestamp_ms` where it is
-    the time of sending.
+    `payload` is None if only a schema registry could tell it, `partition` if the producer chooses it, `timestamp_ms` if it is the time of
+    sending.
     """
 
     topic: str
@@ -101,10 +101,10 @@ class Output(NamedTuple):
 
 
 class TriedRecord(NamedTuple):
-    """One record of a sample. `start` and `end` are its bytes in the file, or record numbers from 0 (`by_record`).
+    """One record of a sample. `start` and `end` are byte offsets in the file, or record numbers from 0 (`by_record`).
 
-    `raw` are its bytes as they stand there; None where the file holds none of it alone. `outputs` are what is sent of it: one record,
-    or as many as a query made. Of a bad one: `stage`, and `error`, whose message begins with the step where one failed.
+    `raw` are its bytes in the file; None if it has none of its own there. `outputs` is what is sent: one record, or several from a query.
+    A bad record has a `stage` and an `error`, whose message begins with the step that failed, if one did.
     """
 
     number: int
@@ -121,23 +121,22 @@ class TriedRecord(NamedTuple):
 
     @property
     def ended_by(self) -> StepTrace | None:
-        """The step that dropped it or failed, None when none did."""
+        """The step that dropped the record or failed, None without one."""
         last = self.steps[-1] if self.steps and (self.error is not None or not self.outputs) else None
         return last if last is not None and last.outcome in {"dropped", "failed"} else None
 
     @property
     def kept_errors(self) -> tuple[StepTrace, ...]:
-        """The steps that failed and were passed over by `on_error: keep`."""
+        """The steps whose failure `on_error: keep` has ignored."""
         return tuple(step for step in self.steps if step.outcome == "kept")
 
 
 class TrialResult(NamedTuple):
-    """What became of a sample.
+    """The result of a sample.
 
-    `error` is what would hold up the connector behind the last record, `damage` why the file ends there.
-    `has_more`: not all of the file was looked at. `unchecked`: nobody knows whether values (or keys) fit their schema, as only a schema
-    registry has it.
-    `long_dropped` lines were over `line.max_bytes`, and dropped.
+    `error` is what would stop or block the connector behind the last record, `damage` why the file cannot be read on. `has_more`: the file
+    was not read to its end. `unchecked`: whether values or keys fit their schema is unknown, because only a schema registry has it.
+    `long_dropped` lines exceeded `line.max_bytes` and were dropped.
     """
 
     records: tuple[TriedRecord, ...]
@@ -149,7 +148,7 @@ class TrialResult(NamedTuple):
 
 
 class Stopped(NamedTuple):
-    """The pattern matches the first `at` characters of `text`, the field that was parsed; `element` is what it wants to find there."""
+    """A pattern matches the first `at` characters of `text`, the parsed field; `element` is the part of the pattern expected there."""
 
     text: str
     at: int
@@ -157,7 +156,7 @@ class Stopped(NamedTuple):
 
 
 def stopped(definition: Definition, step: StepTrace) -> Stopped | None:
-    """Where the step's pattern stopped, the one that came furthest of several. None for steps without one, and where all matches."""
+    """Returns where the step's pattern stopped, of several patterns the furthest. None for steps without one, and if all matches."""
     options = definition.transforms[step.number]
     text = _text(step.before, getattr(getattr(options, step.action, None), "field", "message"))
     if text is None:
@@ -170,7 +169,7 @@ def stopped(definition: Definition, step: StepTrace) -> Stopped | None:
 
 
 def _patterns(options: TransformOptions, action: str) -> Iterator[tuple[str, dict[str, str]]]:
-    """Regular expressions, and what to call their groups."""
+    """Yields the step's regular expressions, with names for their groups."""
     chosen: Any = options
     if action == "regex":
         yield from ((pattern, {}) for pattern in chosen.regex.pattern)
@@ -182,7 +181,7 @@ def _patterns(options: TransformOptions, action: str) -> Iterator[tuple[str, dic
 
 
 def _written(found: GrokReference, options: GrokOptions) -> str:
-    """How the definition writes the group of a field; one within a pattern of the set is named by its field."""
+    """Returns the reference to a field as in the definition; for one within a pattern of the set, the field's name."""
     written = (match for text in options.pattern for match in _REFERENCE.finditer(text))
     return next((match[0] for match in written if field_path(match[1]) == found.path), f"field {found.path}")
 

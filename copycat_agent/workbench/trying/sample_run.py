@@ -1,6 +1,6 @@
-"""A sample through the real pipeline: `run_batch` over a file, with a stand-in for producers that keeps what would be sent.
+"""Runs a sample through the real pipeline: `run_batch` over a file, with a stand-in for the producer that keeps the messages.
 
-The samples of a source without files are what it gives next, or records that somebody wrote down, one JSON object a line.
+Samples of a source without files are its next records, or records in a file, one JSON object per line.
 """
 
 from __future__ import annotations
@@ -34,34 +34,34 @@ from copycat_agent.workbench.trying.results import Fate, Output, TrialResult, Tr
 from copycat_agent.workbench.trying.tracing import QueryStep, RowTrace, TracedEncoder, TracedMessage
 
 _RUN_BYTES = 2**20
-"""What is taken comes in runs of this size, once the pipeline has settled them."""
+"""The pipeline settles records in runs of this size."""
 _FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NOCTTY | os.O_NONBLOCK
 _SECONDS = 600.0
 _ANY_DLQ = DlqOptions(topic="dead-letters")
 MOST_RECORDS = 10_000
-"""Of a sample that should be taken: each is kept with all its steps."""
+"""Most records of a test's sample, each of which is kept with all its steps."""
 _ANY_BYTES = 2**20
-"""Of a sample that is no file."""
+"""Assumed size of a sample that is no file."""
 _HERE = Where()
 _run = partial(BatchRun)
-"""Without Spark, also where the definition has a query: the encoder keeps what waits for it, see `TracedSplit.ask`."""
+"""Runs without Spark also if the definition has a query: the encoder keeps the records that wait for it (`TracedSplit.ask`)."""
 
 
 def _nothing(*_: object, **__: object) -> None:
-    """What a stand-in does where a producer would talk to Kafka."""
+    """Does nothing, in place of methods that use Kafka."""
 
 
 class _AnyTopic:
-    """Every topic is there, as far as anyone can tell without Kafka."""
+    """Topic metadata in which every topic exists."""
 
     def partitions(self, topic: str) -> int:
-        """One, so that no record is held back."""
+        """Returns 1, so that no record is held back."""
         del topic
         return 1
 
 
 class StandIn(TaskProducer):
-    """Stands in for a task's producer: all has arrived, as far as the pipeline is told. `kept` is what would have been sent, in order."""
+    """Replaces a task's producer. It reports everything as acknowledged; `kept` are the messages that it was to send, in order."""
 
     run_bytes = _RUN_BYTES
     tracked = False
@@ -76,27 +76,27 @@ class StandIn(TaskProducer):
         self.next_batch_bytes = 0
 
     def send(self, topic: str, values: list[bytes], tail: Message) -> None:
-        """Keep a message for each value."""
+        """Keeps a message for each value."""
         self.send_each((topic, value, *tail) for value in values)
 
     def send_each(self, messages: Iterable[Message]) -> None:
-        """Keep the messages."""
+        """Keeps the messages."""
         self.kept += messages
 
     def may_send(self, source: Intact, end: int) -> bool:  # noqa: ARG002 - no file changes meanwhile
-        """Always."""
+        """Returns True."""
         return True
 
 
 class StandIns(Producers):
-    """Hands out what `make(connector)` makes instead of producers, anew for each batch."""
+    """Hands out results of `make(connector)` instead of producers, a new one for each batch."""
 
     def __init__(self, make: Callable[[str], TaskProducer]) -> None:
         super().__init__()
         self._make = make
 
     def take(self, task: TaskId, options: KafkaOptions, *, tracked: bool = False) -> TaskProducer:
-        """Make one, whatever the options."""
+        """Returns a new one, whatever the options."""
         del options, tracked
         return self._make(task.connector)
 
@@ -106,11 +106,11 @@ class StandIns(Producers):
 def take(
     definition: Definition, content: bytes | Path | None, *, most: int = 0, where: Where = _HERE, query: QueryStep | None = None
 ) -> TrialResult:
-    """The records of a file as `definition` makes them: the first `most`, or all (0). Asks neither Kafka nor a registry, moves nothing.
+    """Returns the first `most` records (0: all) of a file, as `definition` makes them. Uses neither Kafka nor a registry, saves nothing.
 
-    `content`: the file's bytes, or where it lies; bytes are called like a file that the source would read, unless `where` says another
-    name. None: what a source without files gives first, had it never run. `query` answers its `sql` step, if it has one. Raises
-    FileError when the file cannot be read, other CopycatErrors for a definition that cannot work.
+    `content` is the file's path, or its bytes, for which a likely path is assumed unless `where` has one. With None the records are the
+    first ones of a source without files. `query` answers the `sql` step, if there is one. Raises FileError if the file cannot be read,
+    other CopycatErrors for a definition that cannot work.
     """
     encoder = _encoder(definition, where)
     keeper, trace = StandIn(), encoder.trace
@@ -128,7 +128,7 @@ def take(
 
 @contextlib.contextmanager
 def _sample(definition: Definition, encoder: TracedEncoder, content: bytes | Path | None, where: Where) -> Iterator[tuple[Split, int]]:
-    """What to read, and how large it is, packed or not."""
+    """Yields a split for the sample, and its size in bytes, packed or not."""
     if content is None:
         yield upcoming(definition), _ANY_BYTES
         return
@@ -144,7 +144,7 @@ def _sample(definition: Definition, encoder: TracedEncoder, content: bytes | Pat
 
 
 def _encoder(definition: Definition, where: Where) -> TracedEncoder:
-    """Raises FatalError for what only shows when the definition is put to work."""
+    """Returns an encoder. Raises FatalError for problems of the definition that show only now."""
     try:
         return TracedEncoder(_harmless(definition), where)
     except ValueError as error:
@@ -152,7 +152,7 @@ def _encoder(definition: Definition, where: Where) -> TracedEncoder:
 
 
 def _ask(encoder: TracedEncoder, query: QueryStep | None) -> None:
-    """Let the records go on through the `sql` step. Raises FatalError where nobody can answer it."""
+    """Sends the records through the `sql` step. Raises FatalError if there is one but no `query`."""
     if encoder.bound is not None and len(encoder.stages) > 1:
         if query is None:
             raise FatalError("a sql step needs Spark to be looked at", "use copycat try or copycat test")
@@ -160,7 +160,7 @@ def _ask(encoder: TracedEncoder, query: QueryStep | None) -> None:
 
 
 def _harmless(definition: Definition) -> Definition:
-    """As it is, but telling where each record comes from, going on behind bad ones, which leave a letter, and at full speed."""
+    """Returns the definition, but with dead letters that contain the bad record, tolerant of all of them, and without limits of speed."""
     dlq = definition.errors.dlq or _ANY_DLQ
     errors = ErrorsOptions(tolerance="all", dlq=dlq.model_copy(update={"include_raw": True}))
     return definition.model_copy(update={"errors": errors, "limits": LimitsOptions()})
@@ -168,7 +168,7 @@ def _harmless(definition: Definition) -> Definition:
 
 @contextlib.contextmanager
 def _opened(content: bytes | Path) -> Iterator[int]:
-    """The file, or one in memory with these bytes. Raises FileError."""
+    """Yields a descriptor of the file, or of one in memory with these bytes. Raises FileError."""
     if isinstance(content, bytes):
         fd = os.memfd_create("sample", os.MFD_CLOEXEC)
         with open(fd, "wb", closefd=False) as file:
@@ -187,7 +187,7 @@ def _opened(content: bytes | Path) -> Iterator[int]:
 
 
 def _split(definition: Definition, encoder: TracedEncoder, fd: int, name: str, mtime_ms: int) -> Split:
-    """All of the file, as nobody will finish what is unfinished in it."""
+    """Returns a split of the whole file, whose last line counts as complete."""
     info = os.fstat(fd)
     codec = codec_of(os.pread(fd, MAGIC_BYTES, 0), definition.source)
     is_plain = not (codec or getattr(encoder.frames, "counts_records", False))
@@ -198,7 +198,7 @@ def _split(definition: Definition, encoder: TracedEncoder, fd: int, name: str, m
 
 
 class _Results:
-    """Makes results of what was noted and what was sent."""
+    """Combines traces and messages into results."""
 
     def __init__(self, definition: Definition, encoder: TracedEncoder) -> None:
         self._definition = definition
@@ -206,7 +206,7 @@ class _Results:
         self._by_record = bool(getattr(encoder.frames, "counts_records", False))
 
     def of(self, entries: list[RowTrace], sent: list[Message]) -> tuple[TriedRecord, ...]:
-        """In the file's order. What has no entry never came as far as the steps: an over-long line; its letter tells of it."""
+        """Returns results in the file's order. A record that never reached the steps, such as a too long line, has only a dead letter."""
         known = {entry.draft.number for entry in entries}
         found = [self._sampled(entry) for entry in entries]
         said = [(message, _headers(message)) for message in sent]
@@ -224,14 +224,14 @@ class _Results:
         return TriedRecord(*place, fate, tuple(entry.steps), outputs, stage, error)
 
     def _lettered(self, letter: Message, said: dict[str, bytes]) -> TriedRecord:
-        """From a dead letter alone."""
+        """Returns a result from a dead letter alone."""
         error = DataError(said[letters.MESSAGE].decode("utf-8", "replace"), "raise the limit, or set on_too_long")
         number, start, end = (int(said[name]) for name in (letters.RECORD, letters.OFFSET, letters.END))
         raw = letter[1][:RAW_BYTES_CUT] if letter[1] is not None else None
         return TriedRecord(number, start, end, self._by_record, raw, None, self._fate(error), (), (), said[letters.STAGE].decode(), error)
 
     def _fate(self, error: DataError) -> Fate:
-        """What becomes of a bad record, by the step that failed and by `errors`."""
+        """Returns what becomes of a bad record, by the step that failed and by `errors`."""
         policy, errors = getattr(error, "policy", "") if isinstance(error, StepError) else "", self._definition.errors
         if policy == "stop" or (errors.tolerance == "none" and policy != "dlq"):
             return "stops"
@@ -246,7 +246,7 @@ class _Results:
 
 
 def _headers(message: Message) -> dict[str, bytes]:
-    """The first of each name: what the agent says goes before what a template makes."""
+    """Returns the first header of each name: the agent's own come before those of templates."""
     headers = message[7] if len(message) > 7 and message[7] else ()  # noqa: PLR2004 - its place in a message
     return dict(reversed(list(headers)))
 
@@ -255,7 +255,7 @@ KEY = "sample"
 
 
 class _Given:
-    """An `AuthorSource` of which only `read` is asked, for the lines in the stretch's `work`."""
+    """An `AuthorSource` that reads the lines in the stretch's `work`; only `read` is called."""
 
     look = plan = apply = committed = close = cast("Any", _nothing)
 
@@ -266,7 +266,7 @@ class _Given:
 
 
 def _fields(line: bytes, number: int) -> dict[str, Any]:
-    """Raises FatalError for a line that is no JSON object."""
+    """Parses a line. Raises FatalError if it is no JSON object."""
     try:
         fields = json.loads(line)
     except ValueError:
@@ -277,7 +277,7 @@ def _fields(line: bytes, number: int) -> dict[str, Any]:
 
 
 def given(definition: Definition, content: bytes | Path, name: str) -> tuple[Split, Records]:
-    """Lines of JSON as what a task of the source would be given. Raises FileError."""
+    """Returns a split and framing that read lines of JSON in place of the source. Raises FileError."""
     try:
         lines = content if isinstance(content, bytes) else content.read_bytes()
     except OSError as error:
@@ -288,7 +288,7 @@ def given(definition: Definition, content: bytes | Path, name: str) -> tuple[Spl
 
 
 def upcoming(definition: Definition) -> Split:
-    """What a task of the source would be given first, had it never run. Raises what the source does; FatalError where nothing is there."""
+    """Returns the first split of the source, without saved positions. Raises what the source raises, and FatalError if there is none."""
     kind, log = SOURCES[definition.source.type], logs.get("try")
     with contextlib.closing(create_source(kind.make, definition, {}, log, only_looks=True)) as source:
         if isinstance(source, LooksLater):

@@ -1,4 +1,4 @@
-"""The real encoder, with a note taken of each step: what a record was before and after it."""
+"""The real encoder with a trace of each step: the record before and after it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from copycat_agent.workbench.trying.results import Fields, StepOutcome, StepTrac
 
 
 class TracedMessage(NamedTuple):
-    """A message, what its converter got, and the fields of the record, None where it has none."""
+    """A message, its converter's input, and the record's fields, None without any."""
 
     message: Message
     value: object
@@ -31,13 +31,13 @@ class TracedMessage(NamedTuple):
 
 
 _NOTHING: Final = object()
-"""The converter was not asked: Kafka's null."""
+"""The converter was not called, as for a null."""
 _BUG = "an unexpected error, told below"
 
 
 @dataclass(slots=True)
 class RowTrace:
-    """One record on its way. Without anything made of it and without `error` it was dropped. `halts`: it ends the batch, in any case."""
+    """The trace of one record. It was dropped if `made` is empty and there is no `error`. `halts`: it ends the batch."""
 
     draft: Draft
     steps: list[StepTrace] = field(default_factory=list)
@@ -48,7 +48,7 @@ class RowTrace:
 
 @dataclass(slots=True)
 class Trace:
-    """All records so far. `now` is the one under way; `ran` and `trouble` are the present step's, `value` what the converter got."""
+    """All traces. `now` is that of the current record, `ran` and `trouble` belong to the current step; `value` is the converter's input."""
 
     entries: list[RowTrace] = field(default_factory=list)
     now: RowTrace = field(default_factory=lambda: RowTrace(Draft(b"", number=0)))
@@ -57,19 +57,19 @@ class Trace:
     value: object = None
 
     def begin_step(self) -> None:
-        """Nothing is known of the next step yet."""
+        """Resets what belongs to the current step."""
         self.ran, self.trouble = False, None
 
 
 class QueryStep(Protocol):
-    """A `sql` step: `spark.sql_local.SqlQuery` is one."""
+    """A `sql` step, such as `spark.sql_local.SqlQuery`."""
 
     def rows(self, records: Sequence[dict[str, Any]]) -> list[list[dict[str, Any]] | DataError]:
-        """For each record, in order, what it becomes: none, one or many; or why it is bad."""
+        """Returns for each record, in order, what it becomes: none, one or many records; or why it is bad."""
 
 
-class _Told(RecordOrigin):
-    """Who may use the file is told; all else is the file's own."""
+class _WithAccess(RecordOrigin):
+    """The origin of records, with another `access`."""
 
     def __init__(self, inner: RecordOrigin, access: Access) -> None:
         self._access = access
@@ -81,7 +81,7 @@ class _Told(RecordOrigin):
 
 
 class TracedEncoder(Encoder):
-    """An encoder that writes a trace. For one batch, from one thread."""
+    """An encoder that writes a trace. Used for one batch, by one thread."""
 
     def __init__(self, definition: Definition, where: Where) -> None:
         self.trace = Trace()
@@ -112,13 +112,13 @@ class TracedEncoder(Encoder):
         origin: RecordOrigin = UNKNOWN,
     ) -> SplitEncoder:
         where = self._where
-        origin = origin if where.access is None else _Told(origin, where.access)
+        origin = origin if where.access is None else _WithAccess(origin, where.access)
         split = split if where.inode is None else replace(split, inode=where.inode)
         self.bound = TracedSplit(self, split, partitions, run, host or where.host or host_name(), window, origin)
         return self.bound
 
     def _noted(self, convert: Callable[..., bytes] | None) -> Callable[..., bytes]:
-        """The converter of values, as it is, but noting what it gets."""
+        """Returns the converter of values, which also records its input."""
 
         def noted(value: Any, *more: object) -> bytes:  # noqa: ANN401 - what converters take
             self.trace.value = value
@@ -127,7 +127,7 @@ class TracedEncoder(Encoder):
         return noted
 
     def _offline(self, convert: Callable[..., bytes] | None) -> Callable[..., bytes]:
-        """A converter that finds its schemas in a registry, as far as it can do without; else it lets everything pass, `unchecked`."""
+        """Returns a replacement for a converter with a registry. It checks what it can offline, else it passes everything, `unchecked`."""
         make = getattr(convert, "offline", None)
         inner: Callable[..., bytes] | None = make() if make else None
 
@@ -149,7 +149,7 @@ def _has_schema(definition: Definition, part: str) -> bool:
 
 
 class _Waiting(NamedTuple):
-    """A record before a query: its fields, and its place."""
+    """A record that waits for a query."""
 
     entry: RowTrace
     draft: Draft
@@ -157,20 +157,20 @@ class _Waiting(NamedTuple):
 
 
 class TracedSplit(SplitEncoder):
-    """Makes messages of records, one by one, and notes what became of each."""
+    """Encodes records one by one, and records what becomes of each."""
 
     def __init__(self, encoder: TracedEncoder, *where: Any) -> None:  # noqa: ANN401 - what `SplitEncoder` takes
         super().__init__(encoder, *where)
         self._trace = encoder.trace
         self._has_query = len(encoder.stages) > 1
         self._waiting: list[_Waiting] = []
-        self.bulk = None  # every record by itself
+        self.bulk = None  # each record must be encoded by itself
 
     def encode(self, draft: Draft, extra: Headers = ()) -> tuple[Message, ...]:
         return self._noted(draft, lambda entry: self._encode(entry, draft, extra))
 
     def encode_part(self, part: PartOfRecord, extra: Headers) -> tuple[Message, ...]:
-        """What the steps do with the record's first part once more is not noted."""
+        """Encodes a part. Steps that run again on the record's first part are not traced."""
         return self._noted(part.draft, lambda entry: self._encode_part(entry, part, extra))
 
     def begin(self, begun: Begun, stage: int) -> Begun:
@@ -199,7 +199,7 @@ class TracedSplit(SplitEncoder):
         return ()
 
     def _noted(self, draft: Draft, encode: Callable[[RowTrace], tuple[Message, ...]]) -> tuple[Message, ...]:
-        """What `encode` makes of a record. A step that would stop the connector fails like any other, so all are looked at."""
+        """Runs `encode` with a trace. A step that would stop the connector fails like any other, so that all records are tried."""
         self._trace.now = entry = RowTrace(draft)
         self._trace.entries.append(entry)
         try:
@@ -223,7 +223,7 @@ class TracedSplit(SplitEncoder):
         return self._made(draft, lambda: super(TracedSplit, self).finish_part(begun, draft, part, extra))
 
     def _made(self, draft: Draft, finish: Callable[[], Message]) -> Message:
-        """What `finish` makes of a draft, noted."""
+        """Runs `finish`, and adds its message to the trace."""
         fields, self._trace.value = draft.value if isinstance(draft.value, dict) else None, _NOTHING
         message = finish()
         value = message[1] if self._trace.value is _NOTHING else self._trace.value
@@ -231,7 +231,7 @@ class TracedSplit(SplitEncoder):
         return message
 
     def ask(self, query: QueryStep) -> None:
-        """Let the records that wait for it go on through the query, and through the steps behind it."""
+        """Sends the waiting records through the query and the steps behind it."""
         number, options = next((one, step) for one, step in enumerate(self._encoder.definition.transforms) if kind_of(step).is_query)
         assert isinstance(options, StepOptions)
         befores = [dict(one.draft.fields()) for one in self._waiting]
@@ -247,7 +247,7 @@ class TracedSplit(SplitEncoder):
                 one.entry.steps.append(StepTrace(number, "sql", "dropped", before, before))
 
     def _refused(self, one: _Waiting, step: StepTrace, on_error: str | None) -> None:
-        """The query cannot take this record, which goes the way of the step's `on_error`."""
+        """Handles a record that the query cannot take, by the step's `on_error`."""
         assert step.error is not None
         outcomes: dict[str | None, StepOutcome] = {"keep": "kept", "drop": "dropped"}
         one.entry.steps.append(step._replace(outcome=outcomes.get(on_error, "failed")))
@@ -257,7 +257,7 @@ class TracedSplit(SplitEncoder):
             one.entry.error = StageError("transform", StepError(step.name, step.error, "stop" if on_error == "stop" else ""))
 
     def _go_on(self, one: _Waiting, fields: dict[str, Any]) -> None:
-        """One record that came out of the query."""
+        """Sends a record of the query's result through the steps behind it."""
         try:
             draft = self.ready(one.entry.draft.anew())
             draft.value, draft.timestamp_ms = fields, one.draft.timestamp_ms
@@ -269,7 +269,7 @@ class TracedSplit(SplitEncoder):
 
 @dataclass(frozen=True, slots=True)
 class _Traced:
-    """A step, and a note of what it does. See `Transform`."""
+    """A `Transform` that traces a step."""
 
     inner: Transform
     number: int
@@ -278,7 +278,7 @@ class _Traced:
 
     def bind(self, meta: SplitMeta) -> Step:
         inner = self.inner
-        if isinstance(inner, Guarded):  # which hides errors that are kept, and whether its condition held
+        if isinstance(inner, Guarded):  # it hides errors that are kept, and whether its condition was true
             inner = replace(inner, inner=_Spied(inner.inner, self.trace))
         step, trace = inner.bind(meta), self.trace
 
@@ -300,7 +300,7 @@ class _Traced:
 
 @dataclass(frozen=True, slots=True)
 class _Spied:
-    """What a guard guards, and a note of its errors."""
+    """The guarded transform, whose errors are recorded."""
 
     inner: Transform
     trace: Trace
@@ -320,5 +320,5 @@ class _Spied:
 
 
 def _copy(value: Fields) -> Fields:
-    """As it is now: steps change the dict of fields, and nothing within a field."""
+    """Returns a shallow copy: steps change the dict of fields, and nothing within a field."""
     return dict(value) if isinstance(value, dict) else value
