@@ -63,7 +63,7 @@ class FilesFormat(LimitedFormat):
             return ask()
         except (OSError, CopycatError, MemoryError):
             raise
-        except Exception as error:  # noqa: BLE001 - somebody else's code raises anything, and its text may hold data
+        except Exception as error:  # noqa: BLE001 - third-party code may raise anything, and its text may hold data
             words = f"source {self._options.type}: {told(error)}"
         raise FatalError(words, FAULT)
 

@@ -109,7 +109,7 @@ class ContractSource:
             raise
         except CopycatError:
             raise
-        except Exception as error:  # noqa: BLE001 - somebody else's code raises anything, and its text may hold data
+        except Exception as error:  # noqa: BLE001 - third-party code may raise anything, and its text may hold data
             words = f"source {self._type}: {told(error)}"
             raise FatalError(words, FAULT) from None
         if found is None:

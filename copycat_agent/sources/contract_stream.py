@@ -210,7 +210,7 @@ class RecordStream(RecordOrigin):
             yield from pairs
         except (CopycatError, MemoryError):
             raise
-        except Exception as error:  # noqa: BLE001 - somebody else's code raises anything
+        except Exception as error:  # noqa: BLE001 - third-party code may raise anything
             words = f"{self._noun}: {told(error)}"
         if words:
             raise FatalError(words, FAULT)

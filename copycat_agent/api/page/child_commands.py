@@ -32,7 +32,7 @@ _END_SECONDS = 5.0
 _NICE = 5
 
 
-class Told(NamedTuple):
+class CommandOutput(NamedTuple):
     """A command's output, stdout before stderr. `code` is its exit code, None if it took too long."""
 
     text: str
@@ -46,11 +46,11 @@ class ChildCommands:
         self.socket_path = socket_path
         self._places = threading.BoundedSemaphore(CHILDREN_MAX)
 
-    def of_agent(self, *arguments: str) -> Told:
+    def of_agent(self, *arguments: str) -> CommandOutput:
         """Runs a command that asks this agent, with the agent's environment. Raises BusyError if too many are running."""
         return self._run((*arguments, "--socket", str(self.socket_path)), None, dict(os.environ), 0)
 
-    def apart(self, *arguments: str, files: Mapping[str, str], memory_bytes: int) -> Told:
+    def apart(self, *arguments: str, files: Mapping[str, str], memory_bytes: int) -> CommandOutput:
         """Runs a command in a directory with only these files, by name, without the agent's environment. Raises BusyError."""
         kept = {name: os.environ[name] for name in ("PYTHONPATH", "LANG", "LC_ALL") if name in os.environ}
         with tempfile.TemporaryDirectory(prefix="copycat-page-") as directory:
@@ -58,13 +58,13 @@ class ChildCommands:
                 (Path(directory) / name).write_text(text, "utf-8")
             return self._run(arguments, directory, kept | {"PATH": ""}, memory_bytes)
 
-    def _run(self, arguments: tuple[str, ...], directory: str | None, environ: Mapping[str, str], memory_bytes: int) -> Told:
+    def _run(self, arguments: tuple[str, ...], directory: str | None, environ: Mapping[str, str], memory_bytes: int) -> CommandOutput:
         if not self._places.acquire(timeout=WAIT_SECONDS):
             raise BusyError("others look into files and topics now", "try again in a minute")
         try:
             with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as beside:
                 code = _finished(arguments, directory, {**environ, "NO_COLOR": "1"}, memory_bytes, (out, beside))
-                return Told("\n".join(text for text in map(_read, (out, beside)) if text), code)
+                return CommandOutput("\n".join(text for text in map(_read, (out, beside)) if text), code)
         finally:
             self._places.release()
 

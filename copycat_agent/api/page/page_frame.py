@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from copycat_agent.api.handlers import Request, agent
-from copycat_agent.api.page.child_commands import SECONDS, ChildCommands, Told
+from copycat_agent.api.page.child_commands import SECONDS, ChildCommands, CommandOutput
 from copycat_agent.api.page.markup import Html, joined, lines, tag, within
 from copycat_agent.api.rate_history import RateHistory, means
 from copycat_agent.api.words import warnings
@@ -58,10 +58,10 @@ def back_to(name: str) -> Html:
     return tag("p", tag("a", f"Connector {name}", href=f"/connectors/{name}"))
 
 
-def ran(told: Told) -> Html:
+def ran(output: CommandOutput) -> Html:
     """Returns a command's output."""
-    late = tag("p", f"It took longer than {SECONDS:.0f} s, and was ended.", class_="warning") if told.code is None else Html()
-    return joined(late, tag("pre", *_bounded(told.text), tabindex="0") if told.text else Html())
+    late = tag("p", f"It took longer than {SECONDS:.0f} s, and was ended.", class_="warning") if output.code is None else Html()
+    return joined(late, tag("pre", *_bounded(output.text), tabindex="0") if output.text else Html())
 
 
 def _bounded(text: str) -> list[Html]:

@@ -99,7 +99,7 @@ def serve(connection: Connection) -> None:
             return session.close()
         try:
             answer, work = session.answer(question)
-        except Exception as error:  # noqa: BLE001 - somebody else's code raises anything
+        except Exception as error:  # noqa: BLE001 - third-party code may raise anything
             answer, work = _failure(error, session.name), b""
         connection.send_bytes(json.dumps(answer | {"work": bool(work)}).encode())
         if work:
@@ -117,7 +117,7 @@ def _failure(error: Exception, name: str) -> dict[str, Any]:
 def _text(error: Exception) -> str:
     try:
         return str(error)[:_TEXT_MOST]
-    except Exception:  # noqa: BLE001 - somebody else's code raises anything
+    except Exception:  # noqa: BLE001 - third-party code may raise anything
         return ""
 
 

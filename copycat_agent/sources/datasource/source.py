@@ -212,7 +212,7 @@ class DataSourceReader:
         except (CopycatError, MemoryError):
             self._forget_reader()
             raise
-        except Exception as error:  # noqa: BLE001 - somebody else's code raises anything, and its text may hold data
+        except Exception as error:  # noqa: BLE001 - third-party code may raise anything, and its text may hold data
             self._forget_reader()
             from copycat_agent.sources.datasource.reader import fault  # noqa: PLC0415 - see `_made`
 

@@ -292,10 +292,10 @@ class Database:
             raise
         except Exception as error:  # noqa: BLE001 - whatever py4j raises
             self._drop()
-            told = told_of(error)
+            translated = translated_error(error)
         else:
             return
-        raise told
+        raise translated
 
     def _drop(self) -> None:
         """Cancels a running query and closes the connection, without waiting for one that does not answer."""
@@ -311,14 +311,14 @@ class Database:
                 connection.close()
 
 
-def told_of(error: BaseException) -> CopycatError:
+def translated_error(error: BaseException) -> CopycatError:
     """Translates an exception of a driver or the JVM by its SQLSTATE. The message is kept only if it cannot contain data."""
     who = "the database" if hasattr(error, "java_exception") else "Spark's JVM"
-    return told_of_job(error) or RetriableError(f"{who} cannot be asked ({type(error).__name__})", "it is tried again")
+    return translated_job_error(error) or RetriableError(f"{who} cannot be asked ({type(error).__name__})", "it is tried again")
 
 
-def told_of_job(error: BaseException) -> CopycatError | None:
-    """As `told_of`, for errors of the database or its columns; returns None for any other."""
+def translated_job_error(error: BaseException) -> CopycatError | None:
+    """As `translated_error`, for errors of the database or its columns; returns None for any other."""
     if getattr(error, "getCondition", str)() == "COLUMN_ALREADY_EXISTS":
         return TableError("several columns have the same name", "give the columns of source.query names of their own")
     cause: Any = getattr(error, "java_exception", None) or getattr(error, "_origin", None)  # as py4j, or pyspark, has it

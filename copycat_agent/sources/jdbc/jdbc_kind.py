@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from copycat_agent.extending import CopycatError, Probed, RunsAs, frame_source_kind
 from copycat_agent.sources.jdbc.chosen_tables import chosen_tables, is_standby, tracked_of
-from copycat_agent.sources.jdbc.database import Database, TableError, told_of_job
+from copycat_agent.sources.jdbc.database import Database, TableError, translated_job_error
 from copycat_agent.sources.jdbc.jdbc_options import JdbcOptions
 from copycat_agent.sources.jdbc.jdbc_source import JdbcSource
 from copycat_agent.sources.jdbc.statements import dialect_of
@@ -66,4 +66,4 @@ def _of_tables(options: JdbcOptions, database: Database) -> Iterator[Probed]:
             yield Probed("columns", words, "warn", "give it one")
 
 
-JDBC = frame_source_kind(JdbcOptions, JdbcSource, probe=probe_database, sample=_SAMPLE, told=told_of_job)
+JDBC = frame_source_kind(JdbcOptions, JdbcSource, probe=probe_database, sample=_SAMPLE, told=translated_job_error)

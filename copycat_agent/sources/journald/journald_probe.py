@@ -1,4 +1,4 @@
-"""What `copycat doctor` looks at of a source `journald`: whether there are journals, and whether the agent's user may read them."""
+"""The checks of `copycat doctor` for a source `journald`: whether there are journals, and whether the agent's user may read them."""
 
 from __future__ import annotations
 

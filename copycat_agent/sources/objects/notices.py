@@ -14,8 +14,8 @@ from copycat_agent.sources.objects.stores import Notice
 if TYPE_CHECKING:
     from copycat_agent.sources.objects.stores import NoticeQueue, Store
 
-Told = Callable[[str, Callable[[], Any]], Any]
-"""`told(what, ask)` returns what `ask` returns, and translates its exceptions into OSError."""
+Translate = Callable[[str, Callable[[], Any]], Any]
+"""`translate(what, ask)` returns what `ask` returns, and translates its exceptions into OSError."""
 _AT_ONCE = 10
 """SQS's limit of messages in a request."""
 _RECEIVES_MOST = 50
@@ -71,10 +71,10 @@ class Notices:
 class SqsQueue:
     """A `stores.NoticeQueue`."""
 
-    def __init__(self, client: Any, told: Told, url: str, bucket: str) -> None:  # noqa: ANN401 - boto3 has no types
-        """`client` is boto3's; `told` translates what it raises into OSError. Messages about other buckets are ignored."""
+    def __init__(self, client: Any, translate: Translate, url: str, bucket: str) -> None:  # noqa: ANN401 - boto3 has no types
+        """`client` is boto3's; `translate` translates what it raises into OSError. Messages about other buckets are ignored."""
         self._client = client
-        self._told = told
+        self._translate = translate
         self._url = url
         self._bucket = bucket
 
@@ -82,7 +82,7 @@ class SqsQueue:
         """Yields messages; waits `wait_seconds` for the first. SQS sends each again after its visibility timeout, until it is deleted."""
         for number in range(_RECEIVES_MOST):
             asked = {"QueueUrl": self._url, "MaxNumberOfMessages": _AT_ONCE, "WaitTimeSeconds": 0 if number else wait_seconds}
-            found = self._told("receive from the queue", partial(self._client.receive_message, **asked)).get("Messages", [])
+            found = self._translate("receive from the queue", partial(self._client.receive_message, **asked)).get("Messages", [])
             yield from (Notice(tuple(names_in(one["Body"], self._bucket)), one["ReceiptHandle"]) for one in found)
             if not found:
                 return
@@ -92,7 +92,7 @@ class SqsQueue:
         for begin in range(0, len(receipts), _AT_ONCE):
             entries = [{"Id": str(number), "ReceiptHandle": one} for number, one in enumerate(receipts[begin : begin + _AT_ONCE])]
             asked = {"QueueUrl": self._url, "Entries": entries}
-            self._told("delete from the queue", partial(self._client.delete_message_batch, **asked))
+            self._translate("delete from the queue", partial(self._client.delete_message_batch, **asked))
 
 
 def names_in(body: str, bucket: str) -> Iterator[str]:

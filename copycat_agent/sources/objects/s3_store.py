@@ -106,7 +106,7 @@ class S3Store:
     def _ask(self, what: str, ask: Callable[[Any], T]) -> T:
         """Returns S3's answer. Raises OSError. After a refusal the next request reads the credentials anew: they may have changed."""
         try:
-            return _told(what, lambda: ask(self._client))
+            return _translated(what, lambda: ask(self._client))
         except PermissionError:
             if time.monotonic() - self._made_at > RENEW_SECONDS:
                 self._kept = None
@@ -150,8 +150,8 @@ class S3Store:
     def queue(self, url: str) -> NoticeQueue:
         parts = urlsplit(url)
         region = _QUEUE_HOST.match(parts.netloc)
-        client = _told("open the queue", lambda: self._make("sqs", f"{parts.scheme}://{parts.netloc}", region[1] if region else None))
-        return SqsQueue(client, _told, url, self._bucket)
+        client = _translated("open the queue", lambda: self._make("sqs", f"{parts.scheme}://{parts.netloc}", region[1] if region else None))
+        return SqsQueue(client, _translated, url, self._bucket)
 
     def delete(self, found: Listed) -> None:
         """One request per object, to compare versions: DeleteObjects would also delete replaced objects in stores that cannot compare."""
@@ -194,7 +194,7 @@ def _of_s3(name: str, found: dict[str, Any]) -> Listed:
     return Listed(name, found["Size"], int(found["LastModified"].timestamp() * 1000), found.get("ETag", ""))
 
 
-def _told(what: str, ask: Callable[[], T]) -> T:
+def _translated(what: str, ask: Callable[[], T]) -> T:
     """Returns S3's answer, and translates exceptions into OSError."""
     try:
         return ask()

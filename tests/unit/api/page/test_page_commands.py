@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from copycat_agent.api.page import child_commands
-from copycat_agent.api.page.child_commands import CHILDREN_MAX, ChildCommands, Told
+from copycat_agent.api.page.child_commands import CHILDREN_MAX, ChildCommands, CommandOutput
 from copycat_agent.errors import BusyError
 from copycat_agent.model import Sample
 from copycat_agent.sources import FileView
@@ -78,9 +78,9 @@ def test_a_file_that_is_not_followed_is_not_looked_at(reader: User, monkeypatch:
 def test_a_followed_file_is_explained_by_its_name(reader: User, control: MemoryControl, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[tuple[str, ...]] = []
 
-    def of_agent(_commands: ChildCommands, *arguments: str) -> Told:
+    def of_agent(_commands: ChildCommands, *arguments: str) -> CommandOutput:
         asked.append(arguments)
-        return Told(f"{HOSTILE}\n  identity", 0)
+        return CommandOutput(f"{HOSTILE}\n  identity", 0)
 
     monkeypatch.setattr(ChildCommands, "of_agent", of_agent)
     followed = FileView(f"/var/log/{HOSTILE}", "fe00:1:2:0", 5, 10, 1, "following", True)
@@ -113,9 +113,9 @@ def asked(control: MemoryControl, monkeypatch: pytest.MonkeyPatch) -> list[tuple
     control.definitions = MemoryControl(path.parent).definitions
     made: list[tuple[str, ...]] = []
 
-    def of_agent(_commands: ChildCommands, *arguments: str) -> Told:
+    def of_agent(_commands: ChildCommands, *arguments: str) -> CommandOutput:
         made.append(arguments)
-        return Told(LETTERS if arguments[1] == "show" else "app: 1 dead letter: 1 sent, 0 left", 0)
+        return CommandOutput(LETTERS if arguments[1] == "show" else "app: 1 dead letter: 1 sent, 0 left", 0)
 
     monkeypatch.setattr(ChildCommands, "of_agent", of_agent)
     return made
@@ -153,10 +153,10 @@ def test_who_may_only_look_replays_no_single_letter(reader: User, asked: list[tu
 def test_a_second_replay_waits_for_the_first_to_end(writer: User, monkeypatch: pytest.MonkeyPatch) -> None:
     begun, go_on = threading.Event(), threading.Event()
 
-    def of_agent(_commands: ChildCommands, *_arguments: str) -> Told:
+    def of_agent(_commands: ChildCommands, *_arguments: str) -> CommandOutput:
         begun.set()
         assert go_on.wait(60)
-        return Told("app: 2 dead letters: 2 sent, 0 left", 0)
+        return CommandOutput("app: 2 dead letters: 2 sent, 0 left", 0)
 
     monkeypatch.setattr(ChildCommands, "of_agent", of_agent)
     answers: list[Read] = []
@@ -259,7 +259,7 @@ def test_children_beyond_the_places_are_told_to_wait(tmp_path: Path, monkeypatch
     commands = ChildCommands(tmp_path / "none.sock")
     arguments = ("try", "-d", "d.yaml", str(pipe))
     files = {"d.yaml": DEFINITION}
-    under_way: list[Told] = []
+    under_way: list[CommandOutput] = []
 
     def run() -> None:
         under_way.append(commands.apart(*arguments, files=files, memory_bytes=2**30))

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from copycat_agent.api.page.child_commands import ChildCommands, Told
+from copycat_agent.api.page.child_commands import ChildCommands, CommandOutput
 from copycat_agent.api.page.markup import Html, joined, tag
 from copycat_agent.api.page.page_app import FILES, OF_CONNECTORS, PLACES
 from copycat_agent.api.page.page_frame import HEIGHT, line
@@ -93,7 +93,7 @@ def test_every_view_is_small_however_much_there_is(
     totals: dict[tuple[str, LossReason], LossTotal] = {(name, "destroyed"): LossTotal(10**9, 10, 10) for name in control.states}
     monkeypatch.setattr(control, "loss_totals", lambda: totals)
     monkeypatch.setattr(RateHistory, "rates", lambda *_: tuple(map(float, range(180))))
-    monkeypatch.setattr(ChildCommands, "of_agent", lambda *_: Told("<'\"&>" * 20_000, 0))
+    monkeypatch.setattr(ChildCommands, "of_agent", lambda *_: CommandOutput("<'\"&>" * 20_000, 0))
     path = Path(control.path("app"))
     path.write_text(DEFINITION.replace("host: h1", ", ".join(f"host-{number}: h1" for number in range(300))) + DEAD)
     control.definitions = MemoryControl(path.parent).definitions
