@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 CONNECTOR = "lake"
-_POLL_SECONDS = 0.2
 _FAILING_SHARE = 0.1
 """Of the requests to a bucket."""
 
@@ -34,6 +33,8 @@ class LakeLoad(TopicLoad):
     """Into files below a directory."""
 
     roll: Mapping[str, object] = {"records": 200, "age": "700ms", "idle": "300ms"}
+    look_seconds = 0.2
+    """Between two looks at what is there."""
 
     def __init__(self, root: Path, run: str, per_second: int) -> None:
         super().__init__(root, run, per_second, CONNECTOR)
@@ -58,6 +59,7 @@ class BucketLoad(LakeLoad):
     """Into objects of a server that forgets them when it ends."""
 
     roll: Mapping[str, object] = {"records": 400, "age": "1500ms", "idle": "700ms"}
+    look_seconds = 2.0
 
     def __init__(self, root: Path, run: str, per_second: int, dice: random.Random) -> None:
         super().__init__(root, run, per_second)
@@ -112,7 +114,7 @@ class FilesView(View):
         self._seen: set[str] = set()
 
     def _work(self) -> None:
-        while not self._stop.wait(_POLL_SECONDS):
+        while not self._stop.wait(self._load.look_seconds):
             with suppress(BotoCoreError, ClientError):
                 self.look(self._seen)
 
