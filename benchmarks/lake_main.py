@@ -25,6 +25,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from pyarrow import dataset
 
+from benchmarks import lake_listing
 from benchmarks.measuring import Meter
 from benchmarks.report import table
 from benchmarks.tools import describe_machine
@@ -80,7 +81,11 @@ def main() -> None:
     parser.add_argument("--spark", default="4.2.0", help="version of Spark's connector for Kafka; that of PySpark where it is published")
     parser.add_argument("--kafka", default="4.1.0", help="version of Kafka's client")
     parser.add_argument("--only", choices=("copycat", "spark"))
+    parser.add_argument("--listing", type=int, metavar="FILES", help="instead: what it takes to know the files, once so many are written")
     options = parser.parse_args()
+    if options.listing:
+        lake_listing.measure(options.listing)
+        return
     runs: dict[str, Begin] = {"copycat": _agent, "spark": _spark}
     found: dict[str, list[Cost]] = {what: [] for what in runs if options.only in (None, what)}
     with tempfile.TemporaryDirectory(prefix="copycat-lake-") as name, DevBroker(Path(name) / "broker") as broker:
