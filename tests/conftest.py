@@ -14,11 +14,13 @@ import pytest
 from confluent_kafka.schema_registry import SchemaRegistryClient
 from hypothesis import settings
 from hypothesis.internal.conjecture import providers
+from xdist.scheduler import LoadFileScheduling
 
 from copycat_agent import dev_broker
 from copycat_agent.dev_broker import DevBroker, fetch_kafka
 from tests.rig.agent import AgentProcess
 from tests.rig.kafka import create_topic, unique_topic
+from tests.rig.kafka_classes import with_classes
 from tests.rig.ledger import Ledger
 from tests.rig.proxy import Proxy
 from tests.rig.registry import RegistryFront, SchemaRegistry, fetch_registry
@@ -27,9 +29,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator
     from pathlib import Path
 
+    from xdist.remote import Producer
+
 _AGENTS = pytest.StashKey[list[AgentProcess]]()
 _SHOWN_CHARACTERS = 20_000
-_LONG_FILES = ("tests/simulation/", "tests/unit/transactions/")
+_TOGETHER = ("tests/faults/", "tests/spark/")
+"""Directories whose files share an agent or a Spark session, which each process of tests that has one of them starts for itself."""
+_FIRST = (*_TOGETHER, "tests/simulation/", "tests/unit/transactions/")
 _PORTS_EACH = 1500
 
 settings.register_profile("same", derandomize=True, deadline=None, print_blob=True)
@@ -60,8 +66,20 @@ def _take_own_ports(worker: str) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Files that compute for a minute come first: begun last, they would be waited for when everything else is done."""
-    items.sort(key=lambda item: not item.nodeid.startswith(_LONG_FILES))
+    """What goes to one process for minutes comes first: begun last, it would be waited for when everything else is done."""
+    items.sort(key=lambda item: not item.nodeid.startswith(_FIRST))
+
+
+class _Scheduling(LoadFileScheduling):  # type: ignore[misc]
+    """Each file goes to one process of tests, and so does all of a directory of `_TOGETHER`."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return next((directory for directory in _TOGETHER if nodeid.startswith(directory)), nodeid.partition("::")[0])
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> _Scheduling | None:
+    """What `--dist loadfile` means here."""
+    return _Scheduling(config, log) if config.getoption("dist") == "loadfile" else None
 
 
 @pytest.fixture(autouse=True)
@@ -80,6 +98,8 @@ def pytest_runtestloop(session: pytest.Session) -> None:
     wanted = {name for item in session.items if isinstance(item, pytest.Function) for name in item.fixturenames}
     if any("broker" in name for name in wanted):
         fetch_kafka()
+        if cache := getattr(session.config, "cache", None):  # it may be turned off
+            dev_broker._JVM_OPTIONS = with_classes(cache.mkdir("kafka"))
     if "schema_registry" in wanted:
         with contextlib.suppress(OSError, subprocess.SubprocessError):  # then only the tests that need it fail, and say so
             fetch_registry()

@@ -63,7 +63,7 @@ _READY = b"Kafka Server started"
 _POLL_SECONDS = 0.02
 _FORMAT_SECONDS = 60.0
 _FREEZE_SECONDS = 5.0
-_JVM_OPTIONS = ("-Xmx384m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Djava.awt.headless=true")
+_JVM_OPTIONS: tuple[str, ...] = ("-Xmx384m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Djava.awt.headless=true")
 """Small and quick to start; a class data archive would save 0.8 s of 3 s for 50 MB of disk, not worth it."""
 
 _BIND_TO_PARENT = """
