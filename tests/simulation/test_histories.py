@@ -13,9 +13,9 @@ from tests.simulation.running import GUARANTEES, run_part
 pytestmark = pytest.mark.timeout(300)
 """Nothing waits here: it is the processor's time, of which a busy machine gives little."""
 
-HISTORIES = 1_000
+HISTORIES = 400
 """Of each guarantee, in every run of the tests."""
-PARTS = 4
+PARTS = 2
 LONG_HISTORIES = 100_000
 LONG_PARTS = 20
 

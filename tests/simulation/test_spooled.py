@@ -21,9 +21,9 @@ from tests.simulation.spooled import run
 pytestmark = pytest.mark.timeout(300)
 """Nothing waits here: it is the processor's time, of which a busy machine gives little."""
 
-HISTORIES = 200
+HISTORIES = 100
 """Of each guarantee, in every run of the tests."""
-PARTS = 2
+PARTS = 1
 LONG_HISTORIES = 50_000
 LONG_PARTS = 20
 MOST_HISTORIES = 200
