@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-SECONDS = 90.0
+SECONDS = 240.0
 """For what arrives. The machine may be busy."""
 
 
@@ -35,6 +35,11 @@ class Running:
         self.agent.define(name, {"source": options, "record": {"topic": self.topics[name], **(record or {})}})
         if not self.agent.is_running:
             self.agent.start(env={"TZ": "Europe/Berlin"})
+
+    def forget(self) -> None:
+        """No connector is there any more: one that goes on looking for rows costs the others' time."""
+        for path in self.agent.connectors_dir.glob("*.yaml"):
+            path.unlink()
 
     def rows(self, name: str, until: int | Callable[[list[dict[str, Any]]], bool] | None = None) -> list[dict[str, Any]]:
         """What has arrived of a connector, once it is so much, or enough for `until`."""

@@ -27,11 +27,17 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> H2Database:
 
 
 @pytest.fixture(scope="module")
-def running(shop: H2Database, broker: DevBroker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+def shared(shop: H2Database, broker: DevBroker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     where = {"url": shop.url, "user": shop.user, "password": shop.password}
     own = Running(tmp_path_factory.mktemp("agent"), broker.bootstrap, where)
     yield own
     own.agent.close()
+
+
+@pytest.fixture
+def running(shared: Running) -> Iterator[Running]:
+    yield shared
+    shared.forget()
 
 
 TYPES: dict[str, tuple[str, Any]] = {

@@ -37,11 +37,17 @@ def shop(mariadb: MariaDB) -> Iterator[MariaDatabase]:
 
 
 @pytest.fixture(scope="module")
-def running(shop: MariaDatabase, broker: DevBroker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+def shared(shop: MariaDatabase, broker: DevBroker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     where = {"url": shop.url, "user": shop.user, "password": shop.password, "properties": {"sslMode": "disable"}}
     own = Running(tmp_path_factory.mktemp("agent"), broker.bootstrap, where)
     yield own
     own.agent.close()
+
+
+@pytest.fixture
+def running(shared: Running) -> Iterator[Running]:
+    yield shared
+    shared.forget()
 
 
 def with_mysql_driver(database: MariaDatabase) -> dict[str, Any]:

@@ -56,7 +56,7 @@ class Connectors:
         """A connector with a topic of its own. `source`: what is not the same for all."""
         topic = self.topics.setdefault(name, create_topic(self.agent.bootstrap, unique_topic(name)))
         own = {"url": self.database.url, "user": self.database.user, "password": self.database.password}
-        chosen = {"type": "jdbc", **own, "mode": "incrementing", "poll_interval": "200ms", **source}
+        chosen = {"type": "jdbc", **own, "mode": "incrementing", "poll_interval": "500ms", **source}
         self.agent.define(name, {"source": chosen, "record": {"topic": topic}, **sections})
 
     def raw(self, name: str, count: int | None = None) -> list[Any]:

@@ -12,10 +12,14 @@ from typing import TYPE_CHECKING, Any
 import psutil
 import pytest
 
+from tests.jdbc.running import Running
 from tests.rig.kafka import consume
 from tests.rig.waiting import wait_until
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from copycat_agent.dev_broker import DevBroker
     from tests.rig.agent import AgentProcess
     from tests.rig.postgres import Database, Postgres
 
@@ -24,10 +28,28 @@ SECONDS = 240.0
 """For what arrives. The machine may be busy."""
 
 
+@pytest.fixture(scope="module")
+def shared(broker: DevBroker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    """An agent for tests that need no more than that one reads."""
+    own = Running(tmp_path_factory.mktemp("agent"), broker.bootstrap, {})
+    yield own
+    own.agent.close()
+
+
+@pytest.fixture
+def running(shared: Running) -> Iterator[Running]:
+    yield shared
+    shared.forget()
+
+
+def where(database: Database) -> dict[str, Any]:
+    """Options of a source."""
+    return {"url": database.url, "user": database.user, "password": database.password}
+
+
 def source(database: Database, *tables: str, **more: Any) -> dict[str, Any]:
     """A source section."""
-    where = {"url": database.url, "user": database.user, "password": database.password}
-    return {"type": "jdbc", **where, "tables": list(tables), "mode": "incrementing", "poll_interval": "200ms", **more}
+    return {"type": "jdbc", **where(database), "tables": list(tables), "mode": "incrementing", "poll_interval": "200ms", **more}
 
 
 def rows(agent: AgentProcess, topic: str, count: int | None = None) -> list[dict[str, Any]]:
@@ -67,7 +89,7 @@ TYPES: dict[str, tuple[str, Any]] = {
 }
 
 
-def test_values_of_all_types_arrive_as_they_are(database: Database, agent: AgentProcess, topic: str) -> None:
+def test_values_of_all_types_arrive_as_they_are(database: Database, running: Running) -> None:
     database.execute("CREATE TYPE mood AS ENUM ('so, so'); CREATE TYPE pair AS (a int, b text); CREATE DOMAIN positive AS int")
     columns = ", ".join(f"c{number} {kind}" for number, kind in enumerate(TYPES))
     generated = "twice bigint GENERATED ALWAYS AS (id * 2) STORED, big text"
@@ -75,22 +97,18 @@ def test_values_of_all_types_arrive_as_they_are(database: Database, agent: Agent
     names = ", ".join(f"c{number}" for number in range(len(TYPES)))
     database.execute(f"INSERT INTO item ({names}, big) VALUES ({', '.join(given for given, _ in TYPES.values())}, repeat('ä', 500000))")
     database.execute("INSERT INTO item (big) VALUES (NULL)")
-    agent.define("item", {"source": source(database, "public.item"), "record": {"topic": topic}})
-    agent.start()
-    first, second = rows(agent, topic, 2)
+    running.read("types", "public.item", mode="incrementing", **where(database))
+    first, second = running.rows("types", 2)
     found = {kind: first[f"c{number}"] for number, kind in enumerate(TYPES)}
     assert found == {kind: expected for kind, (_, expected) in TYPES.items()}
     assert (first["id"], first["twice"], len(first["big"])) == (1, 2, 500_000)
     assert second == {"id": 2, "twice": 4, "big": None, **{f"c{number}": None for number in range(len(TYPES))}}
-    agent.stop(SECONDS)
 
 
 NAMES = ["Upper.dot", """quo"te's""", "sp ace \U0001f40d", "under_score%cent#0", 'x"; DROP TABLE "odd"."Upper"; --', "\u00e4" * 30]
 
 
-def test_tables_of_all_names_are_read_and_no_row_twice_where_one_table_has_anothers(
-    database: Database, agent: AgentProcess, topic: str
-) -> None:
+def test_tables_of_all_names_are_read_and_no_row_twice_where_one_table_has_anothers(database: Database, running: Running) -> None:
     """Partitions, and tables that inherit, are read with the table above them."""
     database.execute("CREATE SCHEMA odd")
     for number, name in enumerate(NAMES):
@@ -108,21 +126,19 @@ def test_tables_of_all_names_are_read_and_no_row_twice_where_one_table_has_anoth
     database.execute("INSERT INTO odd.parent VALUES (1, 103); INSERT INTO odd.child VALUES (1, 104)")
     database.execute("CREATE TABLE odd.wide (id bigint PRIMARY KEY, v int, " + ", ".join(f"c{one} int" for one in range(300)) + ")")
     database.execute("INSERT INTO odd.wide (id, v, c299) VALUES (1, 105, 7)")
-    agent.define("odd", {"source": source(database, "odd.*", batch_rows=1), "record": {"topic": topic}})
-    agent.start()
+    running.read("odd", "odd.*", mode="incrementing", batch_rows=1, **where(database))
     expected = [*range(len(NAMES)), 101, 102, 103, 104, 105]
-    arrived = rows(agent, topic, len(expected))
+    arrived = running.rows("odd", len(expected))
     assert sorted(one["v"] for one in arrived) == expected
     assert {one["v"]: one["C.x"] for one in arrived if "C.x" in one} == dict(enumerate(NAMES))
     (wide,) = [one for one in arrived if one["v"] == 105]
     assert (len(wide), wide["c299"]) == (302, 7)
     database.execute("INSERT INTO odd.lowest VALUES (2, 106); INSERT INTO odd.child VALUES (2, 107)")
-    arrived = rows(agent, topic, len(expected) + 2)
+    arrived = running.rows("odd", len(expected) + 2)
     assert sorted(one["v"] for one in arrived) == [*expected, 106, 107]
-    agent.stop(SECONDS)
 
 
-def test_rows_come_once_through_restarts_ended_sessions_and_changes_of_the_table(
+def test_rows_come_once_through_restarts_ended_sessions_and_changes_of_the_table_and_the_agent_ends_beside_a_silent_server(
     own_postgres: Postgres, agent: AgentProcess, topic: str
 ) -> None:
     database = own_postgres
@@ -168,11 +184,12 @@ def test_rows_come_once_through_restarts_ended_sessions_and_changes_of_the_table
     wait_until(lambda: '"state": "blocked"' in agent.log, SECONDS, lambda: agent.log[-3000:])
     database.execute("ALTER USER reader PASSWORD 'first'")
     goes_on()
-    agent.stop(SECONDS)
+    _ends_beside_a_server_that_does_not_answer(agent, own_postgres)
 
 
+@pytest.mark.parametrize("times", [1, pytest.param(2, marks=pytest.mark.long)])
 def test_an_initial_load_in_parts_survives_kills_and_what_is_written_meanwhile_comes_too(
-    database: Database, agent: AgentProcess, topic: str
+    database: Database, agent: AgentProcess, topic: str, times: int
 ) -> None:
     database.execute("CREATE TABLE item (id bigserial PRIMARY KEY, v int); INSERT INTO item (v) SELECT generate_series(1, 2000)")
     agent.define(
@@ -183,23 +200,20 @@ def test_an_initial_load_in_parts_survives_kills_and_what_is_written_meanwhile_c
             "delivery": {"guarantee": "exactly_once"},
         },
     )
-    for kills in range(2):
+    for kills in range(times):
         agent.start()
         consume(agent.bootstrap, topic, "read_committed", kills * 600 + 1, SECONDS)
         agent.kill()
         database.execute(f"INSERT INTO item (v) SELECT generate_series({kills * 100 + 2001}, {kills * 100 + 2100})")
     agent.start()
-    assert sorted(one["v"] for one in rows(agent, topic, 2200)) == list(range(1, 2201))
+    all_rows = 2000 + 100 * times
+    assert sorted(one["v"] for one in rows(agent, topic, all_rows)) == list(range(1, all_rows + 1))
     agent.stop(SECONDS)
-    assert len(rows(agent, topic)) == 2200
+    assert len(rows(agent, topic)) == all_rows
 
 
-def test_a_server_that_does_not_answer_does_not_hold_up_the_agents_end(own_postgres: Postgres, agent: AgentProcess, topic: str) -> None:
-    own_postgres.execute("CREATE TABLE item (id bigserial PRIMARY KEY, v int); INSERT INTO item (v) VALUES (1)")
-    agent.define("item", {"source": source(own_postgres, "public.item", poll_interval="50ms"), "record": {"topic": topic}})
-    agent.start()
-    rows(agent, topic, 1)
-    server = psutil.Process(own_postgres.pid)
+def _ends_beside_a_server_that_does_not_answer(agent: AgentProcess, postgres: Postgres) -> None:
+    server = psutil.Process(postgres.pid)
     processes = [server, *server.children()]
     try:
         for one in processes:
