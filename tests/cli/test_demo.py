@@ -41,7 +41,9 @@ def short_dir() -> Iterator[Path]:
         yield Path(name)
 
 
-@pytest.mark.parametrize("when", ["definitions:", "starting", pytest.param("broker:", marks=pytest.mark.long), "RUNNING"])
+@pytest.mark.parametrize(
+    "when", ["definitions:", *(pytest.param(one, marks=pytest.mark.long) for one in ("starting", "broker:")), "RUNNING"]
+)
 def test_ctrl_c_ends_it_and_leaves_nothing(environment: dict[str, str], short_dir: Path, when: str) -> None:
     variables = environment | {"TMPDIR": str(short_dir), "PYTHONUNBUFFERED": "1"}
     with subprocess.Popen([*COMMAND, "demo"], env=variables, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:

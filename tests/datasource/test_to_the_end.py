@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import subprocess
 import sys
@@ -24,7 +25,14 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.timeout(300)
 
-GUARANTEES = ("at_least_once", "exactly_once")
+
+def with_each(guarantee: str, replayable: bool) -> pytest.MarkDecorator:
+    """This guarantee and kind of reader in every run of the tests, the others in the long lane."""
+    kinds = itertools.product(("at_least_once", "exactly_once"), (False, True))
+    marks = {one: () if one == (guarantee, replayable) else pytest.mark.long for one in kinds}
+    return pytest.mark.parametrize(("guarantee", "replayable"), [pytest.param(*one, marks=mark) for one, mark in marks.items()])
+
+
 QUERY = {
     "sql": {
         "query": "SELECT id, upper(customer) AS customer FROM records WHERE id % 2 = 0",
@@ -53,8 +61,7 @@ def backfill(tmp_path: Path, broker: DevBroker, here: dict[str, str]) -> Callabl
     return run
 
 
-@pytest.mark.parametrize("replayable", [False, True])
-@pytest.mark.parametrize("guarantee", GUARANTEES)
+@with_each("at_least_once", replayable=False)
 def test_all_there_is_is_sent_once_and_accounted_for(
     guarantee: str, replayable: bool, backfill: Callable[..., dict[str, Any]], broker: DevBroker, topic: str, shop: Shop
 ) -> None:
@@ -68,15 +75,7 @@ def test_all_there_is_is_sent_once_and_accounted_for(
         assert arrived(broker.bootstrap, topic) == list(range(1, last + 1))
 
 
-@pytest.mark.parametrize(
-    ("guarantee", "replayable"),
-    [
-        ("at_least_once", False),
-        ("exactly_once", True),
-        pytest.param("at_least_once", True, marks=pytest.mark.long),
-        pytest.param("exactly_once", False, marks=pytest.mark.long),
-    ],
-)
+@with_each("exactly_once", replayable=True)
 def test_a_query_behind_a_data_source_answers_for_each_range(
     guarantee: str, replayable: bool, backfill: Callable[..., dict[str, Any]], broker: DevBroker, topic: str, shop: Shop
 ) -> None:

@@ -29,11 +29,12 @@ STOPPING = "agent is asked to stop"
 """The event that tells of the first signal."""
 
 
+@pytest.mark.parametrize("times", [1, pytest.param(3, marks=pytest.mark.long)])
 def test_sigterm_under_load_exits_0_and_nothing_is_lost_or_repeated(
-    loaded_agent: AgentProcess, load: Load, target: Topic, ledger: Ledger, broker: DevBroker, rng: random.Random
+    loaded_agent: AgentProcess, load: Load, target: Topic, ledger: Ledger, broker: DevBroker, rng: random.Random, times: int
 ) -> None:
     with load:
-        for _ in range(3):
+        for _ in range(times):
             loaded_agent.start()
             target.wait_growth()
             load.wait_lines(rng.randrange(2000))
@@ -58,7 +59,7 @@ def _takes_signals(pid: int) -> bool:
     return bool(int(caught, 16) & 1 << (signal.SIGTERM - 1))
 
 
-@pytest.mark.parametrize("times", [3, pytest.param(40, marks=(pytest.mark.long, pytest.mark.timeout(600)))])
+@pytest.mark.parametrize("times", [2, pytest.param(40, marks=(pytest.mark.long, pytest.mark.timeout(600)))])
 def test_sigterm_at_any_moment_of_the_start_exits_0(loaded_agent: AgentProcess, rng: random.Random, times: int) -> None:
     for _ in range(times):
         loaded_agent.start()

@@ -163,7 +163,7 @@ def test_files_of_all_formats_survive_kills_and_are_cleaned_up_behind_kafka(
     with scene:
         scene.drops.drop_truncated("csv")
         agent.start()
-        for victim in ("worker", "all", "driver"):
+        for victim in ("worker", "all"):
             scene.strike(victim)
         scene.finish()
     scene.check()

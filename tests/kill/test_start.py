@@ -38,7 +38,7 @@ def test_a_start_after_killed_starts_is_as_good_as_the_first(
     loaded_agent: AgentProcess, logs_dir: Path, ledger: Ledger, target: Topic, broker: DevBroker, rng: random.Random
 ) -> None:
     ledger.writer(logs_dir / "app.log").write_block(20_000)
-    _kill_while_starting(loaded_agent, rng, 4)
+    _kill_while_starting(loaded_agent, rng, 2)
     _expect_all(loaded_agent, ledger, broker, target.name)
 
 

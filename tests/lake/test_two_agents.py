@@ -121,6 +121,7 @@ def test_one_that_wakes_long_after_the_other_went_on_writes_nothing_twice(
     pair.other.stop()
 
 
+@pytest.mark.long
 @pytest.mark.timeout(300)
 def test_two_that_compete_write_each_record_once(make_pair: Callable[[int], Pair]) -> None:
     pair = make_pair(3)

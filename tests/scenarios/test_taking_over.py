@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -37,6 +37,24 @@ def lines(begin: int, end: int) -> bytes:
     return b"".join(b"line %06d of a log\n" % number for number in range(begin, end))
 
 
+@pytest.fixture(scope="module")
+def shared(broker: DevBroker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[AgentProcess]:
+    with AgentProcess(tmp_path_factory.mktemp("shared") / "agent", broker.bootstrap) as agent:
+        yield agent
+
+
+@pytest.fixture
+def running(shared: AgentProcess, make_topic: Callable[..., str], tmp_path: Path) -> AgentProcess:
+    """An agent that runs, and sends; connectors that others have defined may be there."""
+    topic, log = make_topic(), tmp_path / "other.log"
+    log.write_bytes(b"other\n")
+    shared.define("other", {"source": {"type": "log_file", "include": [str(log)]}, "record": {"topic": topic}})
+    if not shared.is_running:
+        shared.start()
+    consume(shared.bootstrap, topic, until=1, deadline=60)
+    return shared
+
+
 @pytest.mark.timeout(900)  # the first time its jars are fetched
 def test_connects_worker_stops_in_a_growing_log_and_the_agent_goes_on_there(
     agent: AgentProcess, broker: DevBroker, make_topic: Callable[..., str], tmp_path: Path
@@ -65,6 +83,7 @@ def test_connects_worker_stops_in_a_growing_log_and_the_agent_goes_on_there(
     assert found == expected
 
 
+@pytest.mark.long
 @pytest.mark.timeout(900)
 def test_connects_worker_is_killed_and_no_line_is_lost_and_only_those_come_twice_that_it_had_sent_and_not_saved(
     agent: AgentProcess, broker: DevBroker, make_topic: Callable[..., str], tmp_path: Path
@@ -102,24 +121,28 @@ def test_connects_worker_is_killed_and_no_line_is_lost_and_only_those_come_twice
 
 @pytest.mark.parametrize("runs", [pytest.param(False, marks=pytest.mark.long), True])
 def test_a_connector_that_sends_exactly_once_goes_on_where_the_other_product_was(
-    agent: AgentProcess, broker: DevBroker, make_topic: Callable[..., str], tmp_path: Path, runs: bool
+    running: AgentProcess,
+    make_agent: Callable[..., AgentProcess],
+    broker: DevBroker,
+    make_topic: Callable[..., str],
+    tmp_path: Path,
+    runs: bool,
 ) -> None:
     """Whether its positions are saved by the command, or by an agent that runs, and again after a restart."""
+    agent = running if runs else make_agent(broker.bootstrap)
     log, registry, topic = tmp_path / "app.log", Registry(tmp_path / "registry"), make_topic()
     log.write_bytes(lines(0, 100))
     registry.set(*of_log(log, len(lines(0, 60))))
     log.rename(log.with_name("app.log.1"))
     log.write_bytes(lines(100, 110))
     configuration = tmp_path / "filebeat.yml"
-    inputs = f"filebeat.inputs: [{{type: log, id: shop, paths: ['{log}']}}]\n"
+    inputs = f"filebeat.inputs: [{{type: log, id: exactly, paths: ['{log}']}}]\n"
     configuration.write_text(f"{inputs}output.kafka: {{hosts: ['{broker.bootstrap}'], topic: {topic}}}\n")
-    if runs:
-        agent.start()
     made = tmp_path / "made"
     call = ["import", "filebeat", configuration, "--positions", registry.directory, "--state-dir", agent.state_dir, "--write", "-o", made]
     done = CliRunner().invoke(app, [*map(str, call)])
     assert done.exit_code == 0, done.output
-    agent.define("shop", (made / "shop.yaml").read_text() + "delivery: {guarantee: exactly_once}\n")
+    agent.define("exactly", (made / "exactly.yaml").read_text() + "delivery: {guarantee: exactly_once}\n")
     if not runs:
         agent.start()
     expected = lines(60, 110).splitlines()
@@ -133,42 +156,36 @@ def test_a_connector_that_sends_exactly_once_goes_on_where_the_other_product_was
 
 
 def test_positions_go_through_an_agent_that_runs_and_it_goes_on_there_with_the_next_definition(
-    agent: AgentProcess, broker: DevBroker, make_topic: Callable[..., str], tmp_path: Path
+    running: AgentProcess, broker: DevBroker, make_topic: Callable[..., str], tmp_path: Path
 ) -> None:
     log, registry, topic = tmp_path / "app.log", Registry(tmp_path / "registry"), make_topic()
     log.write_bytes(lines(0, 100))
     registry.set(*of_log(log, len(lines(0, 60))))
     configuration = tmp_path / "filebeat.yml"
-    inputs = f"filebeat.inputs: [{{type: log, id: shop, paths: ['{log}']}}]\n"
+    inputs = f"filebeat.inputs: [{{type: log, id: through, paths: ['{log}']}}]\n"
     configuration.write_text(f"{inputs}output.kafka: {{hosts: ['{broker.bootstrap}'], topic: {topic}}}\n")
-    other = make_topic()
-    (tmp_path / "other.log").write_bytes(b"other\n")
-    agent.define("other", {"source": {"type": "log_file", "include": [str(tmp_path / "other.log")]}, "record": {"topic": other}})
-    agent.start()
-    consume(broker.bootstrap, other, until=1, deadline=60)
-    call = ["import", "filebeat", configuration, "--positions", registry.directory, "--state-dir", agent.state_dir, "--write"]
-    done = CliRunner().invoke(app, [*map(str, call), "-o", str(agent.connectors_dir)])
+    call = ["import", "filebeat", configuration, "--positions", registry.directory, "--state-dir", running.state_dir, "--write"]
+    done = CliRunner().invoke(app, [*map(str, call), "-o", str(running.connectors_dir)])
     assert done.exit_code == 0, done.output
     assert [one.value for one in consume(broker.bootstrap, topic, until=40, deadline=60)] == lines(60, 100).splitlines()
-    with pytest.raises(CopycatError, match="saved already of shop"):
+    with pytest.raises(CopycatError, match="saved already of through"):
         CliRunner().invoke(app, [*map(str, call)], catch_exceptions=False)
 
 
 def test_an_agent_that_went_ahead_goes_back_with_force_to_where_the_product_was(
-    agent: AgentProcess, broker: DevBroker, make_topic: Callable[..., str], tmp_path: Path
+    running: AgentProcess, broker: DevBroker, make_topic: Callable[..., str], tmp_path: Path
 ) -> None:
     """Its definition was there before the positions, and began at the end; the log was rotated since."""
     log, registry, topic = tmp_path / "app.log", Registry(tmp_path / "registry"), make_topic()
     log.write_bytes(lines(0, 100))
     registry.set(*of_log(log, len(lines(0, 60))))
     configuration, made = tmp_path / "filebeat.yml", tmp_path / "made"
-    inputs = f"filebeat.inputs: [{{type: log, id: shop, paths: ['{log}'], tail_files: true}}]\n"
+    inputs = f"filebeat.inputs: [{{type: log, id: ahead, paths: ['{log}'], tail_files: true}}]\n"
     configuration.write_text(f"{inputs}output.kafka: {{hosts: ['{broker.bootstrap}'], topic: {topic}}}\n")
-    call = ["import", "filebeat", configuration, "--positions", registry.directory, "--state-dir", agent.state_dir]
+    call = ["import", "filebeat", configuration, "--positions", registry.directory, "--state-dir", running.state_dir]
     assert CliRunner().invoke(app, [*map(str, call), "-o", str(made)]).exit_code == 0
-    agent.define("shop", (made / "shop.yaml").read_text())
-    agent.start()
-    show = ["offsets", "show", "shop", "--state-dir", str(agent.state_dir)]
+    running.define("ahead", (made / "ahead.yaml").read_text())
+    show = ["offsets", "show", "ahead", "--state-dir", str(running.state_dir)]
     wait_until(lambda: str(log) in CliRunner().invoke(app, show).output, 60.0, "it has begun at the end")
     with log.open("ab") as file:
         file.write(lines(100, 110))

@@ -301,20 +301,14 @@ def test_nothing_outlives_a_killed_driver(tmp_path: Path) -> None:
         assert agent.returncode == 0
 
 
-def test_closing_leaves_no_process_and_no_file(tmp_path: Path) -> None:
-    with _agent(tmp_path / "run") as agent:
-        family = psutil.Process(agent.pid).children(recursive=True)
-        agent.communicate(timeout=SECONDS)
-    assert agent.returncode == 0
-    assert not any(_alive(process.pid) for process in family)
-    assert list((tmp_path / "run").iterdir()) == []
-
-
-def test_a_terminals_interrupt_reaches_the_driver_only(tmp_path: Path) -> None:
+def test_a_terminals_interrupt_reaches_the_driver_only_and_closing_leaves_no_process_and_no_file(tmp_path: Path) -> None:
     with _agent(tmp_path / "run") as agent:
         family = psutil.Process(agent.pid).children(recursive=True)
         assert all(os.getpgid(process.pid) != agent.pid for process in family)
         agent.communicate(timeout=SECONDS)
+    assert agent.returncode == 0
+    assert not any(_alive(process.pid) for process in family)
+    assert list((tmp_path / "run").iterdir()) == []
 
 
 def test_a_jvm_that_never_comes_up_is_told_once_and_for_good(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
