@@ -35,7 +35,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 _LEADS, _STANDS_BY = "leads from now on", 'as far as is known"'  # what was said again is told later, with how often
-_PROGRESS_SECONDS = 180.0
+_SECONDS = 300.0
+"""For whatever comes up or ends by itself, on a machine that is busy: an executor alone may take two minutes."""
+_CONF = {
+    "spark.cores.max": "2", "spark.executor.cores": "1",
+    "spark.executor.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",  # up in half the time
+}  # fmt: skip
 _STOPPED_SECONDS = (10.0, 20.0)
 """More than the group waits for a member."""
 
@@ -53,11 +58,17 @@ class Pair:
         """Start it, and return when it stands by or leads."""
         before = agent.log.count(_STANDS_BY) + agent.log.count(_LEADS)
         agent.start(*self._options)
-        wait_until(lambda: agent.log.count(_STANDS_BY) + agent.log.count(_LEADS) > before, 120, lambda: agent.log[-2000:])
+        wait_until(lambda: agent.log.count(_STANDS_BY) + agent.log.count(_LEADS) > before, _SECONDS, lambda: agent.log[-2000:])
+
+    def goes_on(self, verifier: Verifier, load: ObjectLoad, after: str) -> None:
+        """Wait until something arrives that is put from now on."""
+        later = verifier.committed.await_after(load.counts())
+        words = lambda: "\n".join((f"nothing arrives after {after}", *(agent.log[-2000:] for agent in self.agents)))  # noqa: E731
+        wait_until(lambda: later.seconds is not None, 2 * _SECONDS, words)
 
     def leader(self) -> AgentProcess:
         """The one that leads, waited for."""
-        return wait_until(lambda: max(filter(_leads, self.agents), key=_led_at, default=None), 120, "nobody leads")
+        return wait_until(lambda: max(filter(_leads, self.agents), key=_led_at, default=None), _SECONDS, "nobody leads")
 
     def other(self) -> AgentProcess:
         """The one that does not."""
@@ -70,7 +81,7 @@ class Pair:
         return other
 
     def _restart(self, agent: AgentProcess) -> None:
-        if (code := agent.wait(120)) != 75:
+        if (code := agent.wait(_SECONDS)) != 75:
             self.broken.append(f"an agent ended with {code} after another one had taken over")
         self.start(agent)
 
@@ -86,7 +97,19 @@ class Pair:
         }
         if self.cluster is None:
             return local | {"worker killed": self._kill_worker}
-        return local | {"executor killed": self._kill_executor, "task killed": self._kill_task, "spark worker killed": self._kill_daemon}
+        return local | {
+            "executor killed": self._kill_executor,
+            "task killed": self._kill_task,
+            "spark worker killed": self._kill_daemon,
+            "master killed": self._kill_master,
+        }
+
+    def strike(self) -> str:
+        """Strike one of them, and say whom."""
+        name, strike = self.dice.choice(list(self.strikes().items()))
+        time.sleep(self.dice.uniform(0.0, 4.0))
+        strike()
+        return name
 
     def _end_leader(self, end: Callable[[AgentProcess], None]) -> None:
         leader, other = self.leader(), self.other()
@@ -106,7 +129,7 @@ class Pair:
 
     def _taken_over(self, other: AgentProcess, led: int) -> None:
         began = time.monotonic()
-        wait_until(lambda: other.log.count(_LEADS) > led, 120, lambda: other.log[-2000:])
+        wait_until(lambda: other.log.count(_LEADS) > led, _SECONDS, lambda: other.log[-2000:])
         self.take_over_seconds.append(time.monotonic() - began)
 
     def _kill_standby(self) -> None:
@@ -144,6 +167,14 @@ class Pair:
         worker.kill()
         worker.wait()
         self.cluster.start_worker(number)
+
+    def _kill_master(self) -> None:
+        assert self.cluster is not None
+        assert self.cluster.master is not None
+        self.cluster.master.kill()
+        self.cluster.master.wait()
+        time.sleep(self.dice.uniform(0.0, 20.0))
+        self.cluster.start_master()
 
 
 def _leads(agent: AgentProcess) -> bool:
@@ -206,8 +237,9 @@ def _run(work: Path, options: argparse.Namespace) -> bool:
             create_topic(broker.bootstrap, topic, 2)
         agents = [around.enter_context(AgentProcess(work / name, broker.bootstrap)) for name in ("one", "two")]
         for agent in agents:
-            conf = "\nspark: {conf: {spark.cores.max: 2, spark.executor.cores: 1}}" if cluster else ""
-            (agent.root / "agent.yaml").write_text(f"agent_id: pair\nkafka: {{bootstrap_servers: ['{broker.bootstrap}']}}{conf}\n")
+            settings = {"agent_id": "pair", "kafka": {"bootstrap_servers": [broker.bootstrap]}}
+            settings |= {"spark": {"conf": _CONF}} if cluster else {}
+            (agent.root / "agent.yaml").write_text(json.dumps(settings))  # which is YAML
             for name, definition in object_definitions(load, topics, options.guarantee).items():
                 agent.define(name, definition)
         verifier = around.enter_context(Verifier(broker.bootstrap, list(topics.values()), run))
@@ -226,14 +258,11 @@ def _run(work: Path, options: argparse.Namespace) -> bool:
             told = kill_loop_totals.snapshot(options.guarantee, struck, {source: counts}, pair.broken, ended=ended)
             return totals.put(f"{run} {code}", told)
 
+        pair.goes_on(verifier, load, "the start")
         end = time.monotonic() + options.minutes * 60
         while struck.total() < options.kills and time.monotonic() < end:
-            name, strike = pair.dice.choice(list(pair.strikes().items()))
-            time.sleep(pair.dice.uniform(0.0, 4.0))
-            strike()
-            struck[name] += 1
-            later = verifier.committed.await_after(load.counts())
-            wait_until(lambda later=later: later.seconds is not None, _PROGRESS_SECONDS, f"nothing arrives after {name}")  # type: ignore[misc]
+            struck[name := pair.strike()] += 1
+            pair.goes_on(verifier, load, name)
             print(f"{time.strftime('%H:%M:%S')} {name}: {kill_loop_totals.line(note(ended=False))}", file=sys.stderr, flush=True)
         load.pause()
         if not verifier.wait_all(load.counts(), 240, 120):
