@@ -136,6 +136,7 @@ LATE: dict[tuple[str, str], str] = {
     ("sinks", "botocore.exceptions"): "as above",
     ("sinks", "obstore.auth.boto3"): "as above",
     ("agent", "copycat_agent.metrics"): "imports prometheus_client, which the first record should not wait for",
+    ("cli", "copycat_agent.agent.carriers"): "0.4 s, for the few who check for a cluster",
     ("cli", "copycat_agent.definitions"): "0.6 s that commands which only ask the agent do without",
     ("cli", "copycat_agent.options"): "0.15 s, as definitions",
     ("cli", "copycat_agent.spark.sql_local"): "imports pyspark, 0.2 s, for the few definitions with a query that are tried or tested",

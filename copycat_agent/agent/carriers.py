@@ -7,19 +7,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
+from copycat_agent.errors import FatalError
 from copycat_agent.sources import SOURCES
 from copycat_agent.spark.cluster import ClusterExecutor
-from copycat_agent.spark.cluster_host import ClusterHost, is_cluster
+from copycat_agent.spark.cluster_host import ClusterHost, is_cluster, refusal
 from copycat_agent.spark.cluster_staff import ClusterStaff
 from copycat_agent.spark.host import SparkHost
 from copycat_agent.spark.jobs import ChoosingExecutor, JobExecutor, on_this_host
 from copycat_agent.spark.runners import RunnerExecutor
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
-    from copycat_agent.errors import FatalError
     from copycat_agent.executor import Executor, Hung
     from copycat_agent.options import Definition, SparkOptions
 
@@ -50,11 +50,20 @@ def executor_of(host: SparkHost, hung: Hung, *, until_idle: bool) -> Executor:
     return JobExecutor(host) if until_idle else on_this_host(host, hung)
 
 
-def refused(definition: Definition, elsewhere: Elsewhere) -> str:
-    """Why a definition is not run where others than this host read it, "" where it is."""
+def refused(definition: Definition, elsewhere: Elsewhere) -> FatalError | None:
+    """Why a definition is not run where others than this host read it, None where it is."""
     kind = SOURCES[definition.source.type]
     why = kind.only_here or kind.of_host
-    return f"source {definition.source.type} is not read {elsewhere}: {why}; {_BY_ANOTHER[elsewhere]}" if elsewhere and why else ""
+    if not (elsewhere and why):
+        return None
+    return FatalError(f"source {definition.source.type} is not read {elsewhere}: {why}", _BY_ANOTHER[elsewhere])
+
+
+def refused_on(master: str, definition: Definition, conf: Mapping[str, str]) -> FatalError | None:
+    """Why a definition does not run with `run --master`, None where it does. `conf` is `spark.conf` of agent.yaml."""
+    if not is_cluster(master):
+        return None
+    return refused(definition, "on a cluster") or refusal(definition, conf, master)
 
 
 def doubts(definition: Definition) -> Iterator[str]:

@@ -173,7 +173,8 @@ class DefinitionFiles:
             return ""
         if self._needs_kafka and not definition.kafka.bootstrap_servers:
             return NO_ADDRESS
-        return refused(definition, self.elsewhere)
+        error = refused(definition, self.elsewhere)
+        return f"{error.message}; {error.hint}" if error else ""
 
     def _doubts(self, files: Iterable[LoadedFile]) -> Iterator[Problem]:
         for file in files:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from copycat_agent.cli import exits
-from copycat_agent.cli.common_options import Format, Output, say_problems
+from copycat_agent.cli.common_options import Format, OnMaster, Output, say_problems
 from copycat_agent.definitions import (
     NO_ADDRESS,
     Finding,
@@ -141,6 +141,24 @@ def _query_problem(definition: Definition, path: Path, sql: LocalSql) -> Problem
     return None
 
 
+def _with_cluster(loaded: Loaded, master: str, options: SparkOptions) -> Loaded:
+    """With a problem for each definition that `run --master` would not run."""
+    from copycat_agent.agent.carriers import doubts, refused_on  # noqa: PLC0415 - 0.4 s, for those who ask about a cluster
+
+    def look(definition: Definition, path: Path) -> Problem | None:
+        error = refused_on(master, definition, options.conf) if definition.enabled else None
+        return problem_in(path, Finding(("source", "type"), "cluster", error.message, error.hint)) if error else None
+
+    loaded = _with(loaded, look)
+    doubtful = (
+        Problem(str(file.path), 0, 0, "path_on_cluster", text)
+        for file in loaded.files
+        if file.definition is not None and file.definition.enabled
+        for text in doubts(file.definition)
+    )
+    return dataclasses.replace(loaded, warnings=(*loaded.warnings, *doubtful))
+
+
 def _finding(definition: Definition, error: CopycatError) -> Finding:
     """What is wrong, where the definition says it: what its data source raises is mostly about its options."""
     is_class = isinstance(error, UnusableReaderError) and error.option == "class"
@@ -153,6 +171,7 @@ def check(
     directory: Annotated[Path, typer.Argument(metavar="DIR", help="Directory of definitions.")],
     no_env: Annotated[bool, typer.Option("--no-env", help="Leave ${env:}, ${file:} and ${cred:} unresolved.")] = False,
     config: Annotated[Path | None, typer.Option("--config", help="The agent's file; default: agent.yaml beside DIR.")] = None,
+    master: OnMaster = None,
     output: Output = Format.TEXT,
     no_color: Annotated[bool, typer.Option("--no-color", help="No colors.")] = False,
 ) -> None:
@@ -170,6 +189,7 @@ def check(
     loaded = _with_addresses(loaded, directory)
     loaded = loaded if no_env else _with(loaded, _reader_problem)
     loaded = _with_queries(loaded, agent.spark)
+    loaded = _with_cluster(loaded, master, agent.spark) if master else loaded
     problems = (*agent_problems, *loaded.problems)
     if output is Format.JSON:
         typer.echo(json.dumps(_report(loaded, problems), indent=2))

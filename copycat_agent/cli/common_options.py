@@ -40,6 +40,9 @@ BootstrapServers = Annotated[
     str | None, typer.Option("--bootstrap-servers", metavar="HOST:PORT,...", help="Kafka, over what agent.yaml says.")
 ]
 Socket = Annotated[Path | None, typer.Option("--socket", metavar="PATH", help="The agent's unix socket.")]
+OnMaster = Annotated[
+    str | None, typer.Option("--master", metavar="URL", help="As `run --master URL` would have it: what that Spark cluster does not run.")
+]
 Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Log at level debug.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Log warnings and errors only.")]
 LogFormatOption = Annotated[

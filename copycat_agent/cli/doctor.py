@@ -16,7 +16,7 @@ from copycat_agent import logs
 from copycat_agent.api.server import socket_path
 from copycat_agent.cli import exits
 from copycat_agent.cli.check import spark_for
-from copycat_agent.cli.common_options import BootstrapServers, Config, Directory, Format, NoColor, Output, Socket, StateDir
+from copycat_agent.cli.common_options import BootstrapServers, Config, Directory, Format, NoColor, OnMaster, Output, Socket, StateDir
 from copycat_agent.cli.running import resolve_settings
 from copycat_agent.definitions import load_directory
 from copycat_agent.display import printable
@@ -34,20 +34,21 @@ def doctor(  # noqa: PLR0913, PLR0917 - the command's options
     state_dir: StateDir = None,
     bootstrap_servers: BootstrapServers = None,
     socket: Socket = None,
+    master: OnMaster = None,
     output: Output = Format.TEXT,
     no_color: NoColor = False,
 ) -> None:
     """Look at everything the definitions in DIR need from this host and from Kafka, and say how to repair what is not good.
 
-    Changes nothing; works while an agent runs and while none does. Starts Java only for sources that Spark reads, such as jdbc. Exits 0
-    when all is good, 3 with warnings only, 69 when all that failed is that no broker answers, 78 when no definition loads, 1 for any
-    other failure.
+    Changes nothing; works while an agent runs and while none does. Starts Java only for sources that Spark reads, such as jdbc, and with
+    --master, where one executor is asked for and given back. Exits 0 when all is good, 3 with warnings only, 69 when all that failed is
+    that no broker answers, 78 when no definition loads, 1 for any other failure.
     """
     settings = resolve_settings(directory, config, state_dir, bootstrap_servers)
     logs.setup("error")
     loaded = load_directory(directory, settings.agent)
     where = socket_path(socket, settings.agent.api.socket, settings.state_dir)
-    subject = Examined(settings.agent, loaded, settings.state_dir, where, find_user(user))
+    subject = Examined(settings.agent, loaded, settings.state_dir, where, find_user(user), master)
     with spark_for(loaded.definitions.values(), settings.agent.spark):
         steps = examine(subject)
     if output is Format.JSON:

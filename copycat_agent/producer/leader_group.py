@@ -22,6 +22,11 @@ _HEARTBEAT_SECONDS = 3.0
 _LOOK_SECONDS = 0.2
 
 
+def group_of(agent_id: str) -> str:
+    """The group of the processes with that id."""
+    return f"copycat.agent.{agent_id}"
+
+
 class LeaderGroup:
     """A member of the group, from when it is made until it is closed. Thread-safe."""
 

@@ -7,7 +7,7 @@ import time
 from collections.abc import Collection, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from confluent_kafka import KafkaError, KafkaException, Producer, TopicCollection
 from confluent_kafka.admin import AdminClient
@@ -60,6 +60,13 @@ class ClusterState:
     topics: Mapping[str, TopicState] = field(default_factory=dict)
     brokers: int = 1
     settings: Mapping[str, str] = field(default_factory=dict)
+
+
+class GroupMembership(NamedTuple):
+    """A consumer group: what this user may do, None where the broker does not say, and how many are in it."""
+
+    operations: frozenset[str] | None
+    members: int
 
 
 class ClusterProbe:
@@ -124,6 +131,21 @@ class ClusterProbe:
         except CopycatError as error:
             return error
         return None
+
+    def group(self, name: str) -> GroupMembership:
+        """A consumer group, which nobody joins for that. Raises as `brokers` does."""
+        while True:
+            answers = self._client.describe_consumer_groups([name], include_authorized_operations=True, request_timeout=self._left())
+            try:
+                found = self._wait(answers[name])
+            except KafkaException as exception:
+                error = exception.args[0]
+                if error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
+                    return GroupMembership(frozenset(), 0)
+                self._check(error)  # a coordinator that begins to be one says first that it is none
+                time.sleep(_STEP_SECONDS)
+            else:
+                return GroupMembership(_operations(found), len(found.members))
 
     def close(self) -> None:
         """Free the client."""
@@ -218,6 +240,27 @@ def _operations(found: Any) -> frozenset[str] | None:  # noqa: ANN401 - a descri
     return None if operations is None else frozenset(operation.name for operation in operations)
 
 
+NO_TRANSACTION_MS = 2**31 - 1001  # librdkafka adds 100, in 32 bits
+"""A time-out that brokers refuse (`transaction.max.timeout.ms`), after they have looked whether the user may have the id."""
+
+
+def may_write_as(options: KafkaOptions, transactional_id: str, deadline: float) -> None:
+    """Ask whether this user may have a transactional id that another process uses now: with a time-out that no broker takes.
+
+    So nobody is kept out by it; only brokers whose `transaction.max.timeout.ms` is the largest number there is would take it, and the
+    caller knows better than to ask them. Raises as `probe_transactions` does.
+    """
+    try:
+        probe_transactions(options, transactional_id, NO_TRANSACTION_MS, deadline)
+    except BlockedError as error:
+        if not isinstance(error, TransactionTimeoutError):
+            raise
+
+
+class TransactionTimeoutError(BlockedError):
+    """The brokers allow no transaction that lasts so long."""
+
+
 def probe_transactions(options: KafkaOptions, transactional_id: str, timeout_ms: int, deadline: float) -> None:
     """Ask for the id, as a lane does for its own, and let it go. The broker forgets it after a week (transactional.id.expiration.ms).
 
@@ -245,7 +288,7 @@ def _refused_transaction(error: KafkaError, trouble: list[KafkaError], timeout_m
     what = "transactions"
     if error.code() == KafkaError.INVALID_TRANSACTION_TIMEOUT:
         words = f"{what}: the brokers allow none that lasts {timeout_ms // 1000} s"
-        return BlockedError(words, f"raise transaction.max.timeout.ms of the brokers to {timeout_ms} or more")
+        return TransactionTimeoutError(words, f"raise transaction.max.timeout.ms of the brokers to {timeout_ms} or more")
     if error.code() == KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED:
         return BlockedError(f"{what}: {error.str()}")  # who asks has the command
     found = translate(error, what)

@@ -30,6 +30,11 @@ def topic_of(agent_id: str) -> str:
     return f"__copycat_state.{agent_id}"
 
 
+def transactional_id_of(agent_id: str) -> str:
+    """By which it is written."""
+    return f"copycat.state.{agent_id}"
+
+
 class StateTopic:
     """See above. From one thread at a time."""
 
@@ -37,7 +42,7 @@ class StateTopic:
         """Nothing is asked yet. `stopping` ends a wait."""
         self.place = OffsetsPartition(topic_of(agent_id), 0)
         self._options = options
-        self._id = f"copycat.state.{agent_id}"
+        self._id = transactional_id_of(agent_id)
         self._steps = KafkaSteps(options, self._id, stopping=stopping)
         self._client: Producer | None = None
         self._is_doubtful = False

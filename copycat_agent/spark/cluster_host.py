@@ -194,14 +194,9 @@ class ClusterHost(SparkHost):
     def _await_master(self, seconds: float) -> None:
         """Raises RetriableError when none of the masters can be reached within `seconds`; asks once at least."""
         end = time.monotonic() + seconds
-        known = addresses(self.master)
-        while known:
-            problems = [problem for address in known if (problem := _unreachable(address))]
-            if len(problems) < len(known):
-                return
+        while why := unreachable(self.master):
             if time.monotonic() > end or self._closing.wait(0.5):
-                msg = f"the Spark master {self.master} cannot be reached: {'; '.join(problems)}"
-                raise RetriableError(msg)
+                raise RetriableError(f"the Spark master {self.master} cannot be reached: {why}")
 
     def _environment(self) -> dict[str, str]:
         environ = child_environment(
@@ -231,6 +226,13 @@ class ClusterHost(SparkHost):
     def _python(self) -> str:
         """On this host the agent's own, elsewhere what PATH has."""
         return sys.executable if self._address.startswith("127.") else "python3"
+
+
+def unreachable(master: str) -> str:
+    """Why none of the masters in `master` can be reached, "" when one can, or where it names no address."""
+    known = addresses(master)
+    problems = [problem for address in known if (problem := _unreachable(address))]
+    return "; ".join(problems) if len(problems) == len(known) else ""
 
 
 def _unreachable(address: tuple[str, int]) -> str:

@@ -152,7 +152,7 @@ TELL_SECONDS = 15.0
 
 _LOOK_SECONDS = 0.2
 _BEGUN_SECONDS = 1.0
-_NO_PLACE = "look at the master's page: are there workers with free cores, and as much free memory as spark.executor.memory asks for?"
+NO_PLACE = "look at the master's page: are there workers with free cores, and as much free memory as spark.executor.memory asks for?"
 _PYTHONS = "name a Python of the agent's version with spark.pyspark.python, or send one along with spark.archives"
 
 _log = logs.get("spark")
@@ -205,7 +205,7 @@ class Pulse:
         quiet = time.monotonic() - max(self._last, since)
         if quiet > TELL_SECONDS and not self._told:
             self._told = True
-            _log.warning("the cluster has given no place to run yet, the agent waits", waited_s=round(quiet), hint=_NO_PLACE)
+            _log.warning("the cluster has given no place to run yet, the agent waits", waited_s=round(quiet), hint=NO_PLACE)
         return quiet
 
 
@@ -287,7 +287,7 @@ class ClusterJob:
             return "the agent is stopping"
         quiet = self._pulse.quiet(since)
         if quiet > self._place_seconds:
-            self._hint = _NO_PLACE
+            self._hint = NO_PLACE
             return f"the cluster has given it no place for {quiet:.0f} s"
         return ""
 

@@ -54,6 +54,12 @@ def changes(kept: Collection[int], connected: Collection[int], cores: int, *, wi
     return begin, sorted(kept, key=lambda one: (one in connected, -one))[: max(0, surplus)]
 
 
+def cores_of(session: Session) -> int:
+    """Those of all executors that there are now. Raises what py4j raises."""
+    context = session.context._jsc.sc()  # noqa: SLF001 - pyspark has no other way to ask
+    return int(context.maxNumConcurrentTasks(context.resourceProfileManager().defaultResourceProfile()))
+
+
 class ClusterStaff:
     """A `staff.Staff`. What goes to a runner goes over TLS; where to, its certificate's hash and a key travel with the runner's job."""
 
@@ -123,8 +129,7 @@ class ClusterStaff:
     def _cores(self) -> int:
         """Those of all executors that there are now; 0 while nobody can tell."""
         try:
-            context = self._host.session(LOOK_SECONDS).context._jsc.sc()  # noqa: SLF001 - pyspark has no other way to ask
-            return int(context.maxNumConcurrentTasks(context.resourceProfileManager().defaultResourceProfile()))
+            return cores_of(self._host.session(LOOK_SECONDS))
         except Exception:  # noqa: BLE001 - whatever the host, and py4j for a JVM that is going, raise
             return 0
 

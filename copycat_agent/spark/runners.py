@@ -68,7 +68,8 @@ class RunnerExecutor:
         self._assignments = Assignments()
         self._queue: FairQueue[Pending] = FairQueue()
         self._next_look = float("inf")
-        self._reason = staff.reason
+        self.reason = staff.reason
+        """Why there may be no runner."""
         self._closed = threading.Event()
         staff.start(self)
         for target, name in ((self._accept, "runner-door"), (self._watch, "runner-watch")):
@@ -248,7 +249,7 @@ class RunnerExecutor:
                 self._queue.done(one.party, well=None)
             reason = link.reason or "its process ended"
             if link.index >= 0:
-                self._reason = f"{link.name}: {reason}"
+                self.reason = f"{link.name}: {reason}"
         link.release()
         for one in pending:
             one.fail(RetriableError(f"{link.name} is gone: {reason}"))
@@ -261,7 +262,7 @@ class RunnerExecutor:
         with self._changed:
             link = self._links.get(index)
             if problem:
-                self._reason = f"runner {index}: {problem}"
+                self.reason = f"runner {index}: {problem}"
         if link:
             link.kill("its Spark job ended")  # a worker that outlived its job (it should not) would go on producing
 
@@ -299,7 +300,7 @@ class RunnerExecutor:
                     return
                 unread_ones = self._leave_hung(time.monotonic())
                 unplaced, ending = self._overdue(time.monotonic())
-                reason = "others keep the runners busy" if self._links else self._reason
+                reason = "others keep the runners busy" if self._links else self.reason
             for pending in unplaced:
                 pending.fail(RetriableError(f"no runner took the batch within {PLACE_SECONDS:.0f} s; {reason}"))
             for link, why in ending:

@@ -21,6 +21,7 @@ from copycat_agent.sources.spool_dir.spool_options import SpoolDirOptions
 from copycat_agent.workbench.doctor.file_checks import PatternResult, examine_files, examine_secrets, examine_shared
 from copycat_agent.workbench.doctor.host_checks import examine_host, examine_limits
 from copycat_agent.workbench.doctor.kafka_checks import clusters, examine_clusters
+from copycat_agent.workbench.doctor.master_checks import examine_master, examine_on_cluster
 from copycat_agent.workbench.doctor.registry_checks import examine_registries, registries
 from copycat_agent.workbench.doctor.spool_checks import examine_spool
 from copycat_agent.workbench.doctor.state_checks import agent_uuid, examine_state, holder
@@ -56,6 +57,8 @@ class Examined:
     state_dir: Path
     socket: Path
     user: User
+    master: str | None = None
+    """The Spark cluster that it is about, if any."""
     environ: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
 
 
@@ -63,9 +66,10 @@ def examine(subject: Examined) -> list[CheckStep]:
     """All steps, in the order in which they depend on each other. Changes nothing; raises nothing for what it finds."""
     definitions = [one for one in subject.loaded.definitions.values() if one.enabled]
     pid = holder(subject.state_dir)
-    with ThreadPoolExecutor(2, thread_name_prefix="doctor-network") as beside:
+    with ThreadPoolExecutor(3, thread_name_prefix="doctor-network") as beside:
         kafka = beside.submit(examine_clusters, clusters(definitions, agent_uuid(subject.state_dir), subject.agent))
         schemas = beside.submit(lambda: examine_registries(registries(definitions)))
+        master = beside.submit(_examine_master, subject, runs=pid is not None)
         connectors, seen = _examine_connectors(subject)
         directories = {path for one in seen if one.watched for path in one.directories}
         return [
@@ -73,9 +77,14 @@ def examine(subject: Examined) -> list[CheckStep]:
             *examine_limits([one.max_open_files for one in seen], len(directories), pid),
             *examine_state(subject.state_dir, subject.socket, subject.user, mounts()),
             *connectors,
+            *master.result(),
             *kafka.result(),
             *schemas.result(),
         ]
+
+
+def _examine_master(subject: Examined, *, runs: bool) -> list[CheckStep]:
+    return examine_master(subject.agent.spark, subject.master, runs=runs) if subject.master else []
 
 
 def _examine_connectors(subject: Examined) -> tuple[list[CheckStep], list[PatternResult]]:
@@ -90,6 +99,8 @@ def _examine_connectors(subject: Examined) -> tuple[list[CheckStep], list[Patter
             seen[label] = file.definition, _examine_source(one, file.definition, subject.user, mounted)
             if isinstance(file.definition.sink, FilesSinkOptions):
                 examine_store(one, file.definition.name, file.definition.sink)
+            if subject.master:
+                examine_on_cluster(one, file.definition, subject.master, subject.agent.spark.conf)
             examine_secrets(one, file.path, file.definition, subject.user, subject.environ.get("CREDENTIALS_DIRECTORY"))
     examine_shared(seen, notes)
     return [step for one in notes.values() for step in one.steps], [one for _, one in seen.values()]

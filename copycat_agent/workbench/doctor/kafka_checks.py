@@ -7,16 +7,26 @@ from collections.abc import Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 
-from copycat_agent.errors import BlockedError, CopycatError, FatalError
+from copycat_agent.errors import BlockedError, CopycatError, FatalError, RetriableError
 from copycat_agent.oauth import where_of
 from copycat_agent.options import AgentOptions, Definition, KafkaOptions, SourceOptions, TopicOptions
-from copycat_agent.producer.probing import ClusterProbe, ClusterState
-from copycat_agent.producer.state_topic import topic_of
+from copycat_agent.producer.leader_group import group_of
+from copycat_agent.producer.probing import NO_TRANSACTION_MS, ClusterProbe, ClusterState, may_write_as
+from copycat_agent.producer.state_topic import topic_of, transactional_id_of
 from copycat_agent.sources.log_file.log_options import LogFileOptions
 from copycat_agent.templates import compile_template
 from copycat_agent.workbench.doctor.network import Broker, NetworkTrouble, meet, reach, split_address
 from copycat_agent.workbench.doctor.steps import CheckStep, Notes, names, side_by_side
-from copycat_agent.workbench.doctor.topic_checks import ClusterLanes, KeptTopic, Want, examine_exactly_once, examine_kept, examine_topics
+from copycat_agent.workbench.doctor.topic_checks import (
+    ClusterLanes,
+    KeptTopic,
+    Want,
+    allow_group,
+    allow_id,
+    examine_exactly_once,
+    examine_kept,
+    examine_topics,
+)
 
 CLUSTER_SECONDS = 12.0
 """Everything about one cluster; clusters are looked at side by side."""
@@ -34,8 +44,8 @@ class Cluster:
     topics: dict[str, Want] = field(default_factory=dict)
     templates: list[str] = field(default_factory=list)
     lanes: ClusterLanes = field(default_factory=ClusterLanes)
-    state: KeptTopic | None = None
-    """Where the agent keeps all its state, if it does so here."""
+    agent_id: str | None = None
+    """Of the agent, where it keeps all its state here."""
 
     @property
     def section(self) -> str:
@@ -62,7 +72,7 @@ def clusters(definitions: Iterable[Definition], agent: str = "", options: AgentO
         cluster.connectors.append(definition.name)
         _add_topics(cluster, definition)
     if options is not None and options.agent_id is not None:
-        known(options.kafka).state = KeptTopic(topic_of(options.agent_id), 1, "state")
+        known(options.kafka).agent_id = options.agent_id
     return found
 
 
@@ -116,7 +126,7 @@ def examine_cluster(cluster: Cluster) -> list[CheckStep]:
     deadline = time.monotonic() + CLUSTER_SECONDS
     if not cluster.options.bootstrap_servers:
         fix = "set kafka.bootstrap_servers in agent.yaml or --bootstrap-servers; for a trial: copycat dev-broker"
-        notes.fail("address", f"no Kafka address is known for {names(cluster.connectors)}", fix)
+        notes.fail("address", f"no Kafka address is known for {names(cluster.connectors or ['the state of the agent'])}", fix)
         return notes.steps
     if not _examine_addresses(notes, cluster.options):
         notes.not_asked("login", "topics")
@@ -145,8 +155,36 @@ def _examine_inside(notes: Notes, cluster: Cluster, probe: ClusterProbe, deadlin
     for template in cluster.templates:
         notes.skip("topic", f"{template}: made from data, so it is known with the first record only")
     examine_exactly_once(notes, cluster.options, cluster.lanes, state, probe.cannot_create, deadline)
-    if cluster.state is not None:
-        examine_kept(notes, cluster.options, cluster.state, state, probe.cannot_create)
+    if cluster.agent_id is not None:
+        examine_kept(notes, cluster.options, KeptTopic(topic_of(cluster.agent_id), 1, "state"), state, probe.cannot_create)
+        _examine_lead(notes, cluster.options, cluster.agent_id, probe, state, deadline)
+
+
+def _examine_lead(notes: Notes, options: KafkaOptions, agent_id: str, probe: ClusterProbe, state: ClusterState, deadline: float) -> None:
+    """Whether this user may have the lead of those with the agent's id. Nobody loses it by that."""
+    group, writer = group_of(agent_id), transactional_id_of(agent_id)
+    try:
+        found = probe.group(group)
+    except CopycatError as error:
+        notes.fail("lead", f"the group {group} cannot be asked for: {error.message}", error.hint, unreachable=True)
+        return
+    if found.operations is not None and "READ" not in found.operations:
+        notes.fail("lead", f"this user lacks Read on the group {group}, which decides who leads", allow_group(options, group))
+        return
+    there = f"{found.members} in it now" if found.members else "nobody is in it now"
+    notes.ok("lead", f"the group {group} is open to this user, {there}")
+    longest = int(state.settings.get("transaction.max.timeout.ms", NO_TRANSACTION_MS))
+    if found.members and longest >= NO_TRANSACTION_MS:
+        notes.skip("writer", f"{writer}: not asked while an agent has it, for it might be kept out")
+        return
+    try:
+        may_write_as(options, writer, deadline)
+    except BlockedError as error:
+        notes.fail("writer", f"{writer}: {error.message}", error.hint or allow_id(options, writer))
+    except CopycatError as error:
+        notes.fail("writer", f"{writer}: {error.message}", error.hint, unreachable=isinstance(error, RetriableError))
+    else:
+        notes.ok("writer", f"this user may write the state, as {writer}")
 
 
 def _examine_addresses(notes: Notes, options: KafkaOptions) -> bool:
@@ -205,7 +243,7 @@ def _examine_login(notes: Notes, cluster: Cluster, probe: ClusterProbe) -> Clust
         notes.ok("login", who)
         if not _examine_advertised(notes, cluster.options, brokers):
             return None
-        own = () if cluster.state is None else (cluster.state.name,)
+        own = () if cluster.agent_id is None else (topic_of(cluster.agent_id),)
         state = probe.look({*cluster.topics, *cluster.lanes.asked_topics(), *own})
     except BlockedError as error:
         notes.fail("login", error.message, error.hint)

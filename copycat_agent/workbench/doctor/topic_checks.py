@@ -41,7 +41,17 @@ def allow(options: KafkaOptions, *operations: str, topic: str) -> str:
 
 def allow_transactions(options: KafkaOptions, prefix: str) -> str:
     """Lets this user use transactional ids that begin so."""
-    return f"{_acls(options, ('Write', 'Describe'))} --transactional-id {shlex.quote(prefix)} --resource-pattern-type prefixed"
+    return f"{allow_id(options, prefix)} --resource-pattern-type prefixed"
+
+
+def allow_id(options: KafkaOptions, transactional_id: str) -> str:
+    """Lets this user use this transactional id."""
+    return f"{_acls(options, ('Write', 'Describe'))} --transactional-id {shlex.quote(transactional_id)}"
+
+
+def allow_group(options: KafkaOptions, group: str) -> str:
+    """Lets this user be in a consumer group."""
+    return f"{_acls(options, ('Read',))} --group {shlex.quote(group)}"
 
 
 def _acls(options: KafkaOptions, operations: tuple[str, ...]) -> str:

@@ -13,6 +13,7 @@ from copycat_agent.errors import BlockedError, CopycatError, RetriableError
 from copycat_agent.model import OFFSETS_TOPIC, OffsetsPartition
 from copycat_agent.offsets import OffsetStore
 from copycat_agent.options import AgentOptions, Definition
+from copycat_agent.producer.leader_group import LeaderGroup
 from copycat_agent.producer.offsets_topic import PARTITIONS
 from copycat_agent.producer.probing import ClusterState, TopicState
 from copycat_agent.producer.state_topic import StateTopic
@@ -211,6 +212,45 @@ def test_rights_that_are_lacking_come_with_the_commands_that_grant_them_and_no_o
     finally:
         world.close()
     assert {asked(secured.options(), "elsewhere")[name].verdict for name in ("transactions", "positions")} == {"ok"}
+
+
+def test_the_lead_of_an_agent_is_asked_for_and_kept_from_nobody(secured: Secured, acls: Callable[..., None]) -> None:
+    options = secured.options()
+    (cluster,) = clusters([], options=AgentOptions(agent_id="lake", kafka=options))
+
+    def told() -> dict[str, CheckStep]:
+        return {step.name: step for step in examine_cluster(cluster)}
+
+    steps = told()
+    assert (steps["lead"].verdict, "writer" in steps) == ("fail", False)
+    assert f"--allow-principal User:{USER} --operation Read --group copycat.agent.lake" in steps["lead"].fix
+    acls(ResourceType.GROUP, "copycat.agent.lake", "READ")
+    steps = told()
+    assert (steps["lead"].verdict, "nobody is in it" in steps["lead"].text, steps["writer"].verdict) == ("ok", True, "fail")
+    assert steps["writer"].fix.endswith("--operation Write --operation Describe --transactional-id copycat.state.lake")
+    acls(ResourceType.TRANSACTIONAL_ID, "copycat.state.lake", "WRITE", "DESCRIBE")
+    acls(ResourceType.TOPIC, "__copycat_state.lake", "CREATE", "READ", "WRITE", "DESCRIBE")
+    assert {told()[name].verdict for name in ("lead", "writer", "state")} == {"ok"}
+    kept = StateTopic(options, "lake")
+    kept.ensure()
+    wait_until(lambda: _taken(kept), 60, "the state is had")
+    group = LeaderGroup(options, kept.place.topic, "copycat.agent.lake")
+    assert group.leads.wait(60)
+    assert "not asked while an agent has it" in told()["writer"].text, "this user may not see what brokers allow"
+    acls(ResourceType.BROKER, "kafka-cluster", "DESCRIBE_CONFIGS")
+    steps = told()
+    assert ("1 in it now" in steps["lead"].text, steps["writer"].verdict) == (True, "ok")
+    kept.publish({b"k": b"v"}, dict)  # it still may
+    group.close()
+    kept.close()
+
+
+def _taken(kept: StateTopic) -> bool:
+    try:
+        kept.take()
+    except RetriableError:
+        return False
+    return True
 
 
 def test_the_agents_name_is_read_from_its_state_directory_where_it_has_one(tmp_path: Path) -> None:
