@@ -140,6 +140,8 @@ class Agent(Control):
             self._host = host_of(settings.agent.spark, run_dir, master, lock, lambda _: self.wake.set())
             self._host.start(queries=queries)
             undo.callback(self._host.close)
+            if leading is not None:
+                undo.callback(leading.leave)  # before the JVM ends, which may take a minute
             executor = executor_of(self._host, self._hung, until_idle=until_idle)
             undo.callback(executor.close)
             self._watcher = Watcher()

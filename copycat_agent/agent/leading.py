@@ -15,7 +15,7 @@ from copycat_agent.backoff import Backoff
 from copycat_agent.errors import FatalError, FencedError, RetriableError
 from copycat_agent.offsets import OffsetStore
 from copycat_agent.options import ErrorsOptions
-from copycat_agent.producer.leader_group import SESSION_SECONDS, LeaderGroup
+from copycat_agent.producer.leader_group import SESSION_SECONDS, LeaderGroup, group_of
 from copycat_agent.producer.state_topic import StateTopic
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ class Leading:
         self._asked(self._state.ensure)
         if self._stopping():
             return False
-        self._group = group = LeaderGroup(self._kafka, self._state.place.topic, f"copycat.agent.{self.agent_id}")
+        self._group = group = LeaderGroup(self._kafka, self._state.place.topic, group_of(self.agent_id))
         since, told_at = time.monotonic(), 0.0
         while not group.leads.wait(_LOOK_SECONDS):
             if self._stopping():
@@ -81,7 +81,8 @@ class Leading:
 
     def check(self, store: OffsetStore) -> None:
         """Give the store up when another process leads. From any thread."""
-        if self._group is not None and self._group.deposed.is_set() and store.failure is None:
+        group = self._group
+        if group is not None and group.deposed.is_set() and store.failure is None:
             _log.error("another process leads: this one ends", agent=self.agent_id)
             store.depose(f"agent {self.agent_id} runs elsewhere")
 
@@ -104,11 +105,17 @@ class Leading:
             else:
                 return
 
+    def leave(self) -> None:
+        """Leave the group: another process that stands by leads at once. Once nothing is saved any more; what is left may take long."""
+        group, self._group = self._group, None
+        if group is not None:
+            group.close()
+            _log.info("leads no more", agent=self.agent_id)
+
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Leave the group: another process that stands by leads at once. After the store is closed."""
-        if self._group is not None:
-            self._group.close()
+        """After the store is closed."""
+        self.leave()
         self._state.close()

@@ -157,7 +157,7 @@ def run(  # noqa: PLR0913, PLR0917 - the command's options
     tracked = until_idle and output is Format.JSON
     with contextlib.ExitStack() as around:
         leading = around.enter_context(_led(settings, stop, manager, stands_by=standby))
-        if leading is not None:  # they may have changed while this process stood by
+        if leading is not None and files.look() != files.seen:  # they have changed while this process stood by
             first = _first_load(files, only or [], color=use_color(no_color=no_color))
         running = [one for one in first.definitions.values() if one.enabled]
         rebuild = any(one.delivery.guarantee == "exactly_once" for one in running)

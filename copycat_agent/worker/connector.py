@@ -236,7 +236,8 @@ class Connector:
         except RetriableError as error:
             self._restart_after(begun, str(error))
         except CopycatError as error:
-            self._remember(error)
+            if self._tools.store.failure is None:
+                self._remember(error)
             self._fail(error.message, error.hint)
             return False
         except Exception as error:  # noqa: BLE001 - a bug in one connector must not take the others with it
@@ -313,7 +314,8 @@ class Connector:
         return go_on
 
     def _fail(self, message: str, hint: str) -> None:
-        self._log.error("connector failed; the others go on", why=message, hint=hint)
+        if self._tools.store.failure is None:  # else nothing goes on, which the agent says
+            self._log.error("connector failed; the others go on", why=message, hint=hint)
         self._connector_state.become(State.FAILED, f"{message}; {hint}" if hint else message)
 
 
