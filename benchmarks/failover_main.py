@@ -90,7 +90,7 @@ class Pair:
         local: dict[str, Callable[[], None]] = {
             "leader killed": lambda: self._end_leader(AgentProcess.kill),
             "leader stopped": self._stop_leader,
-            "leader asked to end": lambda: self._end_leader(AgentProcess.stop),
+            "leader asked to end": lambda: self._end_leader(lambda agent: agent.signal(signal.SIGTERM)),
             "standby killed": self._kill_standby,
             "jvm killed": lambda: self._kill_jvm(self.leader()),
             "broker killed": self._kill_broker,
@@ -116,6 +116,8 @@ class Pair:
         led = other.log.count(_LEADS)
         end(leader)
         self._taken_over(other, led)
+        if (code := leader.wait(_SECONDS)) not in {0, -signal.SIGKILL}:
+            self.broken.append(f"an agent that was ended left with {code}")
         self.start(leader)
 
     def _stop_leader(self) -> None:
@@ -268,8 +270,8 @@ def _run(work: Path, options: argparse.Namespace) -> bool:
         if not verifier.wait_all(load.counts(), 240, 120):
             pair.broken.append("not everything has arrived in the end")
         leader, other = pair.leader(), pair.other()
-        other.stop()
-        leader.stop()
+        other.stop(_SECONDS)
+        leader.stop(_SECONDS)
         pair.broken += load.broken(leader.state_dir, options.guarantee)
         verdict = verifier.finish(load.counts())
         runs = note(ended=True)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 _PROJECT = Path(__file__).parents[2]
-_ENDED_SECONDS = 60.0
+_ENDED_SECONDS = 240.0
 """A JVM writes down, as it ends, what it had loaded, if none has before: seconds, and more where much else is done."""
 _DROPPED_VARIABLES = ("STATE_DIRECTORY", "RUNTIME_DIRECTORY", "CREDENTIALS_DIRECTORY", "NOTIFY_SOCKET")
 

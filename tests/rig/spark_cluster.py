@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
 _HOST = "127.0.0.1"
-_START_SECONDS = 60.0
+_START_SECONDS = 240.0
 _OPTIONS = (*java.MODULE_OPTIONS, "-Dspark.master.rest.enabled=false", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx192m")
 _BIND_TO_PARENT = """
 import ctypes, os, signal, sys

@@ -12,7 +12,7 @@ import time
 from collections import Counter
 from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import psutil
 import pytest
@@ -30,13 +30,14 @@ if TYPE_CHECKING:
 
     from copycat_agent.dev_broker import DevBroker
 
-SECONDS = 180.0
+SECONDS = 420.0
 """For executors and their processes to come up, on a machine that is busy."""
 TAKE_OVER_SECONDS = 20.0
 """Within which batches of what is gone go on elsewhere."""
 SECRET = "canary-of-a-cluster-4d1e"
 CHANNEL = "canary-of-sparks-channel-8a02"
 ENCRYPTED = {"spark.authenticate": "true", "spark.authenticate.secret": CHANNEL, "spark.network.crypto.enabled": "true"}
+LEADS, STANDS_BY = "leads from now on", "stands by: "
 _LINES = 25
 
 VICTIMS = {"pythons": 4, "executors": 3, "workers": 1, "jvm": 1, "agent": 1}
@@ -82,7 +83,10 @@ class Load:
 class Site:
     """A cluster, an agent with its tasks there, and a load for it: objects with at_least_once, a topic with exactly_once."""
 
-    def __init__(self, root: Path, broker: DevBroker, undo: ExitStack, workers: int = 2, *, encrypted: bool = False) -> None:
+    def __init__(
+        self, root: Path, broker: DevBroker, undo: ExitStack, workers: int = 2, *, encrypted: bool = False, two: bool = False
+    ) -> None:
+        """`two`: a second agent stands by, `other`, and the cluster has cores for both."""
         self._bootstrap = broker.bootstrap
         self._numbers = itertools.count(workers)
         (root / "cluster").mkdir()
@@ -92,21 +96,34 @@ class Site:
         self.objects, self.mirror, self.queried = (create_topic(broker.bootstrap, unique_topic(name), 2) for name in names)
         self.load = Load(root, broker.bootstrap, self.origin)
         undo.callback(self.load.end)
-        self.agent = undo.enter_context(AgentProcess(root / "agent", broker.bootstrap))
-        secret = root / "secret"
-        secret.write_text(SECRET)
+        self.options = ("--master", self.cluster.url, *(("--standby",) if two else ()))
+        self.agent, self.other = (undo.enter_context(AgentProcess(root / name, broker.bootstrap)) for name in ("agent", "other"))
+        (root / "secret").write_text(SECRET)
+        (root / "spark-secret").write_text(CHANNEL)
+        conf: dict[str, Any] = {"spark.executor.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"}  # up in half the time
+        conf |= {**ENCRYPTED, "spark.authenticate.secret": f"${{file:{root / 'spark-secret'}}}"} if encrypted else {}
+        conf |= {"spark.cores.max": workers // 2} if two else {}
+        options = {"spark": {"conf": conf}, **({"agent_id": unique_topic("pair").replace(".", "-")} if two else {})}
+        for agent in (self.agent, self.other) if two else (self.agent,):
+            self._define(agent, root)
+            (agent.root / "agent.yaml").write_text(yaml.safe_dump(options), "utf-8")
+            self.start(agent)
+
+    def _define(self, agent: AgentProcess, root: Path) -> None:
         source = {"type": "objects", "uri": f"file://{self.load.directory}/", "poll_interval": "200ms"}
-        record = {"topic": self.objects, "headers": {"token": f"${{file:{secret}}}"}}
-        self.agent.define("objects", {"source": source, "record": record, "delivery": {"tasks_max": 4}})
+        record = {"topic": self.objects, "headers": {"token": f"${{file:{root / 'secret'}}}"}}
+        agent.define("objects", {"source": source, "record": record, "delivery": {"tasks_max": 4}})
         mirrored = {"type": "kafka", "topics": [self.origin], "poll_interval": "100ms"}
         delivery = {"guarantee": "exactly_once", "tasks_max": 4}
-        self.agent.define("mirror", {"source": mirrored, "record": {"topic": self.mirror}, "delivery": delivery})
-        self.agent.define("app", {"source": {"type": "log_file", "include": [f"{root}/*.log"]}, "record": {"topic": "nowhere"}})
-        (root / "spark-secret").write_text(CHANNEL)
-        conf = {**ENCRYPTED, "spark.authenticate.secret": f"${{file:{root / 'spark-secret'}}}"} if encrypted else {}
-        config = root / "agent" / "agent.yaml"
-        config.write_text(yaml.safe_dump({"spark": {"conf": conf}}), "utf-8")
-        self.agent.start("--master", self.cluster.url, "--config", str(config))
+        agent.define("mirror", {"source": mirrored, "record": {"topic": self.mirror}, "delivery": delivery})
+        agent.define("app", {"source": {"type": "log_file", "include": [f"{root}/*.log"]}, "record": {"topic": "nowhere"}})
+
+    def start(self, agent: AgentProcess) -> None:
+        """With two: return once it leads or stands by."""
+        known = agent.log.count(LEADS) + agent.log.count(STANDS_BY)
+        agent.start(*self.options)
+        if "--standby" in self.options:
+            wait_until(lambda: agent.log.count(LEADS) + agent.log.count(STANDS_BY) > known, SECONDS, lambda: agent.log[-2000:])
 
     def goes_on(self, seconds: float = SECONDS) -> None:
         """Wait until what is there by now has arrived, and what comes next."""
@@ -132,7 +149,7 @@ class Site:
         """Kill one of `VICTIMS`, and start again what nobody else does."""
         if victim == "agent":
             self.agent.kill()
-            self.agent.start("--master", self.cluster.url)
+            self.start(self.agent)
         elif victim == "jvm":
             kill(_one_of(lambda: [one for one in [self.agent.jvm()] if one]))
         elif victim == "workers":
@@ -299,8 +316,29 @@ def test_the_drivers_jvm_and_the_agent_itself_may_die(make_site: Callable[..., S
     site.goes_on()
     site.agent.kill()
     wait_until(lambda: not _alive(site.cluster.pythons), SECONDS, "nobody works on for an agent that is gone")
-    site.agent.start("--master", site.cluster.url)
+    site.start(site.agent)
     site.goes_on()
+    site.is_whole()
+    site.agent.stop()
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1800)
+def test_a_second_driver_takes_over_from_one_that_was_killed_and_from_one_that_stands_still(make_site: Callable[..., Site]) -> None:
+    site = make_site(two=True)
+    site.goes_on()
+    assert STANDS_BY in site.other.log
+    site.agent.kill()
+    site.agent, site.other = site.other, site.agent
+    wait_until(lambda: LEADS in site.agent.log, SECONDS, site.words)
+    site.goes_on()
+    site.start(site.other)
+    site.agent.signal(signal.SIGSTOP)
+    wait_until(lambda: site.other.log.count(LEADS) == 2, SECONDS, site.words)
+    site.agent, site.other = site.other, site.agent
+    site.goes_on()
+    site.other.signal(signal.SIGCONT)
+    assert site.other.wait(SECONDS) == 75
     site.is_whole()
     site.agent.stop()
 
