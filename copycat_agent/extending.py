@@ -10,7 +10,7 @@ from copycat_agent.converters import CONVERTERS, Converter, ConverterKind, Site
 from copycat_agent.converters.reading import values_reader
 from copycat_agent.converters.understood import ValuesReader
 from copycat_agent.errors import BlockedError, CopycatError, DamageError, DataError, FatalError, FileError, RetriableError
-from copycat_agent.formats import Chunk, Envelope, Frame, Gap, LongLine, Parsed, RecordFile, RecordFormat, SkippedRest, Unparsed
+from copycat_agent.formats import Chunk, Envelope, Envelopes, Frame, Gap, LongLine, Parsed, RecordFile, RecordFormat, SkippedRest, Unparsed
 from copycat_agent.formats.arrow_rows import ArrowRows
 from copycat_agent.formats.records import FORMATS, FormatKind, FormatOptions
 from copycat_agent.maven import fetch_jar
@@ -30,14 +30,14 @@ from copycat_agent.options import (
     Secret,
     SourceOptions,
 )
-from copycat_agent.producer.consuming import Received
 from copycat_agent.producer.group_positions import GroupPositions
-from copycat_agent.producer.topic_reading import KnownOffsets, KnownTopics, PartitionReader, PassedOffsets, Removed, TopicRanges, cut
+from copycat_agent.producer.partition_reading import PartitionReader, PassedOffsets, ReceivedRun, Removed, cut
+from copycat_agent.producer.topic_ranges import KnownOffsets, KnownTopics, TopicRanges
 from copycat_agent.sinks.files_options import FilesSinkOptions, RollOptions
 from copycat_agent.sources import SOURCES, Source, SourceKind
 from copycat_agent.sources.contract import (
     AuthorSource,
-    Enveloped,
+    EnvelopedRun,
     FileSource,
     Finding,
     Found,
@@ -94,7 +94,8 @@ __all__ = [
     "Draft",
     "Duration",
     "Envelope",
-    "Enveloped",
+    "EnvelopedRun",
+    "Envelopes",
     "FatalError",
     "Field",
     "FieldName",
@@ -128,7 +129,7 @@ __all__ = [
     "Position",
     "PrivateAttr",
     "Probed",
-    "Received",
+    "ReceivedRun",
     "Record",
     "RecordFile",
     "RecordFormat",

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from copycat_agent.converters.understood import Understood, ValuesReader, json_objects
+from copycat_agent.converters.understood import ValuesReader, json_objects
 
 if TYPE_CHECKING:
     from copycat_agent.options import ConverterOptions, SchemaRegistryOptions
@@ -20,11 +20,10 @@ READABLE = ("bytes", "string", "json", "avro", "json_schema", "protobuf")
 def values_reader(options: ConverterOptions, registry: SchemaRegistryOptions | None) -> ValuesReader:
     """The reader of values that the converter of these options writes. `options.type` is one of `READABLE`. Asks nothing yet."""
     if options.type == "json":
-        return lambda values: list(map(Understood, json_objects(values)))
+        return lambda values: (json_objects(values), None)
     if options.type in ("bytes", "string"):
-        return lambda values: list(map(Understood, values))
+        return lambda values: (list(values), None)
     from copycat_agent.converters.registered_reading import RegisteredReader  # noqa: PLC0415 - imports the registry's client, and fastavro
 
     assert registry is not None, "check sees to it"
-    read = RegisteredReader(options.type, registry).read
-    return lambda values: list(map(read, values))
+    return RegisteredReader(options.type, registry).read_all

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from copycat_agent.converters.avro_whole import whole_schema
 from copycat_agent.converters.base import BadSchemaError
@@ -12,6 +13,7 @@ from copycat_agent.converters.schema_forms import referred
 from copycat_agent.converters.understood import Understood, ValueReader, json_objects
 from copycat_agent.formats.draft import Unparsed
 from copycat_agent.formats.records.avro_reading import BadAvroSchemaError, read_alone, reading_of
+from copycat_agent.model import Schema
 from copycat_agent.options import SchemaRegistryOptions
 
 if TYPE_CHECKING:
@@ -32,6 +34,11 @@ class RegisteredReader:
         self._kind = kind
         self._registry = registry_of(registry)
         self._reading = lru_cache(_SCHEMAS_KEPT)(self._asked)
+
+    def read_all(self, values: Sequence[bytes]) -> tuple[list[Any], list[Schema | None] | None]:
+        """A `ValuesReader`."""
+        found = list(map(self.read, values))
+        return [one.value for one in found], [one.schema for one in found]
 
     def read(self, data: bytes) -> Understood:
         """A `ValueReader`. JSON says itself what its fields are: its schema is not asked for."""

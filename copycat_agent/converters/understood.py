@@ -18,7 +18,8 @@ class Understood(NamedTuple):
 
 
 ValueReader = Callable[[bytes], Understood]
-ValuesReader = Callable[[Sequence[bytes]], list[Understood]]
+ValuesReader = Callable[[Sequence[bytes]], tuple[list[Any], "list[Schema | None] | None"]]
+"""Many values at once: what each holds, and the schema of each, None where no value names one."""
 """Both raise RetriableError where a schema registry does not answer, BlockedError where it has no such schema."""
 
 

@@ -12,7 +12,7 @@ from typing import Any
 from copycat_agent.definitions.source_rules import patterns_of
 from copycat_agent.errors import Problem
 from copycat_agent.options import Definition
-from copycat_agent.producer.topic_reading import is_name, stands_for
+from copycat_agent.producer.topic_ranges import is_name, stands_for
 from copycat_agent.sources.files.paths.matching import literal_prefix, shared_name
 from copycat_agent.sources.log_file.log_options import LogFileOptions
 from copycat_agent.sources.spool_dir.spool_options import SpoolDirOptions

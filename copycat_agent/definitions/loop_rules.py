@@ -8,7 +8,7 @@ from typing import Any
 from copycat_agent.definitions.models import Loc
 from copycat_agent.definitions.options_reader import Reader
 from copycat_agent.options import ErrorsOptions, KafkaOptions, RecordOptions, SourceOptions
-from copycat_agent.producer.topic_reading import is_name, stands_for
+from copycat_agent.producer.topic_ranges import is_name, stands_for
 from copycat_agent.templates import compile_template
 
 _HINT = "write to a topic that source.topics does not stand for, or name it in source.exclude"

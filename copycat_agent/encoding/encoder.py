@@ -343,7 +343,10 @@ class BulkEncoder:
         # where a step changes fields, they are its own, and no record goes as its raw bytes any more
         owns = self._changes_fields
         steps = self._null_steps if kinds == {type(None)} else self._steps
-        return ChunkEncoding(self._make_layout(), steps, chunk, number, None if owns else raw, owns_fields=owns)
+        layout = self._make_layout()
+        if not steps and raw is None and (messages := layout.messages(chunk)) is not None:
+            return AllAtOnce(chunk, number, Encoded(messages))
+        return ChunkEncoding(layout, steps, chunk, number, None if owns else raw, owns_fields=owns)
 
     def _by_columns(self, chunk: Parsed, rows: ArrowRows, number: int) -> Encoded | None:
         """The messages of rows whose values are made at once: of a record only what stands beside its value is looked at."""

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from itertools import repeat
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from copycat_agent.converters.plain import dump
 from copycat_agent.encoding.layout import ANY_PARTITION, Headers, MessageLayout, Outline
 from copycat_agent.errors import DataError
-from copycat_agent.formats import Draft
+from copycat_agent.formats import Draft, Parsed
 from copycat_agent.model import Schema
 from copycat_agent.producer import Message
 from copycat_agent.templates import bind, compile_template
@@ -87,6 +88,7 @@ class _SplitFilesLayout:
         """What the parts that are made give -> the directory."""
         self.is_steady = layout.is_steady
         self._has_schema = layout.wants_record
+        self._is_of_second = layout.topic.is_of_second
         self.literal_topic = ""
         if layout.is_steady:
             self.literal_topic = self._directory(Draft(b""))
@@ -98,6 +100,24 @@ class _SplitFilesLayout:
     def outline(self, draft: Draft, extra: Headers = ()) -> Outline:
         del extra
         return self.literal_topic or self._directory(draft), None, ANY_PARTITION, 0, None
+
+    def messages(self, chunk: Parsed) -> list[Message] | None:
+        """Returns the messages of records whose values stay as they are. None where directories depend on more than records' times."""
+        times = None if chunk.envelopes is None or not self._is_of_second else chunk.envelopes.timestamps_ms
+        if times is None or None in times:
+            return None
+        seconds, found, draft = [cast("int", time) // 1000 for time in times], dict[int, str](), Draft(b"")
+        try:
+            for second in set(seconds):
+                draft.timestamp_ms = second * 1000
+                found[second] = self._directory(draft)
+        except DataError:
+            return None
+        values = chunk.values
+        if self._has_schema and chunk.schema is not None:
+            values = [Shaped(value, chunk.schema) for value in values]
+        nothing, directories = repeat(None), [found[second] for second in seconds]
+        return list(zip(directories, values, nothing, repeat(ANY_PARTITION), nothing, nothing, repeat(0), nothing))
 
     def _directory(self, draft: Draft) -> str:
         """Raises DataError where a field is missing, or the path is too long."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from copycat_agent.converters import CONVERTERS, Converter, Site, build_converter
 from copycat_agent.errors import DataError
-from copycat_agent.formats import Draft
+from copycat_agent.formats import Draft, Parsed
 from copycat_agent.producer import Message
 from copycat_agent.sources import declared_columns
 from copycat_agent.templates import MISSING, compile_path, compile_template
@@ -180,6 +180,10 @@ class SplitLayout:
         if self._is_event and draft.timestamp_ms is not None:
             timestamp = event_time(draft.timestamp_ms)
         return topic, key, self._partition_of(topic, key), timestamp, headers or None
+
+    def messages(self, _chunk: Parsed) -> list[Message] | None:
+        """Returns the messages of records that no step works on, made at once; None where each is made by itself."""
+        return None
 
     def outline_of_part(self, first: Draft, draft: Draft, extra: Headers, spread: bytes) -> Outline:
         """The outline of `draft`, a part of a record whose first one is `first`: what says where it goes, and when it was, is the first's.

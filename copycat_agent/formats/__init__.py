@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from copycat_agent.formats.draft import Chunk, Draft, Envelope, Parsed, Unparsed
+from copycat_agent.formats.draft import Chunk, Draft, Envelope, Envelopes, Parsed, Unparsed
 from copycat_agent.formats.lines import LineFrames, LineOptions
 from copycat_agent.formats.model import Frame, Frames, Gap, How, LongLine, OnTooLong, Part, RecordFile, RecordFormat, SkippedRest
 from copycat_agent.formats.multiline import MultilineFrames
@@ -14,6 +14,7 @@ __all__ = [
     "Chunk",
     "Draft",
     "Envelope",
+    "Envelopes",
     "Frame",
     "Frames",
     "Gap",

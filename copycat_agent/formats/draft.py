@@ -5,7 +5,7 @@ from __future__ import annotations
 import bisect
 from collections.abc import Iterator, Sequence
 from itertools import accumulate, groupby, pairwise
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
 from copycat_agent.formats.text import TAIL_BYTES, Text
 
@@ -29,6 +29,34 @@ class Envelope(NamedTuple):
     key: bytes | None = None
     headers: tuple[tuple[str, bytes | None], ...] = ()
     timestamp_ms: int | None = None
+
+
+class Envelopes(Sequence[Envelope]):
+    """The envelopes of a run of records, by columns of the same length. An `Envelope` is made when it is asked for."""
+
+    __slots__ = ("headers", "keys", "timestamps_ms")
+
+    def __init__(
+        self,
+        keys: Sequence[bytes | None],
+        headers: Sequence[tuple[tuple[str, bytes | None], ...]],
+        timestamps_ms: Sequence[int | None],
+    ) -> None:
+        self.keys, self.headers, self.timestamps_ms = keys, headers, timestamps_ms
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    @overload
+    def __getitem__(self, index: int) -> Envelope: ...
+    @overload
+    def __getitem__(self, index: slice) -> Envelopes: ...
+    def __getitem__(self, index: int | slice) -> Envelope | Envelopes:
+        kind = Envelopes if isinstance(index, slice) else Envelope
+        return kind(self.keys[index], self.headers[index], self.timestamps_ms[index])  # type: ignore[arg-type]
+
+    def __iter__(self) -> Iterator[Envelope]:
+        return map(Envelope._make, zip(self.keys, self.headers, self.timestamps_ms, strict=True))
 
 
 class Draft:
@@ -133,7 +161,7 @@ class Parsed(NamedTuple):
     tail: bytes = b""
     schema: Schema | None = None
     as_is: bool = False
-    envelopes: Sequence[Envelope] | None = None
+    envelopes: Envelopes | None = None
 
     @property
     def start(self) -> int:

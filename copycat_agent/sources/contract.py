@@ -9,12 +9,12 @@ into an entry of `SOURCES`.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, Self
 
 from copycat_agent.errors import FatalError
 from copycat_agent.formats.arrow_rows import ArrowRows
-from copycat_agent.formats.draft import Envelope, Unparsed
+from copycat_agent.formats.draft import Envelopes, Unparsed
 from copycat_agent.model import Stretch
 from copycat_agent.options import Duration, Field, PrivateAttr, SourceOptions
 
@@ -44,17 +44,20 @@ class Passed(NamedTuple):
     """The last item of a read that ends early: there are no records before the offset behind it, and the next read begins there."""
 
 
-class Enveloped(NamedTuple):
-    """A record with its key, headers and timestamp, as in Kafka. A value of None is a tombstone.
+class EnvelopedRun(NamedTuple):
+    """Consecutive records of a partition and what came with them, by columns of the same length.
 
-    `schema` is the schema that the record's bytes name, if any. `raw` are the bytes that `value` was decoded from, None if `value` is those
-    bytes.
+    `values` are fields or bytes, an `Unparsed` for a bad record, None for a null. `ends` are the offsets after each record. `size_bytes`
+    is about what they weigh. `raw` are the bytes that values were made of, None where values are those bytes. `schemas` are those that
+    the bytes of records name, None where none do.
     """
 
-    value: dict[str, Any] | bytes | Unparsed | None
-    envelope: Envelope
-    schema: Schema | None = None
-    raw: bytes | None = None
+    values: Sequence[dict[str, Any] | bytes | Unparsed | None]
+    envelopes: Envelopes
+    ends: Sequence[int]
+    size_bytes: int
+    raw: Sequence[bytes | None] | None = None
+    schemas: Sequence[Schema | None] | None = None
 
 
 Record = dict[str, Any] | bytes | Unparsed | LostRecords | ArrowRows
@@ -201,8 +204,8 @@ class OffsetSource(Protocol):
     def place(self, stretch: Stretch) -> TopicPlace:
         """Returns the Kafka partition that a stretch belongs to."""
 
-    def read(self, stretch: Stretch) -> Iterator[tuple[Enveloped | LostRecords | Passed, int]]:
-        """Yields the stretch's records in order, each with the offset behind it. Called in a task, also to resume at such an offset."""
+    def read(self, stretch: Stretch) -> Iterator[tuple[EnvelopedRun | LostRecords | Passed, int]]:
+        """In a task: yields the stretch's records in order, each run with the offset after it. May begin at any record's end."""
 
     def apply(self, stretch: Stretch, position: int | None, *, finished: bool) -> Position:
         """As `AuthorSource.apply`."""

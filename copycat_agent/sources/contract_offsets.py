@@ -9,16 +9,14 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any, cast
 
 from copycat_agent.formats import Frame, Parsed
-from copycat_agent.sources.contract import Enveloped, LostRecords, OffsetSource, Passed, Probed, RunsAs, as_text
+from copycat_agent.sources.contract import EnvelopedRun, LostRecords, OffsetSource, Passed, Probed, RunsAs, as_text
 from copycat_agent.sources.contract_partitions import OffsetPartitions
 from copycat_agent.sources.contract_stream import Records, RecordStream, SourceHalves, kind_of
-from copycat_agent.sources.contract_threads import weight
 
 if TYPE_CHECKING:
     from copycat_agent.model import Split, SplitResult
     from copycat_agent.sources.base import SourceKind
     from copycat_agent.sources.contract import PolledOptions
-    from copycat_agent.sources.contract_threads import ReadRun
     from copycat_agent.templates.metadata import TopicPlace
     from copycat_agent.templates.record_like import RecordLike
 
@@ -53,48 +51,18 @@ class OffsetStream(RecordStream):
         self._behind = self._passed = None
         self._lost = [one for one in self._lost if one[0] < start - self._base]
         for run in self._runs(self._source.read(self._stretch._replace(start=start))):
-            records, places = self._sorted(run, start)
-            yield from self._parsed(records, places, run.size_bytes)
-            start = places[-1]
+            for found, behind in cast("list[tuple[Any, int]]", run):
+                if isinstance(found, LostRecords):
+                    self._lost.append((start - self._base, found, behind))
+                elif isinstance(found, Passed):
+                    self._passed = behind
+                else:
+                    yield from _parsed(found, (start, *found.ends))
+                    start = behind
         self._behind = start
 
-    def _sorted(self, run: ReadRun, start: int) -> tuple[Sequence[Enveloped], Sequence[int]]:
-        """Returns a run's records, and the offsets at which each begins and the last one ends. Notes `LostRecords` and `Passed`."""
-        found, ends = zip(*run, strict=True)
-        if not {LostRecords, Passed} & set(map(type, found)):
-            return found, (start, *ends)
-        records, places = list[Enveloped](), [start]
-        for record, behind in cast("list[tuple[Any, int]]", run):
-            if isinstance(record, LostRecords):
-                self._lost.append((places[-1] - self._base, record, behind))
-            elif isinstance(record, Passed):
-                self._passed = behind
-            else:
-                records.append(record)
-                places.append(behind)
-        return records, places
-
-    def _parsed(self, records: Sequence[Enveloped], places: Sequence[int], size_bytes: int) -> Iterator[Parsed]:
-        """Yields runs of records that share a schema."""
-        if not records:
-            return
-        values, envelopes, schemas, raw = zip(*records, strict=True)
-        begin = 0
-        for schema, alike in [(None, schemas)] if schemas.count(None) == len(schemas) else groupby(schemas):
-            end = begin + sum(1 for _ in alike)
-            weighed, each = max(end - begin, size_bytes * (end - begin) // len(records)), slice(begin, end)
-            raw_each = None if raw[each].count(None) == end - begin else raw[each]
-            yield Parsed(values[each], places[begin : end + 1], weighed, raw_each, schema=schema, envelopes=envelopes[each])
-            begin = end
-
-    def _weigh(self, record: Any) -> int:  # noqa: ANN401 - `Enveloped` or a marker, not a `Record`
-        if type(record) is not Enveloped:
-            return 0
-        value, (key, headers, _), _, raw = record
-        size_bytes = len(raw) if raw is not None else len(value) if type(value) is bytes else weight(cast("dict[str, Any]", value))
-        if key:
-            size_bytes += len(key)
-        return size_bytes + sum(len(name) + len(content or b"") for name, content in headers) if headers else size_bytes
+    def _weigh(self, record: Any) -> int:  # noqa: ANN401 - as above
+        return record.size_bytes if type(record) is EnvelopedRun else 0
 
     def reached(self, position: int) -> int:
         """Returns the offset that is settled with `position`: behind the last record, that is the end of the stretch or `_passed`."""
@@ -111,6 +79,17 @@ class OffsetStream(RecordStream):
         position = self._source.apply(self._stretch, reached, finished=is_all and self._passed is None)
         offset = replace(result.offset, position=reached, cursor=as_text(position), path=self._stretch.name, mtime_ns=time.time_ns())
         return replace(result, offset=offset, losses=(*result.losses, *self._losses(reached - self._base)))
+
+
+def _parsed(run: EnvelopedRun, places: Sequence[int]) -> Iterator[Parsed]:
+    """The records of a run, as one frame for each stretch of them with the same schema. `places`: where each begins and the last ends."""
+    total, begin = len(run.values), 0
+    for schema, count in [(None, total)] if run.schemas is None else [(key, len(list(alike))) for key, alike in groupby(run.schemas)]:
+        each = slice(begin, begin + count)
+        weight = max(count, run.size_bytes * count // total)
+        raw = None if run.raw is None else cast("Sequence[bytes]", run.raw[each])
+        yield Parsed(run.values[each], places[begin : begin + count + 1], weight, raw, schema=schema, envelopes=run.envelopes[each])
+        begin += count
 
 
 def offset_source_kind(

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from copycat_agent.errors import RetriableError
 from copycat_agent.formats.arrow_rows import ArrowRows
-from copycat_agent.sources.contract import Position, Record
+from copycat_agent.sources.contract import EnvelopedRun, Position, Record
 
 if TYPE_CHECKING:
     from pyarrow import RecordBatch
@@ -47,6 +47,8 @@ _LOOK_SECONDS = 1.0
 _LEAF_BYTES = 8
 NAME_BYTES = 16
 """About how many bytes a field has besides its value."""
+_MANY = frozenset({ArrowRows, EnvelopedRun})
+"""Types that stand for many records. A run ends with each."""
 _LEAVES = frozenset({int, float, bool, type(None), Decimal, datetime, date})
 """Types that weigh `_LEAF_BYTES`."""
 
@@ -153,7 +155,7 @@ class _ReadThread(threading.Thread):
             run.append(pair)
             self.moved_at = now()
             size_bytes += weigh(pair[0])
-            if size_bytes >= RUN_BYTES or type(pair[0]) is ArrowRows or is_left():
+            if size_bytes >= RUN_BYTES or type(pair[0]) in _MANY or is_left():
                 break
         run.size_bytes = size_bytes
         return run

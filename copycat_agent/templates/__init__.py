@@ -218,6 +218,12 @@ class Template:
         return self.fields <= OF_SPLIT.keys()
 
     @property
+    def is_of_second(self) -> bool:
+        """Returns whether it renders to one text for all records of a split whose times are of the same second."""
+        parts = [part for part in self.parts if isinstance(part, Name) and part.name not in OF_SPLIT]
+        return all(part.name == "@timestamp" and part.spec and "%f" not in part.spec for part in parts)
+
+    @property
     def uses_fields(self) -> bool:
         """Whether it names a field of the record (not only metadata)."""
         return any(not name.startswith("@") for name in self.fields)

@@ -10,7 +10,7 @@ import pytest
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from copycat_agent.extending import Enveloped, LostRecords, Passed, PolledOptions
+from copycat_agent.extending import Envelope, LostRecords, Passed, PolledOptions
 from copycat_agent.options import KafkaOptions
 from copycat_agent.sources import SOURCES
 from copycat_agent.sources.kafka.kafka_source import KafkaSource
@@ -28,6 +28,13 @@ if TYPE_CHECKING:
 SECONDS = 90.0
 """For what arrives. The machine may be busy."""
 DISCOVER_SECONDS = 0.1
+
+
+class Enveloped(NamedTuple):
+    """A record that was read."""
+
+    value: Any
+    envelope: Envelope
 
 
 class Sent(NamedTuple):
@@ -159,15 +166,17 @@ class Reading:
             count, passed = 0, False
             reading: Any = self.source.read(stretch)
             with contextlib.closing(reading):
-                for record, position in reading:
-                    if isinstance(record, LostRecords):
-                        self.lost.append(record)
-                    elif isinstance(record, Passed):
+                for run, position in reading:
+                    last = position
+                    if isinstance(run, LostRecords):
+                        self.lost.append(run)
+                    elif isinstance(run, Passed):
                         passed = True
                     else:
-                        found.append((record, position))
-                        count += 1
-                    last = position
+                        some = slice(None if most is None else most - count)
+                        found += zip(map(Enveloped, run.values[some], run.envelopes[some]), run.ends[some], strict=True)
+                        count += len(run.values[some])
+                        last = run.ends[some][-1]
                     if count == most:
                         break
             self.positions[stretch.key] = self.source.apply(stretch, last, finished=not passed and (most is None or count < most))

@@ -13,7 +13,7 @@ from confluent_kafka.cimpl import NewPartitions
 
 from copycat_agent.errors import FatalError, RetriableError
 from copycat_agent.options import KafkaOptions
-from copycat_agent.producer import topic_reading
+from copycat_agent.producer import partition_reading
 from copycat_agent.producer.group_positions import GroupPositions
 from copycat_agent.sources.kafka import kafka_source
 from tests.kafka.conftest import Reading, Sent, Writer, delete_records, numbered, options, send
@@ -22,13 +22,18 @@ from tests.rig.threads import held
 from tests.rig.waiting import wait_until
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from copycat_agent.dev_broker import DevBroker
 
 
 def values(first: int, count: int) -> list[bytes]:
     return [b"value %d" % one for one in range(first, first + count)]
+
+
+def values_of(read: Iterable[tuple[Any, int]]) -> list[bytes | None]:
+    """The values of all runs of a read."""
+    return [value for run, _ in read for value in run.values]
 
 
 def test_records_are_what_was_sent(broker: DevBroker, topic: str) -> None:
@@ -96,7 +101,7 @@ def test_a_stretch_that_ends_within_a_transaction_that_was_aborted_later_ends(br
     reading = Reading(options(broker.bootstrap, topic))
     (stretch,) = reading.look()
     writer.abort(numbered(2, 2000))
-    assert [one.value for one, _ in reading.source.read(stretch)] == values(0, 2)  # type: ignore[union-attr]
+    assert values_of(reading.source.read(stretch)) == values(0, 2)
 
 
 def test_compaction_leaves_gaps_and_offsets_stay_as_they_are(broker: DevBroker, make_topic: Callable[..., str]) -> None:
@@ -141,8 +146,9 @@ def test_retention_that_overtakes_a_read_under_way_is_told(broker: DevBroker, to
     (stretch,) = reading.look()
     delete_records(broker.bootstrap, topic, 15)
     send(broker.bootstrap, topic, numbered(20, 10))
-    found = list(reading.source.read(stretch))
-    assert (found[0][1], [position for _, position in found[1:]]) == (15, list(range(16, 21)))
+    (lost, position), *runs = reading.source.read(stretch)
+    assert (lost.records, position) == (15, 15)  # type: ignore[union-attr]
+    assert [end for run, _ in runs for end in run.ends] == list(range(16, 21))  # type: ignore[union-attr]
 
 
 def test_a_topic_that_was_made_anew_ends_with_words(broker: DevBroker, topic: str) -> None:
@@ -269,7 +275,7 @@ def test_topics_of_kafkas_own_are_read_by_their_names_only(broker: DevBroker) ->
 
 
 def test_a_client_of_a_read_that_nobody_ends_is_closed(broker: DevBroker, topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(topic_reading, "IDLE_SECONDS", 0.2)
+    monkeypatch.setattr(partition_reading, "IDLE_SECONDS", 0.2)
     send(broker.bootstrap, topic, numbered(0, 5))
     reading = Reading(options(broker.bootstrap, topic))
     assert reading.values(1) == values(0, 1)
@@ -291,8 +297,8 @@ def test_many_reads_keep_one_timer_between_them(broker: DevBroker, topic: str) -
 def test_an_aborted_stretch_that_takes_long_to_pass_is_passed_step_by_step(
     broker: DevBroker, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(topic_reading, "STALL_SECONDS", 0.1)
-    monkeypatch.setattr(topic_reading, "POLL_SECONDS", 0.005)
+    monkeypatch.setattr(partition_reading, "STALL_SECONDS", 0.1)
+    monkeypatch.setattr(partition_reading, "POLL_SECONDS", 0.005)
     writer = Writer(broker.bootstrap, topic)
     send(broker.bootstrap, topic, numbered(0, 3))
     writer.abort([Sent(b"x" * 1000)] * 100_000)
@@ -326,7 +332,7 @@ def test_nobody_answers() -> None:
 
 
 def test_a_broker_that_goes_away_and_comes_back_is_read_on(own_broker: DevBroker, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(topic_reading, "STALL_SECONDS", 2.0)
+    monkeypatch.setattr(partition_reading, "STALL_SECONDS", 2.0)
     topic = create_topic(own_broker.bootstrap, unique_topic())
     send(own_broker.bootstrap, topic, numbered(0, 5))
     reading = Reading(options(own_broker.bootstrap, topic))
@@ -342,6 +348,7 @@ def test_a_broker_that_goes_away_and_comes_back_is_read_on(own_broker: DevBroker
     with pytest.raises(RetriableError, match=f"{topic}/0: nothing came for 2 s"):
         list(reading.source.read(stretch))
     own_broker.start()
-    assert [one.value for one, _ in reading.source.read(stretch)] == values(0, 5)  # type: ignore[union-attr]
+    monkeypatch.setattr(partition_reading, "STALL_SECONDS", 60.0)
+    assert values_of(reading.source.read(stretch)) == values(0, 5)
     group.commit({(topic, 0): 3}, 30)
     group.close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import psutil
@@ -103,3 +104,14 @@ def test_nearly_two_thousand_directories_take_bounded_memory(lake: Lake) -> None
     lake.assert_each_once(found)
     assert len({one.directory for one in found}) == directories
     assert most - before < 500 * 2**20
+
+
+@pytest.mark.parametrize("spec", ["%H-%M-%S", "%S-%f"])
+def test_times_of_records_make_directories(lake: Lake, spec: str) -> None:
+    first = BEGIN_MS // 60_000 * 60_000
+    times = [first, first + 999, first + 1000, first + 500, first + 59_999, first + 60_000, first + 1001, 1, 999]
+    lake.send([Sent(json.dumps({"n": number}).encode(), timestamp_ms=at) for number, at in enumerate(times)])
+    found = lake.run(sink={"path": f"at={{@timestamp:{spec}}}"})
+    moments = [datetime.fromtimestamp(0, UTC) + timedelta(milliseconds=at) for at in times]
+    expected = {number: f"at={moment.strftime(spec)}" for number, moment in enumerate(moments)}
+    assert {row["n"]: one.directory for one in found for row in one.rows} == expected

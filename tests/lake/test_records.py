@@ -15,7 +15,7 @@ from confluent_kafka.schema_registry.avro import AvroSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 from pyarrow import parquet
 
-from copycat_agent.producer import topic_reading
+from copycat_agent.producer import partition_reading
 from tests.kafka.conftest import Sent as Aborted
 from tests.kafka.conftest import Writer
 from tests.lake.conftest import BEGIN_MS, Lake, Sent, as_json, number_of
@@ -167,9 +167,9 @@ def test_a_topic_of_nulls_alone_is_passed_and_makes_no_file(lake: Lake) -> None:
 
 
 def test_what_holds_only_aborted_records_is_passed_once(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(topic_reading, "STALL_SECONDS", 0.6)
-    monkeypatch.setattr(topic_reading, "REPORTS_PER_STALL", 30)
-    monkeypatch.setattr(topic_reading, "POLL_SECONDS", 0.005)
+    monkeypatch.setattr(partition_reading, "STALL_SECONDS", 0.6)
+    monkeypatch.setattr(partition_reading, "REPORTS_PER_STALL", 30)
+    monkeypatch.setattr(partition_reading, "POLL_SECONDS", 0.005)
     lake.send(as_json({"n": number} for number in range(5)))
     lake.run()
     Writer(lake.bootstrap, lake.topic).abort([Aborted(b"x" * 1000)] * 100_000)

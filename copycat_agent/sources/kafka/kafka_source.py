@@ -9,15 +9,14 @@ how many bytes a record has, `into` where what lies before it was written.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import repeat
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, cast
 
 from copycat_agent.extending import (
     BlockedError,
     CopycatError,
-    Envelope,
-    Enveloped,
+    EnvelopedRun,
+    Envelopes,
     FatalError,
     Finding,
     Found,
@@ -29,10 +28,9 @@ from copycat_agent.extending import (
     Passed,
     PassedOffsets,
     Position,
-    Received,
+    ReceivedRun,
     Removed,
     RetriableError,
-    Schema,
     Stretch,
     TopicPlace,
     TopicRanges,
@@ -44,15 +42,14 @@ from copycat_agent.sources.kafka.rolling import Rolling
 
 RECORD_BYTES = 200
 """About as much a record is, for the lag: nobody knows before it is read."""
-SAMPLED = 64
-"""Of so many records one is weighed for `record_bytes`."""
+RUN_BYTES = 2**20
+"""About what records that are handed on at once weigh; one may weigh more."""
 CUT_SECONDS = 10.0
 """A partition may end before its position for so long."""
 COMMIT_SECONDS = 5.0
 """Between two times that positions are told to the group."""
 ANSWER_SECONDS, CLOSE_SECONDS = 3.0, 1.0
 """So long an answer is waited for, and the last time."""
-_NULL = None, None
 
 
 class KafkaSource:
@@ -180,9 +177,9 @@ class KafkaSource:
         topic, _, number = stretch.key.rpartition("/")
         return TopicPlace(topic, int(number))
 
-    def read(self, stretch: Stretch) -> Iterator[tuple[Enveloped | LostRecords | Passed, int]]:
+    def read(self, stretch: Stretch) -> Iterator[tuple[EnvelopedRun | LostRecords | Passed, int]]:
         topic, number = self.place(stretch)
-        records, sampled = 0, 0
+        records = size_bytes = 0
         for one in self._reader.read(topic, number, stretch.start, stretch.end):
             if isinstance(one, Removed):
                 words = (
@@ -192,25 +189,25 @@ class KafkaSource:
             elif isinstance(one, PassedOffsets):
                 yield Passed(), one.end
             else:
-                for record in one[-records % SAMPLED :: SAMPLED]:  # one in so many is enough
-                    sampled += len(record.value or b"") + len(record.key or b"")
-                records += len(one)
-                self._record_bytes[stretch.key] = sampled / -(-records // SAMPLED)
-                yield from self._enveloped(one)
+                weight = _size_bytes(one.values) + _size_bytes(one.keys)
+                records, size_bytes = records + len(one.values), size_bytes + weight
+                self._record_bytes[stretch.key] = size_bytes / records
+                for run in _parts(one, weight):
+                    yield self._enveloped(run), run.offsets[-1] + 1
 
-    def _enveloped(self, run: list[Received]) -> Iterator[tuple[Enveloped, int]]:
-        """Records of a run, with what their values hold where that is wanted. By columns: there are many."""
-        _, offsets, raw, headers, times, keys = zip(*run, strict=True)
-        values: Sequence[Any] = raw
-        schemas: Iterable[Schema | None] = repeat(None)
-        given: Iterable[bytes | None] = repeat(None)
-        if self._read is not None:
-            understood = iter(self._read([value for value in raw if value is not None]))
-            values, schemas = zip(*(_NULL if value is None else next(understood) for value in raw), strict=True)
-            given = raw
-        envelopes = map(Envelope._make, zip(keys, headers, times, strict=True))
-        records = map(Enveloped._make, zip(values, envelopes, schemas, given))  # noqa: B905 - two may have no end
-        yield from zip(records, [offset + 1 for offset in offsets], strict=True)
+    def _enveloped(self, run: ReceivedRun) -> EnvelopedRun:
+        """The records with what their values hold, where a converter says how to read them."""
+        envelopes = Envelopes(run.keys, run.headers, run.timestamps_ms)
+        weight = _size_bytes(run.values) + _size_bytes(run.keys) + sum(map(_headers_bytes, filter(None, run.headers)))
+        ends = [offset + 1 for offset in run.offsets]
+        if self._read is None:
+            return EnvelopedRun(run.values, envelopes, ends, weight)
+        if None not in run.values:
+            values, schemas = self._read(cast("Sequence[bytes]", run.values))
+            return EnvelopedRun(values, envelopes, ends, weight, run.values, schemas)
+        values, schemas = self._read([value for value in run.values if value is not None])
+        values, schemas = _with_nulls(run.values, values), None if schemas is None else _with_nulls(run.values, schemas)
+        return EnvelopedRun(values, envelopes, ends, weight, run.values, schemas)
 
     def apply(self, stretch: Stretch, position: int | None, *, finished: bool) -> Position:
         offset = stretch.end if finished else stretch.start if position is None else position
@@ -240,6 +237,28 @@ class KafkaSource:
         self._commit(CLOSE_SECONDS)
         self._group.close()
         self._ranges.close()
+
+
+def _size_bytes(column: Sequence[bytes | None]) -> int:
+    return sum(map(len, filter(None, column)))
+
+
+def _headers_bytes(headers: tuple[tuple[str, bytes | None], ...]) -> int:
+    return sum(len(name) + len(content or b"") for name, content in headers)
+
+
+def _parts(run: ReceivedRun, size_bytes: int) -> Iterator[ReceivedRun]:
+    """The run in parts of about `RUN_BYTES`: what reads ahead holds no more of what is made of large records."""
+    total = len(run.values)
+    count = max(1, total * RUN_BYTES // max(1, size_bytes))
+    for begin in range(0, total, count):
+        yield run if count >= total else run.part(slice(begin, begin + count))
+
+
+def _with_nulls(values: Sequence[bytes | None], others: Sequence[Any]) -> list[Any]:
+    """`others` in the place of values that are not null."""
+    each = iter(others)
+    return [None if value is None else next(each) for value in values]
 
 
 def _record_bytes(position: Position) -> float:
