@@ -39,6 +39,7 @@ SPARKS_OWN = (
     "spark.driver.",
     "spark.executor.",
     "spark.network.",
+    "spark.pyspark.",
     "spark.speculation",
     "spark.ssl.",
 )
