@@ -1,7 +1,7 @@
-"""Which process is the agent, where several have its id: they stand by in a group, and one of them leads (`LeaderGroup`).
+"""Leader election: of several processes with one agent id, one leads and the others stand by in a consumer group (`LeaderGroup`).
 
-Who leads takes the agent's state over from Kafka (`StateTopic`), which also keeps out whoever led before, and is the agent until it ends or
-another one leads. So a process that was stopped, or cut off, for a while can repeat records at worst, and save nothing.
+The leader takes over the agent's state from Kafka (`StateTopic`), which fences the previous leader, and runs until it ends or another
+process leads. So a process that was suspended or disconnected can repeat records at worst, but cannot save anything.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from copycat_agent.options import KafkaOptions
 
 WAIT_SECONDS = 2 * SESSION_SECONDS
-"""How long a process that is not to stand by waits: longer than the group remembers one that was killed."""
+"""How long a process without --standby waits to lead: longer than the group keeps a member that was killed."""
 STAND_BY = "start this one with --standby, to take over when that one is gone"
 _LOOK_SECONDS = 0.2
 _TELL_SECONDS = 30.0
@@ -33,10 +33,10 @@ _log = logs.get("agent")
 
 
 class Leading:
-    """This process as one of those with its id. Use as a context manager around the agent."""
+    """Makes this process one of those with its agent id. Use as a context manager around the agent."""
 
     def __init__(self, kafka: KafkaOptions, agent_id: str, *, stopping: Callable[[], bool], tick: Callable[[str], None]) -> None:
-        """`tick` is called about five times a second while this process waits, with what for. Raises FatalError without an address."""
+        """`tick` gets the reason for a wait, about five times a second. Raises FatalError without bootstrap servers."""
         if not kafka.bootstrap_servers:
             words = f"agent {agent_id} keeps its state in Kafka, and no address is known"
             raise FatalError(words, "set kafka.bootstrap_servers in agent.yaml, or --bootstrap-servers")
@@ -48,9 +48,9 @@ class Leading:
         self._group: LeaderGroup | None = None
 
     def begin(self, *, stands_by: bool) -> bool:
-        """Wait until this process leads; False when it was asked to stop before.
+        """Waits until this process leads. Returns False if it was asked to stop before that.
 
-        FatalError when another one leads and this one is not to stand by.
+        Raises FatalError if another process leads and this one does not stand by.
         """
         self._asked(self._state.ensure)
         if self._stopping():
@@ -72,7 +72,7 @@ class Leading:
         return True
 
     def store(self, state_dir: Path, *, rebuild: bool) -> OffsetStore:
-        """The agent's store as its state in Kafka says, which no other process can change from now on. Raises as `OffsetStore.open`."""
+        """Returns the agent's store from its state in Kafka, which other processes cannot change any more. Raises as `OffsetStore.open`."""
         found: list[OffsetStore] = []
         self._asked(lambda: found.append(OffsetStore.open_replicated(state_dir, self._state, self.agent_id, rebuild=rebuild)))
         if not found:
@@ -80,14 +80,14 @@ class Leading:
         return found[0]
 
     def check(self, store: OffsetStore) -> None:
-        """Give the store up when another process leads. From any thread."""
+        """Deposes the store if another process leads. Thread-safe."""
         group = self._group
         if group is not None and group.deposed.is_set() and store.failure is None:
             _log.error("another process leads: this one ends", agent=self.agent_id)
             store.depose(f"agent {self.agent_id} runs elsewhere")
 
     def _asked(self, ask: Callable[[], object]) -> None:
-        """Do it, again and again while Kafka does not answer, until it is done or this process is asked to stop."""
+        """Calls `ask`, and retries while Kafka does not answer, until this process is asked to stop. Raises FatalError if fenced."""
         pauses = Backoff(ErrorsOptions())
         while not self._stopping():
             try:
@@ -116,6 +116,6 @@ class Leading:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """After the store is closed."""
+        """Leaves the group, so that another process leads at once. Call it after the store is closed."""
         self.leave()
         self._state.close()

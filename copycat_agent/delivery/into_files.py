@@ -1,8 +1,8 @@
-"""Into files: a range of a partition is settled once its files are claimed and published (`sinks.claims`), exactly once with any guarantee.
+"""Delivery into files: a range of a partition is done once its files are claimed and published (`sinks.claims`), always exactly once.
 
-The store says how far each partition is written. What is saved here is a memory of that, for the lag and for what is read next: a task asks
-the store before it reads, and where the store knows another end the batch gives that, and nothing else. A split is a file, or one for each
-directory: it is read up to `sink.roll`, and its end is the end of the file.
+The store of files decides how far each partition is written. The saved offset is a copy, for the lag and for planning: a task asks the
+store before it reads, and if the store has another end, the batch returns that end and reads nothing. A split becomes one file, or one
+per directory: it is read up to `sink.roll`, and ends where its file ends.
 """
 
 from __future__ import annotations
@@ -44,39 +44,39 @@ _ANY = 2**62
 
 
 class FilesGuarantee:
-    """Opens deliveries into files: at once, since tasks ask the store."""
+    """Opens deliveries into files, without any request: tasks ask the store."""
 
     def __init__(self, store: OffsetStore) -> None:
         self._store = store
 
     def open(self, definition: Definition, callbacks: Callbacks, _earlier: Sequence[str]) -> OpenDelivery:
-        """The delivery, open."""
+        """Returns the open delivery."""
         return OpenDelivery(IntoFiles(definition.name, self._store, callbacks.log))
 
     def leave(self, _connector: str) -> None:
-        """Nothing to do: what is saved is saved as with at_least_once."""
+        """Does nothing: offsets are saved as with at_least_once."""
 
     def remember(self, _connector: str, _error: CopycatError) -> None:
-        """Nothing to do: there is nothing that a person has to decide."""
+        """Does nothing: a person has nothing to decide."""
 
 
 class IntoFiles(AtLeastOnce):
-    """The driver's half: what a batch brings back is saved, as with at_least_once."""
+    """The driver's part: saves the results of batches, as at_least_once does."""
 
     may_stay = False
 
     def plan(self, _task: int, _splits: Sequence[Split]) -> FilesPlan:  # type: ignore[override]
-        """A batch has to be told nothing."""
+        """Returns the same plan for every batch."""
         return INTO_FILES
 
 
 class FilesTask:
-    """The task's half: one range of each partition, written and published."""
+    """The task's part: writes and publishes one range of each partition."""
 
     def run(
         self, batch: Batch, encoder: Encoder, producers: Producers, stopping: Callable[[], bool], make_run: MakeRun, as_value: AsValue
     ) -> Results:
-        """Run a batch, one split after the other. What it raises came before anything was written."""
+        """Runs a batch, one split after the other, and returns a result per split it came to. What it raises came before any write."""
         options = encoder.definition.sink
         assert isinstance(options, FilesSinkOptions)
         definition = encoder.definition
@@ -107,7 +107,7 @@ def _records(batch: Batch, options: FilesSinkOptions) -> int:
 
 @lru_cache(maxsize=64)
 def _store(uri: str) -> SinkStore:
-    """Kept by this process: a client of a store takes 0.1 s to make. FatalError for one that does not do."""
+    """Returns the store of an address, cached since a client takes 0.1 s to make. Raises FatalError without conditional puts."""
     store = store_at(uri)
     if not store.has_conditional_put():
         words = f"{store.shown()} does not know conditional puts, without which two agents could write the same records"
@@ -116,7 +116,7 @@ def _store(uri: str) -> SinkStore:
 
 
 class _Writing:
-    """One split of a batch."""
+    """Writes one split of a batch."""
 
     def __init__(self, batch: Batch, encoder: Encoder, producer: _Range) -> None:
         self._batch, self._encoder, self._producer = batch, encoder, producer
@@ -125,7 +125,7 @@ class _Writing:
         self._source = source
 
     def run(self, stopping: Callable[[], bool], make_run: MakeRun, as_value: AsValue) -> SplitResult:
-        """What became of it. Errors come as values."""
+        """Returns the result of the split, which contains the error if there was one."""
         split, producer = self._split, self._producer
         assert split.stretch is not None
         start: int = split.stretch.start
@@ -152,13 +152,13 @@ class _Writing:
         return self._at(result, producer.end)
 
     def _is_known(self, start: int) -> bool:
-        """Whether what lies before `start` was written to where files go now, under this name."""
+        """Whether records before `start` were written to the present destination, under the connector's present name."""
         there = self._source.apply(self._split.stretch, start, finished=False)  # type: ignore[arg-type]
         saved = from_text(self._split.offset.cursor)
         return "into" in saved and saved["into"] == there["into"]
 
     def _at(self, result: SplitResult, end: int) -> SplitResult:
-        """The result with the end that the store has."""
+        """Returns the result with the end that the store has."""
         split, stretch = self._split, self._split.stretch
         assert stretch is not None
         if end == stretch.start:
@@ -169,16 +169,16 @@ class _Writing:
 
 
 class _Range:
-    """What a batch sends to in place of a producer: files of one range, which `flush` claims and publishes.
+    """Takes the place of a batch's producer: writes files of one range, which `flush` claims and publishes.
 
-    `end` is where the partition's chain ends, as far as is known.
+    `end` is the last known end of the partition's chain.
     """
 
     run_bytes = _ANY
     broken = False
 
     def __init__(self, options: FilesSinkOptions, store: SinkStore, claims: tuple[Claims, ...], letters: _Letters) -> None:
-        """`claims`: of the connector, and of those of its earlier names."""
+        """`claims` are those of the connector, then those of its earlier names."""
         self._options, self._letters = options, letters
         self._claims, *self._earlier = claims
         self._scratch = store.scratch() / uuid.uuid4().hex
@@ -189,9 +189,9 @@ class _Range:
         self.topics = _Directories(letters)
 
     def begin(self, place: TopicPlace, start: int, *, is_known: bool) -> int:
-        """Where the partition's chain ends. Raises what a store raises.
+        """Returns the end of the partition's chain. Raises as `SinkStore` does.
 
-        `is_known`: it was heard of once that it ends at `start`. Else it begins there, or where that of an earlier name ends.
+        `is_known`: the chain has been seen to reach `start`. Otherwise it begins there, or at the end of the chain of an earlier name.
         """
         self._place = place
         if not is_known:
@@ -200,22 +200,22 @@ class _Range:
         return self.end
 
     def read_by(self, progress: Progress) -> None:
-        """The split that records are of."""
+        """Sets the progress of the split whose records are written."""
         self._progress = progress
 
     def attribute(self, _place: object) -> None:
-        """Records of files have no offsets in Kafka."""
+        """Does nothing: records in files have no offsets in Kafka."""
 
     def may_send(self, _source: object, _end: int) -> bool:
         """Whether the range may grow."""
         return not self._files.is_full
 
     def send(self, directory: str, values: list[Any], _tail: Message) -> None:
-        """Write values into a directory. Raises `Refused` for one that does not fit the format."""
+        """Writes values into a directory. Raises `Refused` for the first that does not fit the format."""
         self._add(directory, values, 0)
 
     def send_each(self, messages: Iterable[Message]) -> None:
-        """Write messages, each into its directory; dead letters go to their topic. Raises as `send`."""
+        """Writes messages, each into its directory; dead letters go to their topic. Raises as `send`."""
         done = 0
         for topic, alike in groupby(messages, itemgetter(0)):
             some = list(alike)
@@ -236,7 +236,7 @@ class _Range:
             before += len(some)
 
     def _add_alike(self, name: str, some: list[Any], schema: Schema | None, before: int) -> None:
-        """Values of one schema, of which `before` others of the same call were added. Raises `Refused`."""
+        """Adds values of one schema, after `before` others of the same call. Raises `Refused`."""
         taken = self._files.add_all(name, some, schema)
         if taken < len(some):
             try:
@@ -247,18 +247,18 @@ class _Range:
             raise AssertionError(msg)
 
     def partly_sent(self, reason: DataError) -> None:
-        """A query made several rows of a record, and one of them does not fit: what was written of it counts."""
+        """Does nothing: if one of several rows of a record does not fit, the rows already written count."""
 
     def weigh(self, _size_bytes: int) -> None:
-        """The pace is nobody's concern."""
+        """Does nothing: files have no pace."""
 
     def smaller_batches(self) -> None:
-        """There are none."""
+        """Does nothing: there are no batches of a client."""
 
     def flush(self) -> None:
-        """Claim what was read, and publish its files: when this returns, they are there.
+        """Claims the range that was read and publishes its files, which are visible when this returns.
 
-        Raises RetriableError where another agent has written this range, and what a store raises: then nothing counts.
+        Raises RetriableError if another agent has written this range, or as `SinkStore` does; then nothing of the range counts.
         """
         progress, place = self._progress, self._place
         assert progress is not None
@@ -280,7 +280,7 @@ class _Range:
             raise RetriableError(words, "it goes on from there; let one agent run the connector")
 
     def pass_by(self) -> None:
-        """Claim offsets behind the last record, which are of none: only aborted records, say. Else they would be read for ever."""
+        """Claims offsets after the last record that have no record, such as aborted ones, so that they are not read again forever."""
         progress = self._progress
         assert progress is not None
         if progress.stream is not None and progress.stream.reached(progress.sent_position) > self.end:  # type: ignore[attr-defined]
@@ -291,7 +291,7 @@ class _Range:
         self._files = RangeFiles(self._options, self._scratch)
 
     def abandon(self) -> None:
-        """Remove what was not published."""
+        """Removes files that were not published."""
         self._files.abandon()
         shutil.rmtree(self._scratch, ignore_errors=True)
 
@@ -301,18 +301,18 @@ def _schema_of(value: object) -> Schema | None:
 
 
 class _Directories:
-    """What a batch asks of topics: there is a partition of each directory."""
+    """Answers what a batch asks about topics: each directory has one partition."""
 
     def __init__(self, letters: _Letters) -> None:
         self._letters = letters
 
     def partitions(self, topic: str) -> int:
-        """Raises BlockedError for a dead-letter topic that is missing."""
+        """Returns the number of partitions. Raises BlockedError if the dead-letter topic is missing."""
         return self._letters.partitions() if topic == self._letters.topic else 1
 
 
 class _Letters:
-    """Dead letters of one batch. `topic` is "" where there are none; no directory is called so, each ends with a slash."""
+    """Sends the dead letters of one batch. `topic` is "" without a dead-letter topic, which no directory equals: each ends with a slash."""
 
     def __init__(self, batch: Batch, encoder: Encoder, producers: Producers, stopping: Callable[[], bool]) -> None:
         self._batch, self._kafka, self._producers, self._stopping = batch, encoder.kafka, producers, stopping
@@ -327,20 +327,20 @@ class _Letters:
         return self._producer
 
     def partitions(self) -> int:
-        """How many the topic has. Raises BlockedError where it is missing."""
+        """Returns the topic's number of partitions. Raises BlockedError if it is missing."""
         return self._made().topics.partitions(self.topic)
 
     def send(self, messages: list[Message]) -> None:
-        """Send dead letters. Raises as a producer."""
+        """Sends dead letters. Raises as `TaskProducer.send_each`."""
         self._made().send_each(messages)
 
     def flush(self) -> None:
-        """Wait until they are acknowledged. Raises as a producer."""
+        """Waits until the dead letters are acknowledged. Raises as `TaskProducer.flush`."""
         if self._producer is not None:
             self._producer.flush()
 
     def close(self) -> ClientView | None:
-        """Give the producer back. Returns what it said of itself."""
+        """Gives the producer back. Returns its statistics, None if it was not used or has none."""
         producer, self._producer = self._producer, None
         if producer is None:
             return None

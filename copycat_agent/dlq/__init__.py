@@ -1,4 +1,4 @@
-"""Dead letters: what `encoding.letters` wrote, read back, and sent again through the definition as it is now."""
+"""Dead letters: reads back what `encoding.letters` wrote, and replays it through the present definition."""
 
 from __future__ import annotations
 
@@ -42,22 +42,22 @@ __all__ = [
 
 
 GROUP_LETTERS = 200
-"""Letters between two acknowledgements: a crash repeats so many at most."""
+"""Most letters that are sent before their acknowledgement is awaited and saved: a crash repeats this many at most."""
 GROUP_BYTES = 8 * 2**20
-"""A group ends with the letter that fills this: all of it is held in memory."""
+"""A group ends with the letter that reaches this size, since it is held in memory."""
 NAMED_MAX = 100
-"""Letters left that are named one by one; all are counted."""
+"""Most letters left that a report names; all are counted."""
 
 
 class LetterPlace(NamedTuple):
-    """Where a letter lies in its dead-letter topic."""
+    """The position of a letter in its dead-letter topic."""
 
     partition: int
     offset: int
 
 
 class Left(NamedTuple):
-    """A letter that stays, and why."""
+    """A letter that was left in the topic, and the reason."""
 
     letter: Letter
     why: str
@@ -89,7 +89,7 @@ class ReplayReport:
 
 
 class PartitionOrigin(RecordOrigin):
-    """That of records of a partition of Kafka, which letters name `topic/number`."""
+    """The origin of records of a Kafka partition, which letters name `topic/number`."""
 
     def __init__(self, name: str) -> None:
         topic, _, number = name.rpartition("/")
@@ -106,7 +106,7 @@ class Replay:
     """One replay of a connector's dead letters. `run` once, from one thread."""
 
     def __init__(self, definition: Definition, stopping: Callable[[], bool] = lambda: False, *, dry_run: bool = False) -> None:
-        """A dry run sends nothing, saves nothing, creates no topic. Raises FatalError for a definition with a query: no Spark is here."""
+        """A dry run sends nothing, saves nothing, creates no topic. Raises FatalError for a definition with a query, which needs Spark."""
         assert definition.errors.dlq is not None
         if sql_at(definition.transforms) is not None:
             msg = f"definition {definition.name} has a sql step, and a replay runs without Spark"
@@ -130,10 +130,10 @@ class Replay:
         only: Collection[LetterPlace] = (),
         told: Callable[[ReplayReport], None] = lambda _: None,
     ) -> ReplayReport:
-        """Replay what was not replayed yet, or, with `everything`, all that is there; at most `limit` letters, and of some places `only`.
+        """Replays letters that were not replayed yet or, with `everything`, all; at most `limit`, and those at `only` if places are given.
 
-        `told` hears how far it is after each group. Raises RetriableError when Kafka cannot be reached, BlockedError when it
-        refuses; what went before is saved.
+        `told` is called with the report after each group. Raises RetriableError if Kafka cannot be reached, BlockedError if it
+        refuses access; the groups before that are saved.
         """
         kafka = self._encoder.kafka
         if self._dry_run:
@@ -159,7 +159,7 @@ class Replay:
         return self.report
 
     def _mine(self, reader: TopicReader, *, everything: bool) -> Iterator[Letter]:
-        """The connector's letters that are to be tried. What lies between them is done with."""
+        """Yields the connector's letters to replay, and marks the records between them as done."""
         starts = {} if everything else {number: progress.begin for number, progress in self._progress.items()}
         for record in reader.records(starts):
             progress, letter = self._progress[record.partition], parse(record)
@@ -171,7 +171,7 @@ class Replay:
                 progress.done(record.offset)
 
     def _asked_for(self, reader: TopicReader, only: Collection[LetterPlace], *, everything: bool) -> Iterator[Letter]:
-        """The connector's letters at these places. What lies before them and is not done waits as before."""
+        """Yields the connector's letters at these places. Earlier letters that are not done keep waiting."""
         waiting = set(only)
         starts = {number: end for number, (_, end) in reader.ranges.items()}
         for number, offset in waiting:
@@ -195,7 +195,7 @@ class Replay:
             reader.save({number: progress.saved() for number, progress in self._progress.items()})
 
     def _replay(self, letters: list[Letter]) -> None:
-        """Make, send and settle a group."""
+        """Encodes and sends a group of letters, and waits for the outcome."""
         going: list[tuple[Letter, Message]] = []
         for letter in letters:
             try:
@@ -248,7 +248,7 @@ class Replay:
         return self._bind(letter).encode_part(part, headers)
 
     def _bind(self, letter: Letter) -> SplitEncoder:
-        """The encoder for the letter's file, as it was then; letters of one file mostly follow each other."""
+        """Returns the encoder for the letter's file, cached for the letters that follow: those of one file mostly lie together."""
         origin = (letter.path, letter.file_key, letter.file_time_ms, letter.host)
         if self._bound is None or self._bound[0] != origin:
             partition = SourcePartition(self._definition.name, letter.file_key)
@@ -270,7 +270,7 @@ class Replay:
                 self._leave(going.pop(0)[0], f"stage send: {refused}")
 
     def _settle(self, sent: list[tuple[Letter, Message]]) -> None:
-        """Wait for what was sent. When Kafka refuses something in it, each goes again by itself: the others may be there twice."""
+        """Waits for acknowledgements. If Kafka refuses a record, sends each letter again by itself, which may duplicate the others."""
         try:
             self._producer.flush()
         except DataError as refused:
@@ -295,7 +295,7 @@ class Replay:
 
 
 def _group(letters: Iterator[Letter]) -> list[Letter]:
-    """The next letters, as many as may go together."""
+    """Returns the next letters, up to the limits of a group."""
     group: list[Letter] = []
     size_bytes = 0
     for letter in islice(letters, GROUP_LETTERS):

@@ -1,4 +1,4 @@
-"""One dead letter: what its topic holds, and the record that it was, as its format found it in its file."""
+"""One dead letter: parses it from its topic, and restores the record that it was made from."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Letter(NamedTuple):
 
     @property
     def is_whole(self) -> bool:
-        """Whether it carries all bytes of its record, or all its fields."""
+        """Whether the letter holds all bytes of its record, or all its fields."""
         return self.is_null or (self.raw is not None and (not self.said or self.is_rendered))
 
     @property
@@ -62,19 +62,19 @@ class Letter(NamedTuple):
 
     @property
     def is_rendered(self) -> bool:
-        """Whether `raw` are its fields as JSON, for its file holds no bytes of it alone."""
+        """Whether `raw` holds the record's fields as JSON, because its file format does not store records as separate bytes."""
         return self.said == letters.RENDERED.decode()
 
     @property
     def place(self) -> str:
-        """The record's place in its file, or in its partition of Kafka, for people."""
+        """The record's position in its file or Kafka partition, to be shown."""
         if self.envelope is not None:
             return f"offset {self.end - 1}"
         return f"record {self.number}" if self.by_record else f"bytes {self.start} to {self.end}, record {self.number}"
 
 
 def parse(record: Received) -> Letter | None:
-    """The dead letter that `record` is; None for anything else that lies in the topic, one with broken headers included."""
+    """Returns the dead letter in `record`, None if it is something else or has broken headers."""
     headers = {name: value for name, value in record.headers if value is not None}
     start, end, record_number = (_number(headers, name) for name in (letters.OFFSET, letters.END, letters.RECORD))
     file_time = _number(headers, letters.FILE_TIME, _TIME)  # files may be older than 1970
@@ -111,7 +111,7 @@ def parse(record: Received) -> Letter | None:
 
 
 def _envelope(record: Received, headers: dict[str, bytes]) -> Envelope | None:
-    """What came with the record beside its value; None where nothing did, or its headers are broken."""
+    """Returns what came with the record beside its value; None if nothing did, or the headers are broken."""
     count, at_ms = _number(headers, letters.HEADERS), _number(headers, letters.TIME)
     if letters.HEADERS not in headers or count is None or at_ms is None:
         return None
@@ -119,7 +119,7 @@ def _envelope(record: Received, headers: dict[str, bytes]) -> Envelope | None:
 
 
 def _columns(text: str) -> tuple[str, ...]:
-    """Names of columns; none where the header is broken."""
+    """Returns the names of columns, empty if the header is broken."""
     try:
         names = json.loads(text or "[]")
     except (ValueError, RecursionError):
@@ -134,7 +134,7 @@ def _part_start(headers: dict[str, bytes]) -> int:
 
 
 def _number(headers: dict[str, bytes], name: str, form: re.Pattern[bytes] = _NUMBER) -> int | None:
-    """A header that counts; 0 where there is none, None when it is no number."""
+    """Returns the number in a header, 0 if it is absent, None if it is not a number."""
     text = headers.get(name, b"0")
     return int(text) if form.fullmatch(text) else None
 
@@ -143,7 +143,7 @@ _ENTIRE = "its format cannot read this record without the rest of its file"
 
 
 class _Alone:
-    """A file that holds one record's bytes. See `RecordFile`."""
+    """A `RecordFile` that holds the bytes of one record."""
 
     def __init__(self, letter: Letter) -> None:
         self._raw = letter.raw or b""
@@ -159,10 +159,10 @@ class _Alone:
 
 
 def record_of(letter: Letter, frames: Frames | RecordFormat) -> Draft:
-    """The record of a letter that is whole: bytes as framed, or fields where the format makes those.
+    """Returns the record of a letter that is whole: bytes as framed, or fields if the format parses them.
 
-    A format whose records mean nothing without their file's header has a method `alone(raw, columns)`, which gets the names that the
-    letter carries; its `as_is` see `Parsed`. Raises DataError for a record that cannot be read by itself.
+    A format whose records need their file's header has a method `alone(raw, columns)`, which gets the column names in the letter; for
+    its `as_is` see `Parsed`. Raises DataError for a record that cannot be read by itself.
     """
     raw = letter.raw or b""
     place = letter.start, letter.end, letter.number
@@ -183,7 +183,7 @@ def record_of(letter: Letter, frames: Frames | RecordFormat) -> Draft:
 
 
 def _fields(raw: bytes) -> dict[str, Any]:
-    """Numbers keep all their digits; times and bytes are the text that JSON has for them."""
+    """Returns the fields of a record. Numbers keep all digits; times and bytes stay JSON text."""
     try:
         fields = json.loads(raw, parse_float=Decimal)
     except (ValueError, RecursionError):

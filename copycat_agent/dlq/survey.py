@@ -1,8 +1,8 @@
-"""What lies in a dead-letter topic, and which letters of it have been replayed.
+"""Which letters a dead-letter topic holds, and which of them have been replayed.
 
-A consumer group keeps what has been replayed. It saves one number, but letters that failed again stay among others that went. So the number
-is the first letter that is left, and the words beside it say what else is: `copycat1 END LEFT`, everything before END is done except LEFT,
-in ranges.
+A consumer group keeps the progress of replays. It stores one offset per partition, but letters that failed again may lie between others
+that were sent. So the offset is that of the first letter left, and the metadata says the rest: `copycat1 END LEFT` means that everything
+before END is done except the ranges LEFT.
 """
 
 from __future__ import annotations
@@ -18,25 +18,25 @@ from copycat_agent.options import Definition
 from copycat_agent.producer.consuming import GroupPosition, Received, TopicReader
 
 _WORDS_MAX = 4000
-"""Characters; a broker takes 4096 bytes by default (offset.metadata.max.bytes)."""
+"""Most characters of the metadata; a broker accepts 4096 bytes by default (offset.metadata.max.bytes)."""
 
 _WORDS = re.compile(r"copycat1 (\d{1,19}) ((?:\d{1,19}-\d{1,19},?)*)")
 
 
 def group_of(connector: str) -> str:
-    """The consumer group that keeps the replays of a connector's dead letters."""
+    """Returns the consumer group that keeps the progress of replays of a connector's dead letters."""
     return f"copycat-dlq-{connector}"
 
 
 class ReplayProgress:
-    """Everything before `end` is done, but for what is `left`."""
+    """The progress of replays in one partition: every letter before `end` is done, except those `left`."""
 
     def __init__(self, end: int = 0, left: Iterable[int] = ()) -> None:
         self._end = end
         self._left = set(left)
 
     def forget(self, begin: int, end: int) -> None:
-        """The topic now holds `begin` to `end`: what lay before has been deleted. If it never was so long, it is another topic."""
+        """Drops deleted letters: the topic now holds `begin` to `end`. If that is less than the progress, it was recreated: starts over."""
         if self._end > end:
             self._end, self._left = 0, set()
         self._left = {offset for offset in self._left if offset >= begin}
@@ -48,26 +48,26 @@ class ReplayProgress:
         return min(self._left, default=self._end)
 
     def is_done(self, offset: int) -> bool:
-        """Whether nothing is to be done for this letter any more."""
+        """Whether the letter needs no replay any more."""
         return offset < self._end and offset not in self._left
 
     def done(self, offset: int) -> None:
-        """The letter at `offset` was sent, or is none of ours. Call it in the partition's order, from `begin` on, or after `pass_to`."""
+        """Marks the letter at `offset` as sent, or as another connector's. Call it in offset order from `begin`, or after `pass_to`."""
         self._left.discard(offset)
         self._end = max(self._end, offset + 1)
 
     def leave(self, offset: int) -> None:
-        """The letter at `offset` failed again and stays for another replay."""
+        """Leaves the letter at `offset`, which failed again, for another replay."""
         self._left.add(offset)
         self._end = max(self._end, offset + 1)
 
     def pass_to(self, offset: int) -> None:
-        """The letter at `offset` is about to be tried out of turn: what was not looked at before it stays for another replay."""
+        """Skips to the letter at `offset`: earlier ones that were not looked at are left for another replay."""
         self._left.update(range(self._end, offset))
         self._end = max(self._end, offset)
 
     def saved(self) -> GroupPosition:
-        """Returns the position for the group to keep. Where there is no room for all that is left, the letters behind it are sent again."""
+        """Returns the position for the group to keep. If the ranges left do not fit, letters after those that fit will be sent again."""
         text, end = "", self._end
         for low, high in _ranges(sorted(self._left)):
             more = f"{low}-{high},"
@@ -79,7 +79,7 @@ class ReplayProgress:
 
     @classmethod
     def of(cls, position: GroupPosition | None) -> ReplayProgress:
-        """Reads the position that the group kept. Of words that somebody else wrote beside it, only the offset counts."""
+        """Parses the position that the group kept. If its metadata has another form, only the offset counts."""
         if position is None:
             return cls()
         match = _WORDS.fullmatch(position.words)
@@ -93,7 +93,7 @@ class ReplayProgress:
 
 
 def _ranges(offsets: list[int]) -> Iterator[tuple[int, int]]:
-    """Runs of consecutive numbers, each as its first and last."""
+    """Yields the first and last of each run of consecutive numbers."""
     begin = 0
     for index in range(len(offsets)):
         if index + 1 == len(offsets) or offsets[index + 1] != offsets[index] + 1:
@@ -102,7 +102,7 @@ def _ranges(offsets: list[int]) -> Iterator[tuple[int, int]]:
 
 
 def saved_progress(reader: TopicReader, definition: Definition) -> dict[int, ReplayProgress]:
-    """By partition, from the group of the connector that `reader` reads for; where that is new, from those of its former names.
+    """Returns the progress by partition, from the group of `reader`'s connector or, where that has none, of its former names.
 
     Raises as `TopicReader` does.
     """
@@ -140,7 +140,7 @@ class Tally:
     last_ms: int | None = None
 
     def add(self, letter: Letter, *, is_done: bool | None) -> None:
-        """Count one."""
+        """Counts a letter."""
         self.letters += 1
         if is_done is not None:
             self.waiting = (self.waiting or 0) + (not is_done)
@@ -151,7 +151,7 @@ class Tally:
 
 @dataclass(slots=True)
 class Survey:
-    """A dead-letter topic. `foreign` counts records that are no dead letters of this agent."""
+    """The contents of a dead-letter topic. `foreign` counts records that are not dead letters of this agent."""
 
     topic: str
     exists: bool
@@ -160,11 +160,11 @@ class Survey:
 
 
 Replayed = Mapping[str, Mapping[int, ReplayProgress]]
-"""By connector's name, as letters give it, and by partition."""
+"""Progress by the connector's name, as letters give it, and by partition."""
 
 
 def survey(reader: TopicReader, replayed: Replayed, seen: Callable[[int], None] = lambda _: None) -> Survey:
-    """Read the whole topic and count. `seen` is told now and then how many records have been read."""
+    """Reads the whole topic and counts its letters. `seen` is called now and then with the number of records read."""
     found = Survey(reader.topic, bool(reader.ranges))
     for record in _counted(reader, seen):
         letter = parse(record)
@@ -179,7 +179,7 @@ def survey(reader: TopicReader, replayed: Replayed, seen: Callable[[int], None] 
 
 
 def latest(reader: TopicReader, names: frozenset[str], limit: int, seen: Callable[[int], None] = lambda _: None) -> tuple[Letter, ...]:
-    """The newest letters of a connector (all its names), oldest first."""
+    """Returns the newest letters of a connector (under all its names), at most `limit`, oldest first."""
     mine = (letter for letter in map(parse, _counted(reader, seen)) if letter is not None and letter.connector in names)
     return tuple(sorted(heapq.nlargest(limit, mine, _age), key=_age))  # no more than so many are held at a time
 

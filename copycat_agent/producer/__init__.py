@@ -1,4 +1,4 @@
-"""The door to confluent_kafka: sending records and knowing what became of them."""
+"""Kafka through confluent_kafka, which only this package imports: sends records and reports their outcome."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A client that asks and administers: one answer at a time, heard within a deadline, with the words of the connection that failed."""
+"""An admin client with deadlines: one request at a time; a time-out is explained by the latest connection error."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Question = Callable[[AdminClient], "Future[Any]"]
 
 
 class Admin:
-    """An `AdminClient` that is made with the first question. From one thread at a time."""
+    """An `AdminClient` that is created by the first request. Used from one thread at a time."""
 
     def __init__(self, options: KafkaOptions, client_id: str = "", *, stopping: Callable[[], bool]) -> None:
         self._options = options
@@ -38,9 +38,9 @@ class Admin:
         self._client: AdminClient | None = None
 
     def ask(self, question: Question, seconds: float | None = None) -> Any:  # noqa: ANN401 - the library's
-        """The answer to one request, within so many seconds, usually `ANSWER_SECONDS` and one more.
+        """Returns the answer to one request. Waits for `seconds`, by default `ANSWER_SECONDS` and one more.
 
-        Raises KafkaException for one that says no; RetriableError when none comes, or BlockedError when this client is refused.
+        Raises KafkaException for an error in the answer; RetriableError without an answer, BlockedError if this client is refused.
         """
         try:
             return self._answer(question, seconds or ANSWER_SECONDS + 1)
@@ -62,13 +62,13 @@ class Admin:
             refused = self.trouble is not None and classify(self.trouble) is BlockedError
             if refused or self.stopping() or time.monotonic() > deadline:
                 trouble = self.trouble
-                self.close()  # a new one asks anew: what was refused may be mended by then
+                self.close()  # the next request connects again: what was refused may be allowed by then
                 words = f"stopped before {self.servers} had answered" if self.stopping() else f"no broker answers at {self.servers}"
                 raise with_trouble(RetriableError(words), trouble)
         return answer.result()
 
     def close(self) -> None:
-        """Free the client."""
+        """Closes the client; the next request creates another."""
         self._client = None
 
     def _made(self) -> AdminClient:
@@ -84,7 +84,7 @@ class Admin:
         return self._client
 
     def heard(self, error: KafkaError) -> None:
-        """A connection of the client had this error."""
+        """Notes an error of one of the client's connections."""
         distrust_token(self._options, error)
         if self.trouble is None or classify(error) is BlockedError:
             self.trouble = error

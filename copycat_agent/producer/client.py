@@ -31,7 +31,7 @@ The two are its callback under two names, which nothing here uses. The end may b
 _USUAL: Message = (None, -1, None, None)
 """Key, partition and callbacks of a message that leaves them out."""
 Place = Callable[[str, int, int], None]
-"""Hears where a record came to lie: topic, partition, offset."""
+"""Is called with the position of an acknowledged record: topic, partition, offset."""
 Report = Callable[[KafkaError | None, Receipt], None]
 
 
@@ -60,13 +60,13 @@ class Connection:
     transaction_ms: int
 
     def close(self) -> None:
-        """Let go of the client, whose callbacks hold the producer: a ring that would keep its threads and connections alive."""
+        """Drops the client, whose callbacks refer to the producer: that cycle would keep its threads and connections alive."""
         self.topics.close()
         del self.topics, self.client
 
 
 class ClientStatistics:
-    """Holds what one client has said about itself, for the task that uses it. Used from one thread at a time."""
+    """Holds the latest statistics of one client for the task that uses it. Used from one thread at a time."""
 
     def __init__(self) -> None:
         self.has_news = False
@@ -76,11 +76,11 @@ class ClientStatistics:
         self._retries_before: int | None = 0
 
     def hear(self, text: str) -> None:
-        """The client has said this; what it said before and nobody took is out of date."""
+        """Stores new statistics, which replace earlier ones that were not taken."""
         self._said, self.has_news = (text, time.time()), True
 
     def take(self) -> ClientView | None:
-        """Returns what was heard since the last call; None when that was nothing, or is not as expected."""
+        """Returns statistics that came since the last call, None if there are none, or in an unexpected form."""
         said, self._said, self.has_news = self._said, None, False
         earlier, self._earlier = self._earlier, None
         if said is None:
@@ -93,10 +93,10 @@ class ClientStatistics:
         return view._replace(retries=view.retries - self._retries_before)
 
     def hand_over(self) -> None:
-        """Another task uses the client from now on.
+        """Hands the client over to another task.
 
-        What it said of brokers holds for that task, too. Its queue, and what it sent again, was the affair of the task before; so is what
-        it has sent again by the next statistics, since nobody knows when that was: from there on the other task's retries are counted.
+        Its statistics of brokers hold for that task, too; its queue and retries belong to the previous one. So do retries up to the next
+        statistics, whose time is unknown: from there on retries are counted for the other task.
         """
         view = self.take()
         self._earlier = view and view._replace(queue_records=0, queue_bytes=0, retries=0)
@@ -105,7 +105,7 @@ class ClientStatistics:
 
 
 def client_view(text: str, at: float) -> ClientView | None:
-    """The statistics in `text`, which came in at `at` (epoch seconds). None when they are not as expected: they are not worth a batch."""
+    """Returns the statistics in `text`, received at `at` (epoch seconds); None in an unexpected form, which must not fail a batch."""
     try:
         return _view(_without_topics(text), at)
     except (AttributeError, KeyError, TypeError, ValueError):
@@ -147,7 +147,7 @@ class ClientReports:
         self.statistics = ClientStatistics()
 
     def begin(self) -> None:
-        """What was said before is of no interest to the next batch."""
+        """Drops earlier reports, which do not concern the next batch."""
         self.trouble.begin()
         self.failures.clear()
 
@@ -158,6 +158,6 @@ class ClientReports:
 
 
 def reported(message: Message, report: Report) -> Message:
-    """The message with its callback."""
+    """Returns the message with its delivery callback."""
     topic, value, key, partition, _, _, *rest = (*message, *_USUAL[len(message) - 2 :])
     return topic, value, key, partition, report, None, *rest

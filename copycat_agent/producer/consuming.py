@@ -1,7 +1,7 @@
-"""Reading a topic up to its end as it is now: all of it (`copycat demo`), or from where a group left off (`copycat dlq`).
+"""Reads a topic up to its present end: all of it (`copycat demo`), or from a group's committed positions (`copycat dlq`).
 
 A `TopicReader` assigns itself all partitions; it never joins its group, which only keeps positions. So two readers with one group
-at a time are not kept apart: each would read what the other reads.
+both read all records.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ ANSWER_SECONDS = 10.0
 STALL_SECONDS = 30.0
 """Reading is given up after this time without a single record, while some are missing."""
 _FETCH_KBYTES = 16 * 1024
-"""Held for the next records, per partition: memory for many small ones or a few large ones."""
+"""KiB prefetched per partition."""
 _LOOK_SECONDS = 0.1
 _NOBODY_YET = frozenset({
     KafkaError.NOT_COORDINATOR, KafkaError.COORDINATOR_NOT_AVAILABLE, KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
@@ -34,7 +34,7 @@ _NOBODY_YET = frozenset({
 
 
 class Received(NamedTuple):
-    """A record as it stands in its topic. `timestamp_ms` is None where it has none."""
+    """A record of a topic. `timestamp_ms` is None if it has none."""
 
     partition: int
     offset: int
@@ -45,23 +45,23 @@ class Received(NamedTuple):
 
 
 class Range(NamedTuple):
-    """The offsets of a partition: its first record, and the one that the next record gets."""
+    """The offsets of a partition: that of its first record, and the one that the next record will get."""
 
     begin: int
     end: int
 
 
 class GroupPosition(NamedTuple):
-    """The position that a group keeps for a partition: the next record to read, and words of its own (a topic takes 4 KiB)."""
+    """The position that a group keeps for a partition: the next offset to read, and metadata (4 KiB by default)."""
 
     offset: int
     words: str
 
 
 def offset_after(message: Message) -> int:
-    """The offset of what follows `message` in its partition. KafkaException for an error.
+    """Returns the offset after `message` in its partition. Raises KafkaException for an error.
 
-    The end of a partition is told as an error that carries an offset: control records before it are never seen.
+    The end of a partition is reported as an error with an offset: control records before it are never delivered.
     """
     error, offset = message.error(), message.offset()
     if error is not None and error.code() != KafkaError._PARTITION_EOF:  # noqa: SLF001 - its spelling
@@ -109,14 +109,14 @@ class TopicReader:
         return {one.partition: GroupPosition(one.offset, one.metadata or "") for one in found if one.offset >= 0}
 
     def save(self, positions: Mapping[int, GroupPosition]) -> None:
-        """Save positions for the group; they are saved when this returns."""
+        """Commits positions for the group, synchronously."""
         wanted = [TopicPartition(self.topic, number, offset, words) for number, (offset, words) in positions.items()]
         if wanted:
             tell = partial(self._consumer.commit, offsets=wanted, asynchronous=False)
             self._until_appointed(tell, f"saving positions of group {self._group}")
 
     def _until_appointed(self, call: Callable[[], _T], what: str) -> _T:
-        """Ask a group's coordinator or a partition's leader, which a cluster may have to appoint first."""
+        """Calls a group's coordinator or a partition's leader, and retries while the cluster is still electing it."""
         deadline = time.monotonic() + ANSWER_SECONDS
         while True:
             try:
@@ -128,7 +128,7 @@ class TopicReader:
                 time.sleep(_LOOK_SECONDS)
 
     def records(self, starts: Mapping[int, int]) -> Iterator[Received]:
-        """Records from `starts` (partition: offset; else the first) to the end known, in order within each partition."""
+        """Yields records from `starts` (offset by partition; by default the first) to the known end, in order within each partition."""
         begins = {number: max(starts.get(number, begin), begin) for number, (begin, _) in self.ranges.items()}
         places = {number: begin for number, begin in begins.items() if begin < self.ranges[number].end}
         self._consumer.assign([TopicPartition(self.topic, number, begin) for number, begin in places.items()])
@@ -142,7 +142,7 @@ class TopicReader:
                 deadline = time.monotonic() + STALL_SECONDS  # what the caller does with a record takes the time it takes
 
     def _take(self, message: Message, places: dict[int, int]) -> Iterator[Received]:
-        """A record, unless it lies behind the end. The end of a partition is told as an error that carries an offset."""
+        """Yields the record, unless it lies after the end. The end of a partition is reported as an error with an offset."""
         error, number, offset = message.error(), message.partition(), message.offset()
         if error is not None and error.code() != KafkaError._PARTITION_EOF:  # noqa: SLF001 - its spelling
             raise self._told(error, f"reading topic {self.topic}")
@@ -180,16 +180,16 @@ class TopicReader:
 
 
 def received(message: Message, partition: int, offset: int) -> Received:
-    """A record that the client gave, and where it stands. Called for each: it is quick."""
+    """Returns a message of the client as a record. Called per record, so it has to be fast."""
     kind, stamp = message.timestamp()
     headers = tuple(cast("list[tuple[str, bytes | None]]", message.headers() or ()))
     return Received(partition, offset, message.value(), headers, None if kind == TIMESTAMP_NOT_AVAILABLE else stamp, message.key())
 
 
 def read_topic(kafka: KafkaOptions, topic: str) -> Iterator[bytes]:
-    """Every value of `topic` up to its end as it is now, in order within each partition; b"" for a record without a value.
+    """Yields every committed value of `topic` up to its present end, in order within each partition; b"" for a tombstone.
 
-    Committed records only. A topic that does not exist yields nothing. Raises as `TopicReader` does.
+    A topic that does not exist yields nothing. Raises as `TopicReader` does.
     """
     with TopicReader(kafka, topic, "copycat-read") as reader:
         for record in reader.records({}):

@@ -1,7 +1,7 @@
-"""Positions that a group keeps for people and for tools that show a lag. Nobody is a member of it.
+"""Commits offsets to a consumer group without members, so that people and lag tools see them.
 
-A consumer commits them. With librdkafka 2.16.1 the request of its admin client ends the process (rdkafka_queue.h: `eonce->refcnt > 0`)
-when the broker that it asks goes away meanwhile.
+A consumer commits them: with librdkafka 2.16.1 the admin client's request aborts the process (rdkafka_queue.h: `eonce->refcnt > 0`)
+if its broker goes away during the request.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _CLOSE_SECONDS = 1.0
 
 
 class GroupPositions:
-    """Used from one thread at a time. Makes its client when it is first needed."""
+    """Commits offsets of one group. Used from one thread at a time. The first commit creates its client."""
 
     def __init__(self, options: KafkaOptions, group: str) -> None:
         self._options, self._group = options, group
@@ -30,9 +30,9 @@ class GroupPositions:
         self._answers: list[KafkaError | None] = []
 
     def commit(self, positions: Mapping[tuple[str, int], int], seconds: float) -> None:
-        """Save offsets by topic and partition. Raises RetriableError without an answer in time, BlockedError where that is refused.
+        """Commits offsets by topic and partition. Raises RetriableError without an answer in time, BlockedError if it is refused.
 
-        What was not answered in time may still be saved.
+        Offsets without an answer in time may still be committed.
         """
         consumer = self._consumer = self._consumer or self._made()
         self._answers.clear()
@@ -71,7 +71,7 @@ class GroupPositions:
         return translate(error, what)
 
     def close(self) -> None:
-        """Free the client. While no broker answers, that may take longer than anybody waits: it asks for what it was given last."""
+        """Closes the client. This may take long while no broker answers, since the client still sends its last commit."""
         consumer, self._consumer = self._consumer, None
         if consumer is not None:
             closing = threading.Thread(target=consumer.close, name="group", daemon=True)

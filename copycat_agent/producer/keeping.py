@@ -1,4 +1,4 @@
-"""The producers and lanes of one process, kept between batches, and what its tasks have learnt."""
+"""Keeps the producers and lanes of one process between batches, and what its tasks have learnt."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ from copycat_agent.transactions.protocol import perform
 IDLE_SECONDS = 600.0
 """A producer that no batch has used for this long is closed: each holds connections and a few threads."""
 SPARE_SECONDS = 30.0
-"""A producer is closed after this time where another one to the same cluster is free."""
+"""A free producer is closed after this time if another one to the same cluster is free."""
 LANE_IDLE_SECONDS = 60.0
 """A lane that no batch has used for this long is closed: it holds up to two producers, and is ready again in 40 ms."""
 FORGET_SECONDS = 86_400.0
 """What a task has learnt is forgotten after this time without a batch: it costs little to learn again, and connectors come and go."""
 LOOK_SECONDS = 5.0
-"""How often idle producers are looked after."""
+"""Interval at which idle producers are polled, and closed if idle for long."""
 CLIENT_ID = "copycat"
 """What brokers call a producer, unless `kafka.client` says otherwise."""
 
 MakeSteps = Callable[..., Any]
-"""`transactional.KafkaSteps`, or what a test puts in its place."""
+"""`transactional.KafkaSteps`, or a test's replacement."""
 
 _log = logs.get("kafka")
 
@@ -57,20 +57,20 @@ class Lane:
 
     @property
     def transaction_seconds(self) -> float:
-        """After this time without an end the cluster aborts a transaction."""
+        """Time after which the cluster aborts an open transaction."""
         return float(self.steps.transaction_seconds)
 
     def _is_stopping(self) -> bool:
         return self.stopping()
 
     def close(self) -> None:
-        """Give up what is prepared, free the clients. The next batch of the task begins with reading the head."""
+        """Drops prepared producers and closes the clients. The task's next batch begins with reading the head."""
         perform(self.writer.rest(), self.steps)
         self.steps.close()
 
 
 class _Free(NamedTuple):
-    """A producer that no batch uses since `at` (monotonic); `task` was the last to use it."""
+    """A producer that no batch has used since `at` (monotonic); `task` was the last to use it."""
 
     task: TaskId
     options: KafkaOptions
@@ -108,11 +108,11 @@ class Producers:
 
     @property
     def known_tasks(self) -> frozenset[TaskId]:
-        """Tasks of which something is remembered."""
+        """Returns the tasks of which something learnt is kept."""
         return frozenset(self._learnt)
 
     def take(self, task: TaskId, options: KafkaOptions, *, tracked: bool = False) -> TaskProducer:
-        """A producer for one batch of the task; the caller gives it back. Raises FatalError for a refused configuration."""
+        """Returns a producer for one batch of the task; the caller gives it back. Raises FatalError for a refused configuration."""
         with self._lock:
             learnt = self._of(task, options)
             for index, free in reversed(list(enumerate(self._free))):
@@ -126,7 +126,7 @@ class Producers:
         return self._make_producer(options, CLIENT_ID, learnt.batch_bytes, learnt.pace, tracked=tracked)
 
     def give_back(self, task: TaskId, options: KafkaOptions, producer: TaskProducer) -> None:
-        """Keep `producer` for another batch, unless it is broken, not what is needed, or holds records that nobody has flushed."""
+        """Keeps `producer` for another batch, unless it is broken, no longer fits the task, or holds records that were not flushed."""
         is_fit = not (producer.broken or producer.has_unflushed) and producer.next_batch_bytes == producer.batch_bytes
         with self._lock:
             if producer.next_batch_bytes:
@@ -138,7 +138,7 @@ class Producers:
             producer.close()
 
     def take_lane(self, task: TaskId, options: KafkaOptions, *, tracked: bool = False) -> Lane:
-        """The task's lane, for one batch; the caller gives it back. Raises as `take`."""
+        """Returns the task's lane for one batch; the caller gives it back. Raises as `take`."""
         with self._lock:
             learnt = self._of(task, options)
             kept = self._lanes.pop(task, None)
@@ -149,7 +149,7 @@ class Producers:
         return Lane(learnt, self._make_steps, f"copycat-{task.connector}-{task.number}", tracked=tracked)
 
     def give_lane_back(self, task: TaskId, lane: Lane) -> None:
-        """Keep `lane` for the task's next batch, unless it is broken or not what is needed."""
+        """Keeps `lane` for the task's next batch, unless it is broken or no longer fits the task."""
         lane.used, lane.stopping = self._clock(), lambda: False
         with self._lock:
             learnt = self._of(task, lane.options)
@@ -187,9 +187,9 @@ class Producers:
                 _log.warning("Kafka clients that no batch uses could not be looked after", why=type(error).__name__)
 
     def attend(self) -> None:
-        """Let idle clients say what they have to say, and close those that are idle for long. Called by a thread of its own.
+        """Polls idle clients, and closes those that have been idle for long. Called by a thread of its own.
 
-        The library queues its statistics, 12 KB each, for whoever polls: a producer that nobody polls would leak 300 MB a day.
+        The library queues its statistics, 12 KB each, until they are polled: a producer without polls would leak 300 MB a day.
         """
         now = self._clock()
         with self._lock:
@@ -211,7 +211,7 @@ class Producers:
         return SPARE_SECONDS if is_spare else IDLE_SECONDS
 
     def close(self) -> None:
-        """Close every producer and lane that is kept."""
+        """Closes every producer and lane that is kept."""
         self._closed.set()
         with self._lock:
             leaving: list[TaskProducer | Lane] = [*(one.producer for one in self._free), *self._lanes.values()]

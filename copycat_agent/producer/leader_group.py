@@ -1,7 +1,7 @@
-"""Which of the processes with one agent id leads: the one that has the only partition of a topic in a consumer group.
+"""Leader election through a consumer group: of the processes with one agent id, the member that has a topic's only partition leads.
 
-Kafka decides: when the leader leaves the group, or is not heard of for `SESSION_SECONDS`, another member gets the partition. The group
-says who may begin; that who led before saves nothing any more is the affair of its transactional id (`state_topic`).
+If the leader leaves the group, or sends no heartbeat for `SESSION_SECONDS`, Kafka assigns the partition to another member. The group only
+decides which process may begin; the previous leader is fenced by its transactional id (`state_topic`).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from copycat_agent.producer.kafka_errors import not_made, translate
 from copycat_agent.producer.settings import SILENT, client_settings, distrust_token
 
 SESSION_SECONDS = 12.0
-"""Longer than a broker takes to start again: else the lead would change with that. Brokers take 6 s at least."""
+"""Session time-out of members: longer than a broker's restart, which must not change the leader. Brokers accept 6 s or more."""
 _HEARTBEAT_SECONDS = 3.0
 _LOOK_SECONDS = 0.2
 
@@ -28,16 +28,16 @@ def group_of(agent_id: str) -> str:
 
 
 class LeaderGroup:
-    """A member of the group, from when it is made until it is closed. Thread-safe."""
+    """A member of the group, from its construction until `close`. Thread-safe."""
 
     def __init__(self, options: KafkaOptions, topic: str, group: str) -> None:
-        """Joins behind the caller's back; the topic is there. Raises FatalError when there is no client with these options."""
+        """Joins in the background; the topic has to exist. Raises FatalError if the client refuses the options."""
         self._options = options
         self._group = group
         self._topic = topic
         settings: dict[str, Any] = {
             **client_settings(options), "group.id": group, "client.id": group, "enable.auto.commit": False,
-            "partition.assignment.strategy": "cooperative-sticky",  # who leads goes on leading when another one joins
+            "partition.assignment.strategy": "cooperative-sticky",  # the leader stays when another member joins
             "session.timeout.ms": int(SESSION_SECONDS * 1000), "heartbeat.interval.ms": int(_HEARTBEAT_SECONDS * 1000),
             "error_cb": self._heard,
         }  # fmt: skip
@@ -49,7 +49,7 @@ class LeaderGroup:
         self.leads = threading.Event()
         """Set while this process leads, as far as it knows."""
         self.deposed = threading.Event()
-        """Set once it has led and another one got the partition."""
+        """Set once it has led and another member was assigned the partition."""
         self._has_led = False
         self._trouble: CopycatError | None = None
         self._thread = threading.Thread(target=self._poll, name="leader-group", daemon=True)
@@ -57,11 +57,11 @@ class LeaderGroup:
 
     @property
     def trouble(self) -> CopycatError | None:
-        """Why nobody can be asked who leads, None while the group answers."""
+        """The error because of which the group cannot be reached, None while it answers."""
         return self._trouble
 
     def close(self) -> None:
-        """Leave the group: another member leads at once."""
+        """Leaves the group, so that another member leads at once."""
         self._closing.set()
         self._thread.join()
         self._consumer.close()
@@ -95,7 +95,7 @@ class LeaderGroup:
             self.deposed.set()
 
     def _lost(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
-        """The group has not heard of this process for too long, or no broker answers: whether another one leads is not known yet."""
+        """Called after a session time-out, or while no broker answers: another member may lead or not."""
         consumer.incremental_unassign(partitions)
         self.leads.clear()
 

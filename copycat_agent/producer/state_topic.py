@@ -1,7 +1,7 @@
 """An agent's state in a compacted topic of one partition: written in transactions by one process at a time, read by the next.
 
-Each write is a transaction of one transactional id, so Kafka keeps out whoever had the id before. After a write that failed nobody knows
-what became of it: a new producer brings it to an end, and what is there is compared with what shall be.
+Each write is a transaction with the same transactional id, so Kafka fences the process that had the id before. The outcome of a failed
+write is unknown: a new producer ends its transaction, then the topic is compared with the wanted state.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _LEADER_KEY = b'["leader"]'
 
 
 def topic_of(agent_id: str) -> str:
-    """The topic with the state of an agent."""
+    """Returns the name of the topic with an agent's state."""
     return f"__copycat_state.{agent_id}"
 
 
@@ -36,10 +36,10 @@ def transactional_id_of(agent_id: str) -> str:
 
 
 class StateTopic:
-    """See above. From one thread at a time."""
+    """The `StateLog` of an agent on Kafka. Used from one thread at a time."""
 
     def __init__(self, options: KafkaOptions, agent_id: str, *, stopping: Callable[[], bool] = lambda: False) -> None:
-        """Nothing is asked yet. `stopping` ends a wait."""
+        """Sends no request yet. `stopping` ends a wait."""
         self.place = OffsetsPartition(topic_of(agent_id), 0)
         self._options = options
         self._id = transactional_id_of(agent_id)
@@ -50,13 +50,13 @@ class StateTopic:
         self._leader = secrets.token_hex(8).encode()
 
     def ensure(self) -> None:
-        """Make the topic where it is missing. RetriableError and BlockedError as Kafka has it."""
+        """Creates the topic if it is missing. Raises RetriableError or BlockedError."""
         self._steps.ensure_topic(self.place.topic, 1)
 
     def take(self) -> dict[bytes, bytes]:
-        """Keep out every other process, and return the latest value of each key.
+        """Fences every other process and returns the latest value of each key.
 
-        RetriableError and BlockedError as Kafka has it; FatalError when the brokers know no transactions.
+        Raises RetriableError or BlockedError; FatalError if the brokers do not support transactions.
         """
         self._fence()
         found = self._read()
@@ -67,7 +67,7 @@ class StateTopic:
     def publish(self, changes: Mapping[bytes, bytes | None], everything: Callable[[], Mapping[bytes, bytes]]) -> None:
         """See `offsets.state_log.StateLog`.
 
-        After a failure it is refused for as long as that took: the caller has a lock that others wait for, also while Kafka is away.
+        After a failure it fails at once for as long as the failure took, since the caller holds a lock that others wait for.
         """
         began = time.monotonic()
         if began < self._refused_until:
@@ -86,13 +86,13 @@ class StateTopic:
         self._is_doubtful = True
 
     def close(self) -> None:
-        """Free the clients."""
+        """Closes the clients."""
         self._client = None
         self._steps.close()
 
     def _missing(self, wanted: Mapping[bytes, bytes]) -> dict[bytes, bytes | None]:
-        """What to write for `wanted` to be there, once what was written before is committed or undone."""
-        self._check_leader(self._read(decided=True))  # before: a new producer would keep out whoever has taken over meanwhile
+        """Returns the changes that make the topic hold `wanted`, once earlier transactions are committed or aborted."""
+        self._check_leader(self._read(decided=True))  # first, since a new producer would fence a process that has taken over meanwhile
         self._fence()
         found = self._read()
         self._check_leader(found)
@@ -105,7 +105,7 @@ class StateTopic:
             raise FencedError(f"another process writes {self.place.topic} now")
 
     def _read(self, *, decided: bool = False) -> dict[bytes, bytes]:
-        """What is committed; `decided`: without waiting for a transaction that is open."""
+        """Returns the committed state; with `decided`, without waiting for an open transaction."""
         latest = {entry.key: entry.value for entry in self._steps.replay(self.place, 0, self._steps.end(self.place, decided=decided))}
         self._steps.free()
         return {key: value for key, value in latest.items() if value is not None}

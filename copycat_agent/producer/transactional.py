@@ -1,6 +1,6 @@
-"""The steps of a lane on a real broker, and the reading of positions up to an end that was asked for before.
+"""The steps of a lane on a Kafka cluster, and reading positions of the offsets topic up to a given end.
 
-`transactions` says which steps, in which order, and why.
+`transactions` explains the steps and their order.
 """
 
 from __future__ import annotations
@@ -56,35 +56,35 @@ class KafkaSteps:
         self._live: set[LaneProducer] = set()
 
     def prepare(self, transactional_id: str) -> LaneProducer:
-        """A new producer, whose fencing of all others with its id begins now."""
+        """Returns a new producer, which begins to fence all others with its id."""
         handle = LaneProducer(self.options, self.client_id, transactional_id, self.shared)
         with self._lock:
             self._live.add(handle)
         return handle
 
     def ready(self, handle: LaneProducer) -> None:
-        """Wait until nothing of the id's earlier transactions is open or undecided any more."""
+        """Waits until the id's earlier transactions are all committed or aborted."""
         handle.ready()
 
     def begin(self, handle: LaneProducer) -> None:
-        """Begin the transaction. FencedError when somebody else has taken the id."""
+        """Begins the transaction. Raises FencedError if another producer has taken the id."""
         handle.begin_transaction()
 
     def send(self, handle: LaneProducer, place: OffsetsPartition, entries: Sequence[Entry]) -> None:
-        """Send entries of the offsets topic in the transaction."""
+        """Sends entries of the offsets topic in the transaction."""
         handle.send_entries(place, entries)
 
     def flush(self, handle: LaneProducer) -> None:
-        """Wait until everything that was sent is acknowledged. FencedError, RefusedError."""
+        """Waits until everything that was sent is acknowledged. Raises FencedError or RefusedError."""
         handle.flush_entries()
 
     def commit(self, handle: LaneProducer) -> None:
-        """Commit. When it raises, nobody knows whether it is committed."""
+        """Commits the transaction. If it raises, the outcome is unknown."""
         handle.commit()
         self.rest()
 
     def close(self, handle: LaneProducer | None = None) -> None:
-        """Free the producer; without a handle everything that is left."""
+        """Closes the producer, or without a handle all clients that are left."""
         with self._lock:
             leaving = [handle] if handle is not None else list(self._live)
             self._live.difference_update(leaving)
@@ -95,18 +95,18 @@ class KafkaSteps:
 
     @property
     def transaction_seconds(self) -> float:
-        """After this time without an end the cluster aborts a transaction."""
+        """Time after which the cluster aborts an open transaction."""
         return self.shared.timeout_ms / 1000
 
     def attend(self) -> None:
-        """Take in what idle producers have to say: it would pile up. From any thread; never blocks."""
+        """Polls idle producers, whose events would pile up. Thread-safe; never blocks."""
         with self._lock:
             live = list(self._live)
         for one in live:
             one.attend()
 
     def take_view(self) -> ClientView | None:
-        """The latest word of any producer on itself, as `TaskProducer.take_view`."""
+        """Returns the latest statistics of any producer, as `TaskProducer.take_view`."""
         with self._lock:
             views = [view for one in self._live if (view := one.take_view()) is not None]
         return max(views, key=lambda view: view.at, default=None)
@@ -120,7 +120,7 @@ class KafkaSteps:
         return OffsetsTopic(self._admin).ensure(topic, partitions)
 
     def end(self, place: OffsetsPartition, *, decided: bool = False) -> int:
-        """The end of the place, open transactions included; or, `decided`, where the first one that is open begins."""
+        """Returns the end of the partition, open transactions included; with `decided`, the begin of the first open one."""
         isolation = IsolationLevel.READ_COMMITTED if decided else IsolationLevel.READ_UNCOMMITTED
         wanted = TopicPartition(place.topic, place.partition)
         latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]
@@ -135,7 +135,7 @@ class KafkaSteps:
         return int(found.offset)
 
     def replay(self, place: OffsetsPartition, since: int, end: int) -> list[Entry]:
-        """Committed entries from offset `since` up to `end`, in order. RetriableError when a transaction below `end` stays open."""
+        """Returns committed entries from `since` up to `end`, in order. Raises RetriableError if a transaction below `end` stays open."""
         self._unasked = 0
         if since >= end:
             return []
@@ -175,7 +175,7 @@ class KafkaSteps:
         return entries
 
     def _stalled(self, place: OffsetsPartition, following: int, end: int, *, is_held: bool) -> CopycatError:
-        """`is_held`: Kafka says that nothing more is committed there."""
+        """Returns the error for a read without progress. `is_held`: Kafka reports that nothing more is committed."""
         words = f"partition {place.partition} of {place.topic} ends at {end} and cannot be read beyond offset {following}"
         if not is_held:
             return with_trouble(RetriableError(f"{words}: no answer from {self._admin.servers}"), self._trouble)
@@ -205,13 +205,13 @@ class KafkaSteps:
             self._trouble = error
 
     def rest(self) -> None:
-        """Something was done without a question: what is only needed for questions is freed when that happens again and again."""
+        """Notes a step without a question; after several in a row, closes the clients that only questions need."""
         self._unasked += 1
         if self._unasked > _MOST_UNASKED:
             self.free()
 
     def free(self) -> None:
-        """Free the clients; the next question makes new ones."""
+        """Closes the clients; the next question creates new ones."""
         self._drop_reader()
         self._admin.close()
 
@@ -222,7 +222,7 @@ class KafkaSteps:
 
 
 def _offset_after(message: Message) -> int:
-    """`offset_after`, for a reader whose group is never used and has to have a name."""
+    """Returns `offset_after`, for a reader whose group has a name only because it must."""
     error = message.error()
     return 0 if error is not None and error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED else offset_after(message)
 
@@ -232,6 +232,6 @@ def _entry(message: Message) -> Entry:
 
 
 def _latest(entries: list[Entry]) -> list[Entry]:
-    """Returns what compaction would leave of them, in order."""
+    """Returns the latest entry of each key, as compaction would leave them, in order."""
     last = {entry.key: index for index, entry in enumerate(entries)}
     return [entry for index, entry in enumerate(entries) if last[entry.key] == index]

@@ -1,4 +1,4 @@
-"""Where records go: to topics, or into files of a store, each of them written once and complete."""
+"""Sinks: records go to topics, or into the files of a store, where each file is written once and is complete when it is visible."""
 
 from __future__ import annotations
 
@@ -17,4 +17,4 @@ class SinkKind(NamedTuple):
 
 _OWN = {"kafka": SinkKind(KafkaSinkOptions), "files": SinkKind(FilesSinkOptions)}
 SINKS: Registry[SinkKind] = Registry("sink", _OWN, lambda _name, _part: "packages bring no sinks", lambda kind, _fence: kind)
-"""By the name of their type. A delivery knows each of them: a package's would be taken for Kafka."""
+"""Sinks by type. Deliveries name each of them, so a package cannot add one: it would be treated as Kafka."""

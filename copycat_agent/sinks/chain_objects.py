@@ -1,4 +1,4 @@
-"""What lies in a store of one partition's chain: where it begins, its claims and checkpoints, and what is pending."""
+"""The objects of one partition's chain in a store: its start, its claims and checkpoints, and its pending files."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from copycat_agent.sinks.file_names import CONTROL, padded
 from copycat_agent.sinks.sink_stores import SinkStore
 
 CHECKPOINT = "checkpoint-"
-"""What the keys of checkpoints begin with: the listing that shows claims shows them, too."""
+"""Prefix of the keys of checkpoints, which lie beside the claims so that one listing shows both."""
 CHECKPOINTS = 3
-"""So many stay, the greatest."""
+"""Checkpoints that are kept, the greatest ones."""
 
 
 class ClaimedFile(NamedTuple):
-    """A file of a claim: its final key, and what is in it."""
+    """A file of a claim: its final key, its number of records and its size."""
 
     key: str
     records: int
@@ -29,7 +29,7 @@ class ClaimedFile(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ClaimedRange:
-    """A range, who claimed it, and its files: none where no record of it is kept."""
+    """A claimed range, the token of the writer's attempt, and its files: none if no record of the range was kept."""
 
     first: int
     last: int
@@ -38,24 +38,24 @@ class ClaimedRange:
 
     @property
     def end(self) -> int:
-        """The first offset behind it."""
+        """The first offset after the range."""
         return self.last + 1
 
 
 class ClaimNames(NamedTuple):
-    """First offsets of claims, and checkpoints, in order."""
+    """First offsets of claims, and offsets of checkpoints, both ascending."""
 
     firsts: list[int]
     checkpoints: list[int]
 
     @property
     def checkpoint(self) -> int:
-        """The greatest one; 0 for none."""
+        """The greatest checkpoint, 0 if there is none."""
         return max(self.checkpoints, default=0)
 
 
 class ChainObjects:
-    """Each method is a few requests; `Claims` says in which order. Raises what a store raises."""
+    """Reads and writes these objects, each method with a few requests; `Claims` decides on the order. Raises as `SinkStore` does."""
 
     def __init__(self, store: SinkStore, connector: str, topic: str, partition: int) -> None:
         self.store = store
@@ -65,41 +65,41 @@ class ChainObjects:
         )
 
     def start(self) -> int | None:
-        """Where the chain begins, None where nobody has begun it."""
+        """Returns the offset at which the chain begins, None if it does not exist."""
         data = self.store.get(self._start)
         return None if data is None else int(json.loads(data)["start"])
 
     def begin(self, start: int) -> None:
-        """Begin it there, unless somebody has begun it."""
+        """Begins the chain at this offset, unless it exists (put-if-absent)."""
         self.store.put_if_absent(self._start, json.dumps({"start": start}).encode())
 
     def listed(self) -> ClaimNames:
-        """The claims and checkpoints that are there."""
+        """Lists claims and checkpoints."""
         names = [key.rpartition("/")[2] for key in self.store.list(self.claims)]
         checkpoints = [int(one.removeprefix(CHECKPOINT)) for one in names if one.startswith(CHECKPOINT)]
         return ClaimNames(sorted(int(one) for one in names if one.isdecimal()), sorted(checkpoints))
 
     def is_void(self, first: int) -> bool:
-        """Whether a claim that is known to be there must not be published: it came too late, or was published before it was pruned."""
+        """Whether a claim that exists must not be published: it was put too late, or was published before it was pruned."""
         return self.listed().checkpoint > first
 
     def read(self, first: int) -> ClaimedRange | None:
-        """The claim at an offset."""
+        """Returns the claim at a first offset, None if there is none. Raises FatalError for an object that is not a claim."""
         key = self.claim_key(first)
         data = self.store.get(key)
         return None if data is None else _parsed(data, self.store.shown(key))
 
     def put(self, claim: ClaimedRange) -> ClaimedRange | None:
-        """Claim, unless somebody has; returns the claim that is there. None: it was refused, and none is seen."""
+        """Puts the claim if absent. Returns the claim that holds the offset, None if the put was refused and yet no claim is found."""
         data = json.dumps(asdict(claim), separators=(",", ":")).encode()
         return claim if self.store.put_if_absent(self.claim_key(claim.first), data) else self.read(claim.first)
 
     def withdraw(self, claim: ClaimedRange) -> None:
-        """Delete a void claim."""
+        """Deletes a void claim."""
         self.store.delete([self.claim_key(claim.first)])
 
     def upload(self, claim: ClaimedRange, files: Sequence[Path]) -> None:
-        """Before the claim is put: where it fails, what was sent is deleted, for the claim never comes."""
+        """Uploads files to pending, before the claim is put. If that fails, deletes them, since the claim will not be put."""
         pending = list(self._moves(claim))
         try:
             self.store.upload(dict(zip(pending, files, strict=True)))
@@ -109,42 +109,42 @@ class ChainObjects:
             raise
 
     def publish(self, claim: ClaimedRange) -> None:
-        """Of a valid claim."""
+        """Publishes the pending files of a valid claim."""
         self.store.publish(self._moves(claim))
 
     def discard(self, claim: ClaimedRange) -> None:
-        """Delete what is pending of a claim that is void, or was not put."""
+        """Deletes the pending files of a claim that is void, or was not put."""
         self.store.delete(self._moves(claim))
 
     def finish(self, claim: ClaimedRange) -> None:
-        """Publish the last claim, then delete what is pending of others up to there: their claims never come."""
+        """Publishes the last claim, then deletes pending files of other writers up to there, whose claims cannot be put any more."""
         self.publish(claim)
         moves = self._moves(claim)
         self.store.delete([key for key, first in self.pending() if key not in moves and first <= claim.first])
 
     def pending(self) -> list[tuple[str, int]]:
-        """Keys that are not published, and the first offsets of their ranges."""
+        """Returns the pending keys, each with the first offset of its range."""
         return [(key, int(key.rsplit("/", 2)[1].partition("-")[0])) for key in self.store.list(self._pending)]
 
     def unpublished(self, claim: ClaimedRange) -> int:
-        """Files of it that are not visible yet."""
+        """Returns how many files of the claim are not visible yet."""
         return sum(1 for key, _ in self.pending() if key in self._moves(claim))
 
     def prune(self, checkpoint: int) -> None:
-        """First the checkpoint, at a valid claim before which all is published; then claims below, void ones too, and old checkpoints."""
+        """Puts a checkpoint at a valid claim, all before which is published, then deletes all claims below it and old checkpoints."""
         self.store.put_if_absent(f"{self.claims}/{CHECKPOINT}{padded(checkpoint)}", b"{}")
         listed = self.listed()
-        if listed.checkpoint < checkpoint:  # a put may be refused, though nothing is there
+        if listed.checkpoint < checkpoint:  # a put may be refused although there is no object
             return
         gone = [self.claim_key(one) for one in listed.firsts if one < checkpoint]
         self.store.delete(gone + [f"{self.claims}/{CHECKPOINT}{padded(one)}" for one in listed.checkpoints[:-CHECKPOINTS]])
 
     def claim_key(self, first: int) -> str:
-        """Where the claim at an offset is."""
+        """Returns the key of the claim at a first offset."""
         return f"{self.claims}/{padded(first)}"
 
     def _moves(self, claim: ClaimedRange) -> dict[str, str]:
-        """Temporary key -> final key of each file."""
+        """Returns the final key of each file by its pending key."""
         directory = f"{self._pending}/{padded(claim.first)}-{claim.token}"
         return {f"{directory}/{number}": one.key for number, one in enumerate(claim.files)}
 

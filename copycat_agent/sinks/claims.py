@@ -1,4 +1,4 @@
-"""Exactly once into files: a range of a partition is claimed before its files are seen, and the claims make one chain.
+"""Exactly once into files: a range of a partition is claimed before its files become visible, and the claims form one chain.
 
 ::
 
@@ -8,25 +8,27 @@
     done = claims.commit(Range("orders", 3, first, last), files, "parquet")
     done.end, done.is_mine                                         # where the chain ends now; whether it has these files
 
-`first` is what `resume` or `commit` has returned, however long ago and in whatever process. Below `<root>/_copycat/<connector>/`:
-`starts/<topic>/<partition>` says where the chain begins; `claims/<topic>/<partition>/<first>` holds the last offset and the files of a
-range; `checkpoint-<offset>` beside the claims says that those below are gone; `pending/<topic>/<partition>/<first>-<token>/<n>` are files
-to be published. A writer 1. uploads to pending, 2. puts its claim unless one is there, 3. looks for a checkpoint above it,
-which makes it void, 4. publishes: what is pending goes to its final name, and nothing is done where nothing is pending.
+`first` is a value that `resume` or `commit` has returned, at any earlier time and in any process. Below `<root>/_copycat/<connector>/`,
+`starts/<topic>/<partition>` holds the offset at which the chain begins; `claims/<topic>/<partition>/<first>` the last offset and the
+files of a range; `checkpoint-<offset>` beside the claims says that those below are deleted;
+`pending/<topic>/<partition>/<first>-<token>/<n>` are files to be published. A writer 1. uploads its files to pending, 2. puts its claim
+with put-if-absent, 3. looks for a checkpoint above the claim, which makes it void, 4. publishes: each pending file moves to its final
+name, and a file that is not pending is skipped.
 
-Why no offset is ever visible twice or left out, whoever stops, dies, wakes or is answered late, at any place:
+Why no offset is ever visible twice or left out, wherever a writer stops, dies, resumes late or gets a late answer:
 
-- A claim is *valid* if no checkpoint was above it when it came. At one place one is valid at most: another one can come only after the
-  first was deleted, so after a checkpoint above both. No checkpoint is ever changed, and the greatest three are not deleted: a listing
-  shows the greatest that was there when it began or, had it to last that long, one of the next.
-- Nobody publishes a claim, his own or another's, before he has looked for checkpoints *after* he knew that it was there. So only files
-  of valid claims are seen, each under one name and with the same bytes, whoever publishes them and how often.
-- A claim is put at the end of the chain (`first`), by somebody for whom all before it was published. So of valid claims only the last may
-  be unpublished, ranges neither overlap nor leave a gap, and a successor has one claim to finish. A checkpoint is at a valid claim,
-  and what is deleted lies before it.
-- What is pending of a valid claim goes only by being published, so that its absence proves it: it is deleted only where another claim
-  is at its place, or a checkpoint above it. Whoever does not know what became of his put deletes nothing, and asks `resume`.
-- "There is one" may be one's own put, sent twice: its token tells.
+- A claim is *valid* if there was no checkpoint above it when it was put. At most one claim per first offset is valid: a second one can be
+  put only after the first was deleted, hence after a checkpoint above both. Checkpoints are never changed, and the greatest three are never
+  deleted: a listing shows the greatest checkpoint that existed when it began or, if it takes long enough for that one to go, a later one.
+- No writer publishes a claim, its own or another's, before it has looked for checkpoints *after* it knew that the claim exists. So only
+  files of valid claims become visible, each under one name and with the same bytes, whoever publishes them and however often.
+- A claim is put at the end of the chain (`first`), by a writer for which all claims before it were published. So only the last valid claim
+  may be unpublished, ranges neither overlap nor leave a gap, and a successor has at most one claim to finish. A checkpoint is always at
+  a valid claim, and only what lies before it is deleted.
+- Pending files of a valid claim disappear only by being published, so their absence proves that they were. Pending files are
+  otherwise deleted only when another claim holds their first offset, or a checkpoint lies above it. A writer whose put has an unknown
+  outcome deletes nothing and calls `resume`.
+- A put that is refused because a claim exists may have met itself, sent twice: the token in the claim tells.
 """
 
 from __future__ import annotations
@@ -43,14 +45,15 @@ from copycat_agent.sinks.file_names import CONTROL, FileName, final_keys, parse_
 from copycat_agent.sinks.sink_stores import SinkStore
 
 Range = FileName
-"""Offsets `[first, last]` of a partition of a topic, which are claimed together."""
+"""Offsets `[first, last]` of one partition, claimed together."""
 KEPT = 100
-"""Claims that stay when older ones are deleted, which is done once there are twice as many."""
+"""Claims that are kept when older ones are deleted, which happens once there are twice as many."""
 _TRIES = 10
+"""Listings before RetriableError: each may be outdated by a concurrent prune."""
 
 
 class LocalFile(NamedTuple):
-    """A local file with records of one range, complete and closed. `directory` is where it goes below the root ("" is the root itself)."""
+    """A local file with records of one range, complete and closed, and its destination `directory` below the root ("" is the root)."""
 
     path: Path
     directory: str
@@ -58,16 +61,16 @@ class LocalFile(NamedTuple):
 
 
 class Committed(NamedTuple):
-    """Where the chain ends now, and whether the files of this `commit` are those that it holds for the range."""
+    """The outcome of a `commit`: the end of the chain, and whether the range has the files of this commit (`is_mine`)."""
 
     end: int
     is_mine: bool
 
 
 class Chain(NamedTuple):
-    """How a partition's chain is, for people: `[start, end)` is claimed, and `unpublished` files of the last claim are not visible yet.
+    """The state of a partition's chain, to be shown: `[start, end)` is claimed, `unpublished` files of the last claim are not visible yet.
 
-    `claims` counts those that are not pruned.
+    `claims` counts the claims that were not pruned.
     """
 
     start: int
@@ -78,7 +81,7 @@ class Chain(NamedTuple):
 
 
 class Claims:
-    """The chains of a connector in a store. Keeps nothing between two calls; any number may work at once, in any processes."""
+    """The chains of a connector in a store. Keeps no state between calls; any number of instances may be used at once, in any processes."""
 
     def __init__(self, store: SinkStore, connector: str, *, kept: int = KEPT, token: Callable[[], str] = lambda: uuid.uuid4().hex) -> None:
         self._store = store
@@ -87,10 +90,10 @@ class Claims:
         self._token = token
 
     def resume(self, topic: str, partition: int, start: int, known: int = 0) -> int:
-        """The end of the chain, up to which all is published. `start` is where it begins if nobody has begun it.
+        """Publishes what the last claim left pending and returns the end of the chain. A chain that does not exist begins at `start`.
 
-        `known` is the greatest end that the caller has heard of: BlockedError where the store has less, as behind a mount that is missing.
-        Costs six small requests. Raises what a store raises.
+        `known` is the greatest end that the caller knows of: raises BlockedError if the store has less, for instance because a mount is
+        missing. Costs six small requests. Raises as `SinkStore` does.
         """
         chain = self._chain(topic, partition)
         begin = self._begin(chain, start, known)
@@ -105,9 +108,9 @@ class Claims:
         return end
 
     def commit(self, at: Range, files: Sequence[LocalFile], extension: str = "") -> Committed:
-        """Claim a range and publish its files, unless somebody else has claimed at its first offset: then his files count, not these.
+        """Claims a range and publishes its files, unless another writer holds a claim at its first offset: then that claim's files count.
 
-        Raises what a store raises; whether the range is claimed is not known then: `resume` says it.
+        Raises as `SinkStore` does; the outcome of the claim is then unknown, and `resume` finds it out.
         """
         assert at.first <= at.last, "a range has one offset at least"
         chain = self._chain(at.topic, at.partition)
@@ -132,7 +135,7 @@ class Claims:
         return Committed(self.resume(at.topic, at.partition, at.first), is_mine=False)
 
     def chain(self, topic: str, partition: int) -> Chain | None:
-        """How a chain is now, None where none is begun. Changes nothing."""
+        """Returns the present state of a chain, None if it does not exist. Changes nothing."""
         chain = self._chain(topic, partition)
         start = chain.start()
         if start is None:
@@ -143,14 +146,14 @@ class Claims:
         return Chain(start, claim.end, len(firsts), claim, chain.unpublished(claim))
 
     def partitions(self) -> list[tuple[str, int]]:
-        """All topics and partitions that have a chain."""
+        """Returns all topics and partitions that have a chain, sorted."""
         found = [key.rsplit("/", 2)[1:] for key in self._store.list(f"{CONTROL}/{self._connector}/starts")]
         return sorted((topic, int(partition)) for topic, partition in found)
 
     def files_with(self, topic: str, partition: int, offset: int, below: str = "") -> list[ClaimedFile] | None:
-        """Files of the range that an offset is in, one of which has its record if any has; None where it is in no range.
+        """Returns the files of the range that contains an offset, one of which has its record if it was kept; None if no range does.
 
-        From the claim or, once that is pruned, by listing all names in the directory `below`: the sizes are not known then (-1).
+        Reads the claim or, if that was pruned, lists all names in the directory `below`; records and bytes are then unknown (-1).
         """
         chain = self._chain(topic, partition)
         firsts = [one for one in chain.listed().firsts if one <= offset]
@@ -165,7 +168,7 @@ class Claims:
         return ChainObjects(self._store, self._connector, topic, partition)
 
     def _begin(self, chain: ChainObjects, start: int, known: int) -> int:
-        """Where the chain begins: of several starts, the one that came first."""
+        """Returns where the chain begins: of several writers that begin it at once, the first decides."""
         found = chain.start()
         if found is None:
             if known:
@@ -177,7 +180,7 @@ class Claims:
         return found
 
     def _last(self, chain: ChainObjects, begin: int) -> tuple[list[int], ClaimedRange | None]:
-        """First offsets of the claims that were not pruned, and the last claim, which is valid. None where there is no claim yet."""
+        """Returns the first offsets of the claims that were not pruned, and the last claim, which is valid (None without claims)."""
         for _ in range(_TRIES):
             listed = chain.listed()
             firsts = [one for one in listed.firsts if one >= max(begin, listed.checkpoint)]

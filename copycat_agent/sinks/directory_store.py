@@ -1,7 +1,7 @@
-"""A directory of this host, or of a file system that several hosts have mounted.
+"""A store in a directory of this host, or of a file system that several hosts have mounted.
 
-link(2) makes a name or says that there is one, so it stands for the conditional put, and for a rename that overwrites nothing. What one
-process has seen must not go in a loss of power while another one builds on it: so every answer comes after the fsync of what it says.
+link(2) creates a name or fails if it exists, so it serves as put-if-absent and as a rename that overwrites nothing. What one process has
+seen must survive a power failure, since others build on it: every method returns after the fsync of what it reports.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from copycat_agent.sinks.file_names import CONTROL
 from copycat_agent.sinks.scratch import scratch_below
 
 SCRATCH = f"{CONTROL}/scratch"
-"""Where files are written that are renamed or linked to their keys. Below the root, since neither goes from one file system to another."""
+"""Directory of files that are later renamed or linked to their keys. It is below the root, since neither works across file systems."""
 
 SYNCED_AT_ONCE = 16
-
+"""Threads that call fsync at the same time."""
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _REFUSED = (errno.EACCES, errno.EPERM, errno.EROFS)
 _MISNAMED = (errno.ENAMETOOLONG, errno.ENOTDIR, errno.EISDIR, errno.EEXIST)
@@ -33,7 +33,7 @@ _NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
 
 
 class DirectoryStore:
-    """Files below `root`, which is made when something is written."""
+    """A `SinkStore` of files below `root`, which the first write creates."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
@@ -107,15 +107,15 @@ class DirectoryStore:
         self.delete(published)
 
     def _link(self, temporary: Path, final: Path) -> bool:
-        """Whether the temporary file was there, and has its final name, too."""
+        """Links a pending file to its final name. Returns False if it is no longer pending."""
         try:
             os.link(temporary, final)
         except FileNotFoundError:
-            if temporary.exists():  # it is the final directory that was taken away
+            if temporary.exists():  # the directory of the final name was removed
                 raise
             return False
         except FileExistsError:
-            with contextlib.suppress(FileNotFoundError):  # the temporary name, which whoever made this link has removed since
+            with contextlib.suppress(FileNotFoundError):  # the pending name, removed by the writer that made this link
                 if not temporary.samefile(final):
                     hint = "let no two connectors write a topic to one directory"
                     raise FatalError(f"{final} is not this connector's file", hint) from None
@@ -130,7 +130,7 @@ class DirectoryStore:
                 yield one[skipped:]
 
     def delete(self, keys: Iterable[str]) -> None:
-        """The directory that a key leaves empty goes too, where it lies below `CONTROL`."""
+        """Deletes files, and directories below `CONTROL` that become empty."""
         for key in keys:
             with self._told("delete", key):
                 path = self._at(key)
@@ -140,7 +140,7 @@ class DirectoryStore:
                         path.parent.rmdir()
 
     def _sync_all(self, *directories: Path) -> None:
-        """With those above them: whoever has made one may not have come to its sync yet."""
+        """Syncs directories and their parents, which another process may have created and not synced yet."""
         above = set(self._root.parent.parents)
         _sync(*{one for directory in directories for one in (directory, *directory.parents)} - above)
 
@@ -152,7 +152,7 @@ class DirectoryStore:
 
     @contextlib.contextmanager
     def _told(self, what: str, key: str) -> Iterator[None]:
-        """Says of an OSError what the caller can do about it."""
+        """Translates OSError into the error that tells the caller what to do."""
         try:
             yield
         except CopycatError:
@@ -172,7 +172,7 @@ def _as_ours(error: OSError, msg: str) -> CopycatError:
 
 
 def _sync(*paths: Path) -> None:
-    """Of a file its content, of a directory the names in it. Several at once: a file system writes its journal once for them."""
+    """Syncs files and directories, on several threads: the file system then writes its journal once for many of them."""
     if len(paths) > 1:
         with ThreadPoolExecutor(min(len(paths), SYNCED_AT_ONCE)) as pool:
             list(pool.map(_sync, paths))
@@ -186,7 +186,7 @@ def _sync(*paths: Path) -> None:
 
 
 def _files_below(directory: Path) -> Iterator[str]:
-    """Links are not followed. A directory that goes away meanwhile has no files."""
+    """Yields the regular files below a directory. Links are not followed; a directory that disappears meanwhile has no files."""
     found: list[os.DirEntry[str]] = []
     with contextlib.suppress(FileNotFoundError), os.scandir(directory) as entries:
         found = list(entries)

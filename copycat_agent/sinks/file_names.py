@@ -1,4 +1,4 @@
-"""What files are named: `<directory>/<topic>+<partition>+<first>+<last>[.<n>].<extension>`, offsets with 20 digits."""
+"""Names of files: `<directory>/<topic>+<partition>+<first>+<last>[.<n>].<extension>`, offsets with 20 digits."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 CONTROL = "_copycat"
-"""Directory below the root for all that is no file of the lake. Spark, Hive, Trino and pyarrow pass over it, for its first letter."""
+"""Directory below the root for everything but the files of the lake. Spark, Hive, Trino and pyarrow skip names that begin with `_`."""
 DIGITS = 20
-"""Of an offset in a name: so many, so that names sort as offsets do."""
+"""Digits of an offset in a name, padded with zeros so that names sort as offsets do."""
 
 _NAME = re.compile(r"(?:(.*)/)?([A-Za-z0-9._-]{1,249})\+(\d{1,9})\+(\d{20})\+(\d{20})(?:\.(\d+))?\.([a-z][a-z0-9.]*)", re.DOTALL)
 _MOST_BYTES = 255
-"""Of a part of a key: what file systems allow."""
+"""Longest part of a key that file systems allow."""
 
 
 class FileName(NamedTuple):
-    """What the name of a file says of it: it holds records of `[first, last]` of a partition."""
+    """The offsets that the name of a file gives: it holds records of `[first, last]` of a partition."""
 
     topic: str
     partition: int
@@ -27,12 +27,12 @@ class FileName(NamedTuple):
 
 
 def padded(offset: int) -> str:
-    """An offset as it stands in names and keys."""
+    """Returns an offset as it is written in names and keys."""
     return f"{offset:0{DIGITS}}"
 
 
 def final_keys(name: FileName, directories: Sequence[str], extension: str) -> tuple[str, ...]:
-    """Keys of the files of one range, one for each directory that is given ("" is the root); several in one directory are numbered."""
+    """Returns the keys of the files of one range, one per directory given ("" is the root); several in one directory are numbered."""
     many, seen = Counter(directories), Counter[str]()
     stem = f"{name.topic}+{name.partition}+{padded(name.first)}+{padded(name.last)}"
     keys = []
@@ -44,7 +44,7 @@ def final_keys(name: FileName, directories: Sequence[str], extension: str) -> tu
 
 
 def parse_name(key: str) -> FileName | None:
-    """What the name of a file says, None for one that is not ours."""
+    """Returns the offsets in the name of a file, None if the name does not have this form."""
     found = _NAME.fullmatch(key)
     return FileName(found[2], int(found[3]), int(found[4]), int(found[5])) if found else None
 

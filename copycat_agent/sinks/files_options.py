@@ -19,7 +19,7 @@ COMPRESSIONS: dict[FileFormat, tuple[Compression, ...]] = {
     "parquet": ("none", "gzip", "zstd", "snappy", "lz4"),
     "avro": ("none", "gzip", "zstd", "snappy"),
 }
-"""What each format may be compressed with."""
+"""Compressions that each format supports."""
 
 
 class RollOptions(Options):
@@ -53,11 +53,11 @@ class FilesSinkOptions(SinkOptions):
 
     @property
     def address(self) -> str:
-        """The directory, without options of the store."""
+        """The address of the directory, without the store's options."""
         return f"{check_address(self.uri).shown.rstrip('/')}/"
 
     def model_post_init(self, _: object) -> None:
-        """Refuse an address that is none, and a compression that the format does not have."""
+        """Refuses an invalid address, and a compression that the format does not support."""
         try:
             check_address(self.uri)
         except FatalError as error:

@@ -1,7 +1,7 @@
-"""The door to obstore: S3 and what speaks its protocol, Google's and Azure's stores.
+"""Object stores through obstore, which only this module uses: S3 and compatible stores, Google Cloud Storage, Azure.
 
-A put shows all of an object or nothing, and `If-None-Match: *` (or a generation of 0) makes it conditional. None of them renames, so
-publishing is a copy within the store and a deletion: a copy that comes late finds nothing to copy, or writes the same bytes again.
+A put is atomic, and `If-None-Match: *` (or generation 0) makes it a put-if-absent. No store renames, so publishing is a copy within
+the store and a deletion: a late copy finds no source, or writes the same bytes again.
 """
 
 from __future__ import annotations
@@ -39,15 +39,15 @@ if TYPE_CHECKING:
     from obstore.store import ClientConfig, RetryConfig
 
 REQUEST_SECONDS, TRANSFER_SECONDS = 15.0, 40.0
-"""Of one request; and of one that sends a part of a file, or copies one. A process whose batch is 60 s late is killed."""
+"""Timeouts of a small request, and of one that uploads a part of a file or copies a file. A process whose batch is 60 s late is killed."""
 PART_BYTES, PARTS, SENT_AT_ONCE = 8 * 2**20, 2, 4
-"""Of a file that is sent so much goes into a request, so many requests at once for so many files: 64 MiB of memory."""
+"""Bytes of a part, concurrent parts of a file, and concurrent files of an upload: together 64 MiB of memory."""
 ASKED_AT_ONCE = 16
-"""Copies and deletions, which need no memory."""
+"""Concurrent copies or deletions, which need no memory."""
 MOST_BYTES = 5 * 2**30
-"""S3 copies no more in one request."""
+"""Largest object that S3 copies in one request."""
 RENEW_SECONDS = 10.0
-"""A client that was refused is kept for so long at least."""
+"""A client whose request failed is replaced if it is older than this."""
 
 _CODE = re.compile(r"<Code>([A-Za-z0-9.]{1,60})</Code>|\"reason\": ?\"([A-Za-z]{1,60})\"|\(code: ([A-Za-z]{1,60})\)")
 _STATUS = re.compile(r"status code: (\d{3})|: (\d{3}) [A-Z][a-z]+")
@@ -67,7 +67,7 @@ _FOR_PEOPLE: tuple[tuple[re.Pattern[str], str], ...] = (
         "look at bucket, region and endpoint_override in sink.uri",
     ),
 )
-"""What an answer says that a person has to repair -> how."""
+"""Patterns of answers that a person has to act on, and the hint for each."""
 
 _KINDS = {"kind: Timeout": "it does not answer in time", "redirect": "it redirects to another place", "HTTP error": "it does not answer"}
 
@@ -81,7 +81,7 @@ class _Clients(NamedTuple):
 
 
 class ObjectStore:
-    """A prefix of a bucket. Below `scratch` files are written before they are sent."""
+    """A `SinkStore` in a prefix of a bucket. Files are written below `scratch` before they are uploaded."""
 
     def __init__(self, address: Address, scratch: Path) -> None:
         self._address = address
@@ -108,10 +108,10 @@ class ObjectStore:
             answers = [self.put_if_absent(key, b"first"), self.put_if_absent(key, b"second")]
             if all(answers):
                 return False
-            if answers[1] or self.get(key) != b"first":  # the first may be refused though it counts: it was sent twice
+            if answers[1] or self.get(key) != b"first":  # the first may be refused and yet be stored: it was sent twice
                 raise RetriableError(f"{self.shown(key)} was refused, and is not there", "it is tried again")
             return True
-        except FatalError:  # it does not know the header, and says so
+        except FatalError:  # the store refuses the header
             return False
         finally:
             with contextlib.suppress(CopycatError):
@@ -161,7 +161,7 @@ class ObjectStore:
                 obstore.copy(clients.sending, temporary, final)
             except FileNotFoundError as error:
                 _pass_missing(error)
-                if temporary in self.list(temporary.rpartition("/")[0]):  # the answer came from somebody else than the store
+                if temporary in self.list(temporary.rpartition("/")[0]):  # something before the store, say a proxy, has answered
                     raise RetriableError("the store denies an object that it lists", "look at what stands before the store") from None
 
         self._ask("copy", ask)
@@ -181,7 +181,7 @@ class ObjectStore:
             self._each(ASKED_AT_ONCE, every, self._delete)
 
     def _delete(self, key: str) -> None:
-        """One alone: of several, others than S3 stop at the first that is not there."""
+        """Deletes one object: of several, stores other than S3 stop at the first that is missing."""
 
         def ask(clients: _Clients) -> None:
             try:
@@ -193,14 +193,14 @@ class ObjectStore:
 
     @staticmethod
     def _each(at_once: int, what: Iterable[K], do: Callable[[K], None]) -> None:
-        """All of them are tried, and have ended when this returns or raises."""
+        """Calls `do` for each on a few threads. All calls have ended when this returns or raises."""
         with ThreadPoolExecutor(at_once) as pool:
             done = [pool.submit(do, one) for one in what]
         for one in done:
             one.result()
 
     def _ask(self, what: str, ask: Callable[[_Clients], T]) -> T:
-        """After a refusal the next one to ask reads the credentials anew: they may have been changed."""
+        """Sends a request and translates its errors. After a failure the next request reads the credentials anew: they may have changed."""
         try:
             clients = self._kept
             if clients is None:
@@ -216,7 +216,7 @@ class ObjectStore:
 
 
 def _deletes_at_once(client: Any, keys: list[str]) -> bool:  # noqa: ANN401 - one of three classes of obstore's
-    """False where some were not there, which is an error to servers other than Amazon's: what became of the rest is not known."""
+    """Returns False if some were missing, which servers other than Amazon's report as an error: the rest may not be deleted."""
     try:
         obstore.delete(client, keys)
     except BaseError as error:
@@ -227,13 +227,13 @@ def _deletes_at_once(client: Any, keys: list[str]) -> bool:  # noqa: ANN401 - on
 
 
 def _pass_missing(error: FileNotFoundError) -> None:
-    """Raises the error where it is the bucket that is not there, and no mere object."""
+    """Raises the error if the bucket is missing, and not just the object."""
     if _NO_BUCKET.search(str(error)):
         raise error
 
 
 def _as_ours(what: str, where: str, error: Exception) -> CopycatError:
-    """Only codes are taken out of what it says: the rest shows what was sent."""
+    """Translates an error. Only codes of its text are shown: the rest may contain the request."""
     text = str(error)
     code = _CODE.search(text) or _STATUS.search(text)
     msg = f"cannot {what} at {where} ({code[code.lastindex or 0] if code else _kind(text, error)})"
@@ -250,7 +250,7 @@ def _as_ours(what: str, where: str, error: Exception) -> CopycatError:
 
 
 def _kind(text: str, error: Exception) -> str:
-    """What happened where no answer says it."""
+    """Returns words for an error that carries no code of an answer."""
     found = next((words for sign, words in _KINDS.items() if sign in text), None)
     return found or type(error).__name__
 
@@ -265,7 +265,7 @@ def _clients(address: Address) -> _Clients:
 
 
 def _http(seconds: float) -> dict[str, Any]:
-    """Few and short repeats of requests: the agent itself tries again."""
+    """Returns options with few and short retries, since the agent itself retries."""
     client: ClientConfig = {"allow_http": True, "connect_timeout": timedelta(seconds=4), "timeout": timedelta(seconds=seconds)}
     retry: RetryConfig = {
         "max_retries": 2,
@@ -289,8 +289,8 @@ def _s3(address: Address, options: Mapping[str, str], http: dict[str, Any]) -> A
 
 
 def _of_boto3(profile: str | None) -> Any:  # noqa: ANN401 - boto3 has no types
-    """Credentials from where source `objects` has them, too: files, profiles, roles. obstore itself knows fewer places."""
-    from boto3.session import Session  # noqa: PLC0415 - 0.3 s, which those with credentials in their environment do without
+    """Returns credentials from where source `objects` finds them: files, profiles, roles. obstore alone knows fewer places."""
+    from boto3.session import Session  # noqa: PLC0415 - takes 0.3 s, and is not needed with credentials in the environment
     from botocore.exceptions import BotoCoreError  # noqa: PLC0415 - as above
     from obstore.auth.boto3 import Boto3CredentialProvider  # noqa: PLC0415 - as above
 

@@ -1,4 +1,4 @@
-"""Where a process writes files that are not at their place yet, and how those of dead processes go away."""
+"""Scratch directories: each process writes its temporary files in its own, and those of dead processes are removed."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _mine: dict[tuple[Path, int], Path] = {}
 
 
 def scratch_below(base: Path) -> Path:
-    """A directory of this process alone. Raises OSError.
+    """Returns the directory of this process below `base`. The first call creates it and removes those of dead processes. Raises OSError.
 
-    A lock on it, which the kernel frees at death, says that it is in use. Whoever makes one removes those that nobody holds.
+    A process holds a lock on its directory, which the kernel releases when the process ends: an unlocked directory is not in use.
     """
     with _lock:
         key = (base, os.getpid())
@@ -29,7 +29,7 @@ def scratch_below(base: Path) -> Path:
 
 
 def _make(base: Path) -> Path:
-    """Under another name first: what has its name is locked."""
+    """Makes a locked directory. It is renamed after it was locked, so that no other process finds it unlocked."""
     unlocked = base / f"new-{uuid.uuid4().hex}"
     unlocked.mkdir(mode=0o700)
     fcntl.flock(_opened(unlocked), fcntl.LOCK_EX)  # open until this process ends

@@ -1,18 +1,18 @@
-"""What a store of files has to be able to do, and which one is behind an address.
+"""The contract of a store of files, and the store for an address.
 
-A store is the directory that `sink.uri` names. Keys are relative to it: parts between slashes, none of them empty, `.` or `..`.
+A store is the directory that `sink.uri` names. Keys are relative to it, with parts between slashes, none of them empty, `.` or `..`.
 
 ::
 
     store = store_at("s3://lake/orders/?region=eu-central-1")
-    store.has_conditional_put()                 # False: it cannot keep two writers apart
-    directory = store.scratch()                 # files are best written here, then
-    store.upload({key: path})                   # ... complete files get keys that nobody reads yet,
-    store.publish({temporary: final})           # ... and those that people see
+    store.has_conditional_put()                 # False: not safe with several writers
+    directory = store.scratch()                 # write local files here, then
+    store.upload({key: path})                   # ... upload complete files to pending keys,
+    store.publish({temporary: final})           # ... and move them to the keys that readers see
 
-Everything raises the errors of `copycat_agent.errors`: RetriableError for what passes, BlockedError for what a person has to repair
-outside (refused credentials, no bucket, no space), FatalError for what is wrong in the definition. Messages never show what was sent.
-After any error nobody knows whether the operation was done, will be done late, or not at all.
+All methods raise the errors of `copycat_agent.errors`: RetriableError for what passes, BlockedError for what a person has to repair
+outside (refused credentials, no bucket, no space), FatalError for a mistake in the definition. Messages never show the request.
+After any error the operation may have been done, may be done later, or not at all.
 """
 
 from __future__ import annotations
@@ -34,52 +34,52 @@ OPTIONS: dict[str, tuple[str, ...]] = {
     "gs": ("endpoint_override", "scheme", "anonymous"),
     "abfss": ("endpoint_override", "scheme"),
 }
-"""Schemes of addresses -> what may stand behind the question mark."""
+"""Options that the query of an address may have, by scheme."""
 
 
 class SinkStore(Protocol):
-    """A directory of a store. Thread-safe; made anew in each process, never forked."""
+    """A directory of a store. Thread-safe; created in each process, never inherited by a fork."""
 
     def shown(self, key: str = "") -> str:
-        """The address of a key, for people. It holds no options and no secrets."""
+        """Returns the address of a key for messages, without options and secrets."""
 
     def scratch(self) -> Path:
-        """A local directory of this process alone, where files are written before `upload`. Those of dead processes are removed.
+        """Returns a local directory of this process alone, for files before `upload`. Those of dead processes are removed.
 
-        Give files there no extension: of a store that is a directory it is below the root, and DuckDB's `**/*.parquet` finds it.
+        Give files in it no extension: a `DirectoryStore` has it below its root, where DuckDB's `**/*.parquet` would find them.
         """
 
     def has_conditional_put(self) -> bool:
-        """Whether `put_if_absent` does what it says, which is tried out. False: not a store for several writers."""
+        """Tries out whether `put_if_absent` is conditional. A store where it is not is not safe with several writers."""
 
     def put_if_absent(self, key: str, data: bytes) -> bool:
-        """Write an object unless there is one: of all who ever try, one gets True.
+        """Writes an object unless it exists: of all writers that ever try, at most one gets True.
 
-        What lies there is complete, and outlives a loss of power when this returns. False may be one's own doing, where a request was sent
-        twice, and S3 says it where somebody else's request is under way, too: only what `get` returns is there.
+        The object is complete, and durable when this returns. False may be caused by this call's own request, if that was sent twice, or,
+        with S3, by another request that is still under way: only `get` tells which object exists.
         """
 
     def get(self, key: str) -> bytes | None:
-        """What lies there, None for nothing. What was returned once outlives a loss of power."""
+        """Returns the content of an object, None if it does not exist. What was returned once is durable."""
 
     def upload(self, files: Mapping[str, Path]) -> None:
-        """Key -> local file, which is closed and complete. Files in `scratch` may be gone afterwards. Durable when it returns."""
+        """Uploads local files, closed and complete, by key. Durable when it returns. Files in `scratch` may be gone afterwards."""
 
     def publish(self, moves: Mapping[str, str]) -> None:
-        """Temporary key -> final key. A final key shows a complete file or none, and is never changed once it is there.
+        """Moves objects from their temporary to their final keys. A final key has a complete file or none, and never changes afterwards.
 
-        A temporary object that is not there was published by somebody else. Durable when it returns, whoever did it.
+        A temporary object that is missing was published by another writer. Durable when it returns, whoever published.
         """
 
     def list(self, directory: str, after: str = "") -> Iterator[str]:
-        """Keys below a directory ("" is all) in the order of their bytes, only those greater than `after`. None when it is not there."""
+        """Yields the keys below a directory ("" is all) that are greater than `after`, in the order of their bytes."""
 
     def delete(self, keys: Iterable[str]) -> None:
-        """Delete what is there of these."""
+        """Deletes objects. Keys without one are skipped."""
 
 
 def check_address(uri: str) -> Address:
-    """The address of a store. Raises FatalError, which says what is wrong and never shows a secret. Asks nobody."""
+    """Returns the parsed address of a store. Raises FatalError, whose message shows no secret. Sends no request."""
     address = parse_address(uri)
     if address.scheme not in OPTIONS:
         msg = f"files are not written to {address.scheme}://"
@@ -97,9 +97,9 @@ def check_address(uri: str) -> Address:
 
 
 def store_at(uri: str, scratch: Path | None = None) -> SinkStore:
-    """The store at an address. Raises FatalError where it cannot be one, or a library is missing; it is not asked anything yet.
+    """Returns the store at an address. Raises FatalError for an invalid address, or if a library is missing. Sends no request.
 
-    `scratch` is where files for an object store are written first, the directory for temporary files unless said.
+    `scratch` is where files for an object store are written before they are uploaded; by default, below the system's temporary directory.
     """
     address = check_address(uri)
     if address.scheme == "file":

@@ -1,4 +1,4 @@
-"""Local files under way: the contract of what writes those of one directory, and a file that grows in pieces."""
+"""Local files being written: the contract of a writer of one directory's files, and a file that grows in pieces."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _GZIP_LEVEL = 6
 
 
 class WrittenFile(NamedTuple):
-    """A file that is complete, closed and on disk. `directory` is as it was given with its records, `extension` has no dot before it."""
+    """A complete file, closed and synced. `directory` is the one given with its records, `extension` has no leading dot."""
 
     path: Path
     directory: str
@@ -32,55 +32,55 @@ class WrittenFile(NamedTuple):
 
 
 class DirectoryFiles(ABC):
-    """The files of one directory, of records with one schema: what is held of them in memory, and what is written. For one thread."""
+    """Writes the files of one directory and one schema, and holds some records in memory. Used from one thread."""
 
     held_bytes = 0
-    """About so much memory is held."""
+    """Estimated memory that is held."""
     is_open = False
-    """Whether a descriptor is held."""
+    """Whether a file descriptor is held."""
 
     @abstractmethod
     def take(self, values: Sequence[Any]) -> int:
-        """Take values up to the first that does not fit. Returns how many; nothing of that one is taken."""
+        """Takes values up to the first that does not fit, and returns how many. Nothing of that one is taken."""
 
     @abstractmethod
     def why(self, value: Any) -> DataError:  # noqa: ANN401 - any value
-        """Why `take` took nothing of this value, without its data."""
+        """Returns why `take` does not take this value, without its data."""
 
     @abstractmethod
     def spill(self) -> None:
-        """Hold less: write what is held, or pack it so that it takes a good deal less memory."""
+        """Frees memory: writes what is held, or packs it into much less."""
 
     @abstractmethod
     def roll(self) -> None:
-        """Complete the file under way if it is open, so that no descriptor is held. What comes then goes to another file."""
+        """Completes the present file if it is open, so that no descriptor is held. Later records go to another file."""
 
     @abstractmethod
     def finish(self) -> list[WrittenFile]:
-        """Complete all files. Nothing is taken afterwards."""
+        """Completes and returns all files. Nothing is taken afterwards."""
 
     @abstractmethod
     def abandon(self) -> None:
-        """Let go of what is open. The caller removes the files."""
+        """Closes open files as they are. The caller removes them."""
 
 
 NewPath = Callable[[], Path]
-"""Gives a path where no file is yet, and remembers it to remove what is there if all goes wrong."""
+"""Returns a path without a file, and remembers it for removal after a failure."""
 
 PACKERS: dict[Compression, Callable[[bytes], bytes]] = {
     "none": lambda data: data,
     "gzip": lambda data: gzip.compress(data, _GZIP_LEVEL, mtime=0),
     "zstd": zstd.compress,
 }
-"""How a piece of a file is compressed where the format leaves that to the file."""
+"""Compresses a piece of a file, for formats without compression of their own."""
 
 SUFFIXES: dict[Compression, str] = {"none": "", "gzip": ".gz", "zstd": ".zst"}
 
 
 class GrowingFile:
-    """A file to which pieces are appended. It is open only meanwhile.
+    """A file to which pieces are appended. It is open only during an append.
 
-    Linux tells an error of writing behind to the first who syncs, also when that one opened the file later (since 4.17); PostgreSQL's
+    Linux reports a writeback error to the first fsync after it, even of a descriptor that was opened later (since 4.17); PostgreSQL's
     checkpoints rely on the same.
     """
 
@@ -89,7 +89,7 @@ class GrowingFile:
         self.records = self.size_bytes = 0
 
     def append(self, data: bytes, records: int, *, is_last: bool = False) -> None:
-        """Write a piece, of so many records. The last one is on disk afterwards with all before it."""
+        """Writes a piece with this many records. The last piece syncs the whole file."""
         with self.path.open("ab") as file:
             file.write(data)
             file.flush()
@@ -101,5 +101,5 @@ class GrowingFile:
                 assert size == self.size_bytes, "somebody else wrote to it"
 
     def finished(self, directory: str, extension: str) -> WrittenFile:
-        """Call it after the last piece."""
+        """Returns the complete file. Call it after the last piece."""
         return WrittenFile(self.path, directory, extension, self.records, self.size_bytes)

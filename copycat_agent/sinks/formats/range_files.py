@@ -1,4 +1,4 @@
-"""The files of one range of offsets: which records go to which, how much memory they take together, and what is left if it fails."""
+"""The files of one range of offsets: which file a record goes to, how much memory all files hold, and their removal after a failure."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from copycat_agent.sinks.formats.table_files import TableFiles
 
 
 class RangeLimits(NamedTuple):
-    """What a range may take.
+    """Limits of a range.
 
-    `held_bytes` is what all its files may hold in memory, as far as it is known: what Python's objects take is estimated. When they hold
-    more, as much is written as leaves `left_bytes`. `open_files` may hold a descriptor; those of Parquet do once something of them is
-    written. A range with more `directories` is full.
+    `held_bytes` is the memory that all its files may hold; that of Python's objects is estimated. When they hold more, files are written
+    until `left_bytes` remain. At most `open_files` hold a descriptor; a Parquet file does from its first write on. A range with more
+    `directories` is full.
     """
 
     held_bytes: int = 64 * 2**20
@@ -31,27 +31,26 @@ class RangeLimits(NamedTuple):
 
 
 _SMALL_BYTES = 2**20
-"""A row group of less is small."""
+"""A row group with fewer bytes is small."""
 _SLICE = 4096
-"""Records that are looked at at a time."""
+"""Records that are added at a time."""
 _CAREFUL_SLICE = 16
-"""As many after one that did not fit, for all of them may be looked at twice to find the next such one."""
+"""The same after a record that did not fit, since a slice may be checked twice to find the next one."""
 
 _LIMITS = RangeLimits()
 Make = Callable[[str, Schema | None, NewPath], DirectoryFiles]
-"""Of the files of one directory and one schema."""
+"""Makes the files of one directory and one schema."""
 
 
 class RangeFiles:
-    """Takes the records of one range of offsets of a Kafka partition, in their order, and gives complete files in `scratch`.
+    """Takes the records of one range of offsets of a Kafka partition, in their order, and returns complete files in `scratch`.
 
-    Called from one thread. Usually there is one file for each directory, and for each schema of its records; a format with columns begins
-    another one where the columns change. Anything that is raised but DataError removes all files, as `abandon` does: RetriableError when
-    the disk cannot be written to.
+    Called from one thread. Usually there is one file per directory and schema; a format with columns begins another file when the columns
+    change. Any exception but DataError removes all files, as `abandon` does: RetriableError if the disk cannot be written to.
     """
 
     def __init__(self, options: FilesSinkOptions, scratch: Path, limits: RangeLimits = _LIMITS) -> None:
-        """`scratch` is a directory for these files alone; it is made with the first record where it is missing."""
+        """`scratch` is a directory for these files alone; the first record creates it if it is missing."""
         self._make = _maker(options)
         self._scratch = scratch
         self._limits = limits
@@ -63,16 +62,16 @@ class RangeFiles:
         self._is_spent = False
 
     def add(self, directory: str, value: Any, schema: Schema | None = None) -> None:  # noqa: ANN401 - bytes, text or fields
-        """One record. Raises DataError for one that does not fit; then nothing of it is in any file."""
+        """Adds one record. Raises DataError if it does not fit; then nothing of it is in any file."""
         with self._removing():
             part = self._part(directory, schema)
             if not self._take(part, (value,)):
                 raise part.why(value)
 
     def add_all(self, directory: str, values: Sequence[Any], schema: Schema | None = None) -> int:
-        """Many records of one directory. Returns how many were taken: all, or those before the first that does not fit.
+        """Adds records of one directory. Returns how many were taken: all, or those before the first that does not fit.
 
-        Copies of up to 4096 of them are made at a time beside what is held: the caller bounds what it gives at once.
+        Up to 4096 of them are copied at a time, beside what is held: the caller bounds how many it passes at once.
         """
         with self._removing():
             part = self._part(directory, schema)
@@ -94,14 +93,14 @@ class RangeFiles:
         return self._is_spent or len(self._parts) > self._limits.directories
 
     def close(self) -> list[WrittenFile]:
-        """Complete all files. They are the caller's, who moves or removes them; nothing is added afterwards."""
+        """Completes and returns all files, which the caller moves or removes. Nothing is added afterwards."""
         with self._removing():
             files = [file for part in self._parts.values() for file in part.finish()]
         self._forget()
         return files
 
     def abandon(self) -> None:
-        """Remove all files, those that were completed too, wherever they are still there. Calling it again does nothing."""
+        """Removes all files that still exist, completed ones too. Calling it again does nothing."""
         for part in self._parts.values():
             part.abandon()
         self._forget()
@@ -130,7 +129,7 @@ class RangeFiles:
         return taken
 
     def _spill(self) -> None:
-        """Make the largest hold less, until there is room for a while. If even those have little, the range ends before all have little."""
+        """Spills the largest files until `left_bytes` remain. If even those are small, the range is full, to avoid many small files."""
         for part in sorted(self._parts.values(), key=lambda part: part.held_bytes, reverse=True):
             before = part.held_bytes
             assert before, "what is held is held by the first of them"
@@ -142,7 +141,7 @@ class RangeFiles:
                 break
 
     def _limit_open(self, part: DirectoryFiles) -> None:
-        """Complete what was opened longest ago, if there is too much."""
+        """Completes the file that was opened first, if too many are open."""
         if part.is_open:
             self._open[part] = None
         else:
@@ -176,7 +175,7 @@ class RangeFiles:
 
 
 def _maker(options: FilesSinkOptions) -> Make:
-    """What makes the files of a directory. Libraries of formats with columns are imported when a definition has such a format."""
+    """Returns what makes the files of a directory. Imports the library of a format with columns only if it is used."""
     if options.format == "avro":
         from copycat_agent.sinks.formats.avro_files import AvroFiles  # noqa: PLC0415 - imports fastavro
 

@@ -1,4 +1,4 @@
-"""The columns that a file gets, of those that its rows have."""
+"""Which of its rows' columns a file stores."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from copycat_agent.sql_types import SqlType, struct_of
 
 
 def known(type_: SqlType) -> SqlType | None:
-    """The type as files have it: without fields of which there is no value yet, None if nothing is left, texts for values of several types.
+    """Returns the type as files store it: without fields that have no value yet, None if nothing is left, text for values of several types.
 
-    So a field that is null, {} or [] wherever it stands is left out, and null for who reads: with a made-up type it would not go with other
-    files of the same table, where it has one. Spark leaves empty objects out in the same way when it reads JSON.
+    So a field that is always null, {} or [] is left out, and readers see null: with an invented type it would conflict with other files
+    of the same table, where it has one. Spark leaves out empty objects in the same way when it reads JSON.
     """
     if type_.word == "void":
         return None
@@ -27,12 +27,12 @@ def known(type_: SqlType) -> SqlType | None:
 
 
 def leaves(type_: SqlType) -> int:
-    """How many columns a type makes, those within it included."""
+    """Returns how many columns a type has, nested ones included."""
     return sum(leaves(part) for _, part in type_.parts) if type_.parts else 1
 
 
 def spelt(type_: SqlType) -> str:
-    """A type as text."""
+    """Returns a type as text."""
     inner = [spelt(part) for _, part in type_.parts]
     if type_.word == "struct":
         return struct_of(zip((name for name, _ in type_.parts), inner, strict=True))
@@ -41,7 +41,7 @@ def spelt(type_: SqlType) -> str:
 
 
 class Stored:
-    """The columns that a file has, of those that rows have: those that are `known`, and at least one."""
+    """The columns that a file stores: those of the rows whose type is `known`, and at least one."""
 
     def __init__(self, types: Types) -> None:
         found = {name: type_ for name, one in types.items() if (type_ := known(one)) is not None}
@@ -49,5 +49,5 @@ class Stored:
         self._is_null = not found
 
     def columns(self, columns: Mapping[str, Sequence[Any]], rows: int) -> list[Sequence[Any]]:
-        """The values of each of them."""
+        """Returns the values of each stored column."""
         return [[None] * rows] if self._is_null else [columns[name] for name in self.types]

@@ -1,9 +1,8 @@
-"""`parquet`, `csv` and `avro`: records as rows of columns, which are held together until there are enough of them for a file.
+"""`parquet`, `csv` and `avro`: records become rows of columns, which are held in memory until they are packed into a file.
 
-A directory's columns are those of the schema, and behind them others as records bring them; see `column_types` for what fits one. While
-nothing of a file is packed, new columns and wider types change it as a whole, and rows that came before have null there. After that they
-complete the file, and the rows from there on go to another one of the same directory. So what fits does not depend on what is held in
-memory at that moment, only on the records.
+A directory's columns are those of the schema, then others in the order in which records bring them; see `column_types` for what fits. Until
+rows of a file are packed, new columns and wider types apply to the whole file, and earlier rows have null there. After that they complete
+the file, and later rows go to another one in the same directory. So what fits depends only on the records, not on what is held in memory.
 """
 
 from __future__ import annotations
@@ -23,39 +22,39 @@ from copycat_agent.sinks.formats.text_files import null_value
 from copycat_agent.sql_types import SqlType, parse_type
 
 VALUE = "value"
-"""The column of bytes and texts."""
+"""Name of the column of values that are bytes or text."""
 PACK_ROWS = 8192
 PACK_BYTES = 4 * 2**20
-"""Rows are packed when they are as many, or take as much as Python's objects."""
+"""Rows are packed when there are this many, or when their Python objects take this much memory."""
 _PACKED_SHARE = 0.5
-"""Packing that leaves more of the memory than this is followed by writing."""
+"""If packing leaves more than this share of the memory, the packed rows are written."""
 
 
 class TableFile(ABC):
-    """One file, with columns that no longer change."""
+    """One file, with fixed columns."""
 
     held_bytes = 0
     is_open = False
 
     @abstractmethod
     def pack(self, columns: Mapping[str, Sequence[Any]], rows: int) -> None:
-        """Take rows, as `TableFormat.fit` made their values."""
+        """Adds rows, with values as `TableFormat.fit` returned them."""
 
     @abstractmethod
     def spill(self) -> None:
-        """Write what is held."""
+        """Writes what is held in memory."""
 
     @abstractmethod
     def finish(self) -> int:
-        """Complete the file. Returns its size."""
+        """Completes the file and returns its size in bytes."""
 
     @abstractmethod
     def abandon(self) -> None:
-        """Close the file as it is."""
+        """Closes the file as it is."""
 
 
 class TableFormat(ABC):
-    """What the formats differ in. One object serves all files of a range."""
+    """The differences between the formats. One object serves all files of a range."""
 
     extension: str
 
@@ -69,7 +68,7 @@ class TableFormat(ABC):
 
     @abstractmethod
     def begin(self, path: Path, types: Types) -> TableFile:
-        """A new file. `path` has none yet."""
+        """Returns a new file at `path`, where none exists yet."""
 
 
 class TableFiles(DirectoryFiles):
@@ -109,7 +108,7 @@ class TableFiles(DirectoryFiles):
         raise AssertionError("it fits")
 
     def _accept(self, values: Sequence[Any]) -> None:
-        """Hold these rows. Raises Unfit or DataError, with nothing changed, if one of them does not fit."""
+        """Adds rows to those held. Raises Unfit or DataError if one does not fit; then nothing has changed."""
         types, columns, size = self._fit(_rows(values))
         if types != self._types:
             self._check(types)
@@ -143,7 +142,7 @@ class TableFiles(DirectoryFiles):
         self._form.check(types)
 
     def _change(self, types: dict[str, SqlType]) -> None:
-        """Go on with these columns: in the same file if nothing of it is packed, and all its rows fit."""
+        """Changes the columns: of the same file if nothing of it is packed and all its rows fit, else of a new one."""
         if self._file is not None or not self._refit(types):
             self._complete()
         for name in types:
@@ -178,7 +177,7 @@ class TableFiles(DirectoryFiles):
         self._hold(0)
 
     def _complete(self) -> None:
-        """Finish the file under way with all rows so far."""
+        """Finishes the present file with all rows so far."""
         self._pack()
         if self._file is not None:
             assert self._path is not None
@@ -208,7 +207,7 @@ class TableFiles(DirectoryFiles):
 
 
 def _declared(schema: Schema | None) -> dict[str, SqlType]:
-    """Columns of a schema. One whose type nobody knows is text."""
+    """Returns the columns of a schema. One with an unknown type is text."""
     return {} if schema is None else {column.name: _parsed(column.type) for column in schema.columns}
 
 
