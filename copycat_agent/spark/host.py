@@ -9,6 +9,7 @@ import gc
 import math
 import os
 import re
+import signal
 import sysconfig
 import threading
 import time
@@ -162,7 +163,7 @@ class SparkHost:
             if archive.recording:
                 _log.info("Spark records what it loaded, once; later starts take half the time")
             clean = jvm.close(RECORD_SECONDS if archive.recording else EXIT_SECONDS)
-            (archive.keep if clean else archive.discard)()
+            archive.keep() if clean else archive.discard(is_suspect=False)
         elif jvm:
             jvm.kill()
         if self._thread.ident:
@@ -256,8 +257,9 @@ class SparkHost:
 
     def _abandon(self, jvm: Jvm) -> None:
         """Ends a JVM whose start failed. The archive may be the reason, so the next start does without."""
+        is_suspect = jvm.ending() != signal.SIGKILL.name
         jvm.kill()
-        self._launcher.archive.discard()
+        self._launcher.archive.discard(is_suspect=is_suspect)
         self._bury(jvm)
 
     def _bury(self, jvm: Jvm) -> None:

@@ -234,9 +234,13 @@ class Archive:
         with contextlib.suppress(OSError):
             self._recording.replace(self._path)
 
-    def discard(self) -> None:
-        """Called when a start with it failed, or its recording was cut short. Deletes both; this process records no other."""
-        for path in (self._path, self._recording) if self._directory else ():
+    def discard(self, *, is_suspect: bool) -> None:
+        """Called when a start failed or a JVM did not exit cleanly. Deletes an unfinished recording; this process uses no archive any more.
+
+        `is_suspect`: the archive may be the reason. It is deleted, for other agents too. It is not where something else killed the JVM.
+        """
+        paths = (self._recording, self._path) if is_suspect else (self._recording,)
+        for path in paths if self._directory else ():
             with contextlib.suppress(OSError):
                 path.unlink()
         self._directory = None

@@ -151,9 +151,22 @@ def test_an_archive_of_something_else_is_not_used(tmp_path: Path, version: str, 
 def test_a_recording_that_was_cut_short_is_never_used(tmp_path: Path) -> None:
     archive = Archive(tmp_path, JAVA, (), "a.jar")
     Path(_option(archive, "ArchiveClassesAtExit") or "").write_bytes(b"half")
-    archive.discard()
+    archive.discard(is_suspect=False)
     assert list(tmp_path.iterdir()) == []
     assert archive.options() == ()  # and none is tried again in this process
+
+
+@pytest.mark.parametrize("is_suspect", [True, False])
+def test_only_an_archive_that_may_be_the_reason_of_a_failed_start_is_deleted(tmp_path: Path, is_suspect: bool) -> None:
+    Path(_option(Archive(tmp_path, JAVA, (), "a.jar"), "ArchiveClassesAtExit") or "").write_bytes(b"classes")
+    (recording,) = tmp_path.iterdir()
+    Archive(tmp_path, JAVA, (), "a.jar").keep()
+    assert not recording.exists()
+    used = Archive(tmp_path, JAVA, (), "a.jar")
+    assert _option(used, "SharedArchiveFile")
+    used.discard(is_suspect=is_suspect)
+    assert used.options() == ()
+    assert len(list(tmp_path.iterdir())) == (not is_suspect)
 
 
 def test_archives_nobody_uses_any_more_are_deleted(tmp_path: Path) -> None:
@@ -182,7 +195,7 @@ def test_without_a_cache_there_is_no_archive() -> None:
     archive = Archive(None, JAVA, (), "a.jar")
     assert archive.options() == ()
     archive.keep()
-    archive.discard()
+    archive.discard(is_suspect=True)
 
 
 _SESSION = """
