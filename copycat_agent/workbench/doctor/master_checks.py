@@ -67,7 +67,11 @@ def _examine_session(notes: Notes, host: ClusterHost, executor_seconds: float, *
     began = time.monotonic()
     cores = 0
     try:
-        while not executor.connected() and time.monotonic() - began < executor_seconds * (2 if cores else 1):
+        while (
+            not executor.connected()
+            and executor.reason == ClusterStaff.reason
+            and time.monotonic() - began < executor_seconds * (2 if cores else 1)
+        ):
             cores = cores or cores_of(session)
             time.sleep(_LOOK_SECONDS)
         if not cores:
