@@ -1,8 +1,8 @@
 """Messages over TCP and TLS, between two processes of which one knows the other's certificate by its hash.
 
-Only the standard library is imported: this travels to where nothing else may be there. It has what `multiprocessing` asks of a connection,
-so that both ends can prove a key over it. TLS runs in memory here and the socket outside of it, since `ssl` lets no thread send while
-another one waits for what comes.
+Imports the standard library only: executors run this, and may have nothing else. A channel has the methods that `multiprocessing` needs of
+a connection, so that both ends can prove a key over it. TLS runs in memory, apart from the socket, since `ssl` lets no thread send while
+another one waits to receive.
 """
 
 from __future__ import annotations
@@ -15,29 +15,29 @@ import struct
 import threading
 
 MEET_SECONDS = 10.0
-"""So long either end may take to be connected, to agree on keys, and to prove the one that it has."""
+"""Time-out of each step until an end is trusted: connecting, the handshake, and proving the key."""
 
 _LENGTH = struct.Struct("!Q")
 _BLOCK_BYTES = 2**18
 _OPTIONS = {"TCP_KEEPIDLE": 5, "TCP_KEEPINTVL": 3, "TCP_KEEPCNT": 3, "TCP_USER_TIMEOUT": 15_000, "TCP_NODELAY": 1}
-"""The other host is given up after 14 s without a sign, and after 15 s (in ms) in which nothing that was sent has arrived."""
+"""The connection breaks after 14 s without a sign of the other host, or 15 s (in ms) in which sent data is not acknowledged."""
 
 
 class TlsChannel:
-    """One end. One thread receives, any thread sends. Raises OSError when the other end is gone, EOFError when it has hung up."""
+    """One end. One thread receives, any thread sends. Methods raise OSError when the other end is gone, EOFError when it has closed."""
 
     def __init__(self, peer: socket.socket, context: ssl.SSLContext, *, is_server: bool) -> None:
-        """`peer` is connected, and belongs to this from now on. Call `meet` before anything else."""
+        """`peer` is connected, and is owned by this object from now on. `meet` has to be called first."""
         self._peer = peer
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=is_server)
-        self._sending = threading.Lock()  # from the order of what TLS makes to the order on the wire
+        self._sending = threading.Lock()  # keeps the order of TLS records on the wire
         self._state = threading.Lock()  # guards TLS and both of its ends
         self._received = bytearray()
         peer.settimeout(MEET_SECONDS)
 
     def meet(self) -> None:
-        """Agree on keys. Until `trust` is called, the other end has `MEET_SECONDS` for each step."""
+        """Performs the TLS handshake. Until `trust` is called, the other end has `MEET_SECONDS` for each step."""
         self._peer.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         for name, value in _OPTIONS.items():
             if hasattr(socket, name):
@@ -53,16 +53,16 @@ class TlsChannel:
                 return
 
     def trust(self) -> None:
-        """The other end has proved who it is, and may take its time from now on."""
+        """Called when the other end has proved the key: it has no time limit from now on."""
         self._peer.settimeout(None)
 
     @property
     def certificate(self) -> bytes:
-        """The hash of the other end's certificate."""
+        """Returns the SHA-256 of the other end's certificate."""
         return hashlib.sha256(self._tls.getpeercert(binary_form=True) or b"").digest()
 
     def send_bytes(self, data: bytes) -> None:
-        """Send a message. Blocks while the other end takes nothing."""
+        """Sends a message. Blocks while the other end does not receive."""
         with self._sending:
             with self._state:
                 for part in (_LENGTH.pack(len(data)), data):
@@ -73,18 +73,18 @@ class TlsChannel:
             self._peer.sendall(sealed)
 
     def recv_bytes(self, maxlength: int | None = None) -> bytes:
-        """The next message. Raises OSError for one that is longer than `maxlength`."""
+        """Returns the next message. Raises OSError for one that is longer than `maxlength`."""
         (length,) = _LENGTH.unpack(self._read(_LENGTH.size))
         if maxlength is not None and length > maxlength:
             raise OSError("the message is longer than any that can come now")
         return self._read(length)
 
     def fileno(self) -> int:
-        """The socket's."""
+        """Returns the socket's file descriptor."""
         return self._peer.fileno()
 
     def close(self) -> None:
-        """Let go of the socket."""
+        """Closes the socket."""
         self._peer.close()
 
     def _read(self, count: int) -> bytes:
@@ -119,10 +119,10 @@ class TlsChannel:
 
 
 def connect(host: str, port: int, certificate: bytes) -> TlsChannel:
-    """Connect to who has the certificate with this hash. Raises OSError, also for anybody else, and EOFError."""
+    """Connects to the process with the certificate of this hash. Raises OSError, also for another certificate, and EOFError."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_3
-    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE  # it is not who signed it that counts
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE  # the hash counts, not the signature
     channel = TlsChannel(socket.create_connection((host, port), MEET_SECONDS), context, is_server=False)
     try:
         channel.meet()

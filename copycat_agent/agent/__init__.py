@@ -1,4 +1,4 @@
-"""The agent: store, Spark, watcher and worker, wired together; `run` and `demo` use it, `api` and `metrics` ask it."""
+"""The agent: wires store, Spark, watcher and worker together. `run` and `demo` use it; `api` and `metrics` query it."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ __all__ = ["Agent", "DefinitionFiles", "Elsewhere", "Leading", "Settings", "Want
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """The agent's options as they hold for this call, where state is kept, and where it answers (None: nowhere)."""
+    """The agent's effective options, the state directory, and the path of the API's socket (None: no API)."""
 
     agent: AgentOptions
     state_dir: Path
@@ -50,13 +50,13 @@ class Settings:
 
 
 BEAT_SECONDS = 1.0
-"""From one round to the next."""
+"""Time between two rounds of questions."""
 
 
 class Heartbeat:
-    """A thread that asks each of `questions` again and again. One that hangs stops it; one that raises has answered.
+    """A thread that calls each of `questions` again and again. One that hangs stops it; one that raises has answered.
 
-    A connector that hangs in its own files is none of its business: the service manager would restart the whole agent for one bad mount.
+    Connectors that hang in their own files do not count: the service manager would restart the whole agent for one bad mount.
     """
 
     def __init__(self, questions: Sequence[Callable[[], object]]) -> None:
@@ -67,15 +67,15 @@ class Heartbeat:
 
     @property
     def age(self) -> float:
-        """Seconds since everything had answered. For any thread."""
+        """Returns the seconds since all questions were answered. Thread-safe."""
         return time.monotonic() - self._beat_at
 
     def start(self) -> None:
-        """Begin. Called once."""
+        """Starts the thread. Called once."""
         self._thread.start()
 
     def close(self) -> None:
-        """No question is asked from now on; one that hangs is left behind."""
+        """Calls no question from now on. One that hangs is not waited for longer than `BEAT_SECONDS`."""
         self._closing.set()
         self._thread.join(BEAT_SECONDS)
 
@@ -88,9 +88,9 @@ class Heartbeat:
 
 
 RUN_DIRECTORY = "run"
-"""Below the state directory: sockets, Spark's temporary files."""
+"""Directory below the state directory, for sockets and Spark's temporary files."""
 WANTED_FILES = 65_536
-"""File descriptors the agent asks for, as far as the hard limit allows."""
+"""Limit of file descriptors that the agent sets for itself, as far as the hard limit allows."""
 _NOBODY, _NOTHING = TaskId("", 0), Wake()
 
 _log = logs.get("agent")
@@ -99,7 +99,7 @@ _log = logs.get("agent")
 class Agent(Control):
     """Everything between definitions and Kafka, in this process and those it starts: a `Control`. Use as a context manager."""
 
-    def __init__(  # noqa: PLR0913 - what a run is told
+    def __init__(  # noqa: PLR0913 - the options of a run
         self,
         settings: Settings,
         *,
@@ -111,12 +111,12 @@ class Agent(Control):
         master: str | None = None,
         leading: Leading | None = None,
     ) -> None:
-        """Locks the state directory and begins to start Spark, which comes up behind the caller's back.
+        """Locks the state directory and begins to start Spark, which comes up in the background.
 
-        `until_idle`: connectors end when everything that is there is read; bounded Spark jobs do the work, not resident ones.
-        `tracked`: their accounts say where records are in Kafka. `rebuild`: a damaged store is begun anew for connectors whose positions
+        `until_idle`: connectors end when all present data is read; bounded Spark jobs do the work, not resident ones.
+        `tracked`: their accounts say where records are in Kafka. `rebuild`: a damaged store is replaced for connectors whose positions
         are in Kafka, see `OffsetStore.open`. `manager` keeps open files for the next process of the service. `queries`: see
-        `SparkHost.start`; one may come later, and is only slower then. `master`: where tasks run, see `carriers`. `leading`: state is in
+        `SparkHost.start`; a query that comes later only takes longer. `master`: where tasks run, see `carriers`. `leading`: state is in
         Kafka, and this process leads.
         Raises FatalError when another agent holds the state directory, the store is damaged, or there is no Java.
         """
@@ -164,15 +164,15 @@ class Agent(Control):
 
     @property
     def given_up(self) -> FatalError | None:
-        """Why only a new process can go on, None while this one can: Spark does not come back, or the offset store failed."""
+        """Returns why only a new process can go on: Spark does not come back, or the offset store failed. None while this one can."""
         return self._host.failure or self._store.failure
 
     def apply(self, definitions: Iterable[Definition]) -> None:
-        """Run exactly these definitions, which come from no files."""
+        """Runs exactly these definitions, which come from no files."""
         self.worker.apply(definitions)
 
     def follow(self, files: DefinitionFiles, first: WantedDefinitions, *, once: bool = False) -> Reload:
-        """Run what the files define, from now on as they change; `once`: as they are now. `first` is what they were loaded as."""
+        """Runs what the files define, now (`first`, as already loaded) and as they change; `once`: without following changes."""
         self._reloader = Reloader(files, self.worker, self._store, self._settings.agent)
         outcome = self._reloader.reload(first)
         if not once:
@@ -181,24 +181,24 @@ class Agent(Control):
         return outcome
 
     def ask_to_reload(self) -> None:
-        """Reload soon. Returns at once."""
+        """Requests a reload. Returns at once."""
         if self._follower is not None:
             self._follower.ask()
 
     @property
     def reloading(self) -> bool:
-        """Whether a reload that `ask_to_reload` asked for is not over yet, well or not."""
+        """Returns whether a reload that `ask_to_reload` requested has not ended yet, successfully or not."""
         return self._follower is not None and self._follower.reloading
 
     def heartbeat(self) -> float:
-        """Seconds since what all connectors need has answered: store, executor, file events, the API's thread. For a watchdog."""
+        """Returns the seconds since store, executor, file events and the API's thread last answered. For a watchdog."""
         api = self._api.heartbeat() if self._api else 0.0
         if api > STUCK_SECONDS / 2:
             _log.error("the API takes no connections: its thread hangs or has ended", hangs_s=round(api))
         return max(self._heartbeat.age, api)
 
     def close(self) -> None:
-        """Stop reading, settle what is in flight, save it, and end everything that was started."""
+        """Stops reading, settles batches in flight, saves their offsets, and ends everything that was started."""
         self._stopping = True
         self._kept.freeze()
         self.worker.stop()
@@ -210,11 +210,11 @@ class Agent(Control):
 
     @property
     def options(self) -> AgentOptions:
-        """Returns the agent's options as they hold."""
+        """Returns the agent's effective options."""
         return self._reloader.options if self._reloader else self._settings.agent
 
     def view(self) -> AgentView:
-        """Returns the agent as it is now."""
+        """Returns the agent's present state."""
         reloader = self._reloader
         return AgentView(
             version=__version__,
@@ -241,26 +241,26 @@ class Agent(Control):
         )
 
     def path(self, name: str) -> str:
-        """Returns the file that holds the definition; UnknownConnectorError when no file does."""
+        """Returns the file that holds the definition. Raises UnknownConnectorError when no file does."""
         path = self._reloader.paths.get(name) if self._reloader else None
         if path is None:
             raise UnknownConnectorError(f"no file defines a connector {name}")
         return str(path)
 
     def reload(self) -> Reload:
-        """Read the definitions and make them run; BusyError when the agent follows no files."""
+        """Loads the definitions and runs them. Raises BusyError when the agent follows no files."""
         if self._reloader is None:
             raise BusyError("the agent has not read definitions from files")
         return self._reloader.reload()
 
     def change_definition(self, name: str, before: bytes | None, content: bytes | None, target: Target | None = None) -> None:
-        """Write, change or remove the file that defines a connector; BusyError when the agent follows no files, or stops."""
+        """Writes, changes or removes the file that defines a connector. Raises BusyError when the agent follows no files, or stops."""
         if self._reloader is None or self._follower is None or self._stopping:
             raise BusyError("the agent stops, or has not read definitions from files")
         self._reloader.change(name, before, content, target)
 
     def set_log_level(self, level: str, seconds: float | None) -> AgentView:
-        """Change the level of the log, for a while or until the agent ends."""
+        """Changes the level of the log, for `seconds`, or until the agent ends."""
         self._log_level.set(level, seconds)
         _log.info("log level is changed", always=True, log_level=level, seconds=seconds)
         return self.view()
@@ -270,7 +270,7 @@ class Agent(Control):
         return self._store.accounts(name)
 
     def begin_accounts(self, name: str) -> None:
-        """The next run to the end begins its account with nothing."""
+        """Clears the accounts of a connector. Called before a run to the end."""
         self._store.begin_accounts(name)
 
     def __enter__(self) -> Self:
@@ -280,16 +280,16 @@ class Agent(Control):
         self.close()
 
     def _mounts(self) -> dict[str, WSGIApplication]:
-        from copycat_agent.metrics import PATHS, health_app  # noqa: PLC0415 - slow, and called behind everybody's back
+        from copycat_agent.metrics import PATHS, health_app  # noqa: PLC0415 - slow, and called in the background
 
         return dict.fromkeys(PATHS, health_app(self))
 
     def _hung(self, names: Collection[str]) -> set[str]:
-        return self.worker.hung(names)  # which is made after the executor that asks
+        return self.worker.hung(names)  # `worker` is made after the executor that calls this
 
 
 def _raise_file_limit() -> None:
-    """Watched files are held open: take what the hard limit gives."""
+    """Raises the soft limit of file descriptors, up to `WANTED_FILES` and the hard limit: watched files are kept open."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = WANTED_FILES if hard == resource.RLIM_INFINITY else min(WANTED_FILES, hard)
     if soft != resource.RLIM_INFINITY and soft < wanted:

@@ -1,6 +1,6 @@
-"""Where an agent's batches run: on this host, or on the executors of a cluster, which not every definition can.
+"""Decides where an agent's batches run, on this host or on the executors of a cluster, and refuses definitions that cannot run there.
 
-On a cluster whatever every executor reaches is read by tasks that stay there; what is of this host stays with an agent of this host.
+Tasks on a cluster read what every executor can reach; a source of one host needs an agent on that host.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from copycat_agent.options import Definition, SparkOptions
 
 Elsewhere = Literal["", "on a cluster", "by a process that takes over"]
-"""Who else than this host reads what definitions name, "" for nobody."""
+"""Where else than on this host sources of definitions are read, "" for nowhere."""
 _BY_ANOTHER = {
     "on a cluster": "run it by a second agent on this host, without --master and with a state directory of its own",
     "by a process that takes over": "run it by a second agent on this host, without --standby and agent_id",
@@ -34,7 +34,7 @@ _BY_ANOTHER = {
 def host_of(
     options: SparkOptions, run_dir: Path, master: str | None, workers_lock: Path, on_failure: Callable[[FatalError], None]
 ) -> SparkHost:
-    """The session's host, still to be started. `master` as PySpark takes it; None: what agent.yaml says. Raises FatalError."""
+    """Returns the session's host, not yet started. `master` as PySpark takes it; None: as agent.yaml says. Raises FatalError."""
     if master and is_cluster(master):
         return ClusterHost(options, run_dir, master, None, on_failure=on_failure)
     if master:
@@ -43,7 +43,7 @@ def host_of(
 
 
 def executor_of(host: SparkHost, hung: Hung, *, until_idle: bool) -> Executor:
-    """What carries batches to the tasks of a host that has been started. Raises FatalError."""
+    """Returns the executor that sends batches to the tasks of a started host. Raises FatalError."""
     if isinstance(host, ClusterHost):
         staff = ClusterStaff(host)
         return ChoosingExecutor(RunnerExecutor(staff), ClusterExecutor(host), staff.leave_cores)
@@ -51,7 +51,7 @@ def executor_of(host: SparkHost, hung: Hung, *, until_idle: bool) -> Executor:
 
 
 def refused(definition: Definition, elsewhere: Elsewhere) -> FatalError | None:
-    """Why a definition is not run where others than this host read it, None where it is."""
+    """Returns why a definition cannot run where its source is read `elsewhere`, None when it can."""
     kind = SOURCES[definition.source.type]
     why = kind.only_here or kind.of_host
     if not (elsewhere and why):
@@ -60,14 +60,14 @@ def refused(definition: Definition, elsewhere: Elsewhere) -> FatalError | None:
 
 
 def refused_on(master: str, definition: Definition, conf: Mapping[str, str]) -> FatalError | None:
-    """Why a definition does not run with `run --master`, None where it does. `conf` is `spark.conf` of agent.yaml."""
+    """Returns why a definition cannot run with `run --master`, None when it can. `conf` is `spark.conf` of agent.yaml."""
     if not is_cluster(master):
         return None
     return refused(definition, "on a cluster") or refusal(definition, conf, master)
 
 
 def doubts(definition: Definition) -> Iterator[str]:
-    """What may not be what is meant, of a definition that others than this host read."""
+    """Yields warnings about a definition that is read elsewhere than on this host."""
     for section in ("source", "sink"):
         address = str(getattr(getattr(definition, section), "uri", ""))
         if address.startswith(("/", "file:")):

@@ -1,7 +1,7 @@
-"""The definitions as they stand in files: what is wanted now, the last good version of what is broken, and who follows them.
+"""Loads definitions from files, keeps the last good version of broken ones, and follows changes.
 
-What cannot be read (a broken file, a directory that vanished, a second file with the same name) keeps its last good version: only a file
-that is gone is a removal.
+A definition that cannot be read (a broken file, a directory that vanished, a second file with the same name) keeps its last good version:
+only a missing file counts as removed.
 """
 
 from __future__ import annotations
@@ -30,21 +30,21 @@ if TYPE_CHECKING:
     from copycat_agent.watch import Watcher
 
 AGENT_FILE = "agent.yaml"
-"""Under this name a broken agent.yaml is told."""
+"""Name under which a broken agent.yaml is reported."""
 _SEEN_BYTES_MAX = 4 * 2**20
 _REFERENCE = re.compile(rb"\$\{(file|cred):([^}]*)\}")
 _MAY_NAME_FILES = re.compile(rb"\$\{(file|cred):|schema|\\")
-"""Found in every definition that may refer to other files, also when the reference is spelled with escapes."""
+"""Matches every definition that may refer to other files, also when the reference is spelled with escapes."""
 _SCHEMA = re.compile(rb"""\bschema["']?:[ \t]*["']?(/[^\n"',{}#]*[^\s"',{}#])""")
 """A schema's file, by its absolute path: its text is part of the definition."""
 
 
 @dataclass(frozen=True, slots=True)
 class WantedDefinitions:
-    """The definitions that the files ask for. `definitions` and `paths` by name, disabled ones too; of a broken file the last good version.
+    """The definitions in files. `definitions` and `paths` are by name, disabled ones included, with the last good version of broken files.
 
-    `kept` says of each broken file (by the connector's name, or the file's when it has none) why, and what goes on instead.
-    `left_out` are names that are defined as well, and were not asked for.
+    `kept` says for each broken file (by the connector's name, or the file's when it has none) what is wrong, and what runs instead.
+    `left_out` are the names of other definitions, which `only` excludes.
     """
 
     options: AgentOptions
@@ -57,7 +57,7 @@ class WantedDefinitions:
 
 
 class DefinitionFiles:
-    """The directory, and agent.yaml beside it. Remembers what was good. Not thread-safe."""
+    """Loads the directory and agent.yaml. Remembers the last good versions. Not thread-safe."""
 
     def __init__(
         self,
@@ -69,10 +69,10 @@ class DefinitionFiles:
         needs_kafka: bool = True,
         elsewhere: Elsewhere = "",
     ) -> None:
-        """`overrides` go over agent.yaml, see `load_agent`. `only`: other names are left out. Both hold over all loads.
+        """`overrides` replace options of agent.yaml, see `load_agent`. `only`: other names are left out. Both apply to all loads.
 
-        `needs_kafka` False lets definitions without a Kafka address run: nothing will be sent. `elsewhere`: those that only
-        this host can read are kept back.
+        `needs_kafka` False lets definitions without a Kafka address run: nothing will be sent. `elsewhere`: definitions that only
+        this host can read are refused.
         """
         self.directory = directory
         self.overrides = {option: value for option, value in overrides.items() if value is not None}
@@ -83,15 +83,15 @@ class DefinitionFiles:
         self._options: AgentOptions | None = None
         self._good: dict[Path, Definition] = {}
         self._loaded: tuple[AgentOptions | None, dict[Path, LoadedFile]] = (None, {})
-        """The files that loaded last without a problem, and the agent's options under them."""
+        """The agent's options at the last load, and the files that loaded without a problem."""
         self._contents = Contents(_SEEN_BYTES_MAX, is_local=clock.is_local)
         self.seen: dict[str, bytes] = {}
         """The result of `look` just before the last load."""
         self.agent_file: Path | None = None
-        """The agent.yaml that was read last, None when there was none."""
+        """The agent.yaml that was read last, None without one."""
 
     def load(self) -> WantedDefinitions:
-        """Read everything now. Raises DefinitionError for a broken agent.yaml the first time only: later the last good one holds."""
+        """Loads everything. Raises DefinitionError for a broken agent.yaml the first time only: later the last good one applies."""
         self.seen = self.look()
         options, agent_problems = self._load_options()
         loaded = load_directory(self.directory, options, known=self._unchanged(options))
@@ -111,7 +111,7 @@ class DefinitionFiles:
         return self._chosen(wanted)
 
     def _unchanged(self, options: AgentOptions) -> dict[Path, LoadedFile]:
-        """Good files that `look` has just seen as they were loaded, and whose meaning depends on nothing but their text and `options`."""
+        """Returns good files that did not change since the last load, and depend on nothing but their text and `options`."""
         before, files = self._loaded
         if before != options:
             return {}
@@ -120,16 +120,16 @@ class DefinitionFiles:
         return {path: files[path] for path in alone if files[path].digest == digest_of(seen[path])}
 
     def problems_of(self, path: Path, content: bytes) -> tuple[Problem, ...]:
-        """What would be wrong in the file at `path`, and in others because of it, if it held `content`. For after a load."""
+        """Returns the problems in the file at `path`, and in others because of it, if it held `content`. Called after a load."""
         options = self._options or AgentOptions()
         before = load_directory(self.directory, options, known=self._loaded[1])
         after = load_directory(self.directory, options, known=self._loaded[1], drafts={path: content})
         return tuple(one for one in after.problems if one not in before.problems or one.path == str(path))
 
     def look(self) -> dict[str, bytes]:
-        """Returns all that a load would read, by path, to compare with a later look: the bytes, or why they cannot be had.
+        """Returns all that a load would read, by path, to compare with a later look: the content, or the error of reading it.
 
-        What `${file:}`, `${cred:}` and a converter's `schema` name belongs to it.
+        Includes the files that `${file:}`, `${cred:}` and a converter's `schema` name.
         """
         seen: dict[str, bytes] = {}
         prefix = str(self.directory / "_")[:-1]  # before a name that makes the path as `load_directory` has it
@@ -153,7 +153,7 @@ class DefinitionFiles:
             return str(getattr(error, "errno", None)).encode()
 
     def _load_options(self) -> tuple[AgentOptions, tuple[Problem, ...]]:
-        """agent.yaml, or the last good one with what is wrong now. One that is gone is wrong: it may be on its way back."""
+        """Returns agent.yaml's options, or the last good ones and the problems. A missing file is a problem: it may be about to return."""
         file = find_agent_file(self.directory, self._config)
         if file is None and self.agent_file is not None and self._options is not None:
             text, hint = "agent.yaml is gone", "put it back, or restart the agent to go on without it"
@@ -168,7 +168,7 @@ class DefinitionFiles:
         return self._options, ()
 
     def _hindrance(self, definition: Definition) -> str:
-        """Why a definition that loads is not run, "" where it is."""
+        """Returns why a definition that loads is not run, "" when it is."""
         if not definition.enabled:
             return ""
         if self._needs_kafka and not definition.kafka.bootstrap_servers:
@@ -182,7 +182,7 @@ class DefinitionFiles:
                 yield from (Problem(str(file.path), 0, 0, "path_on_cluster", text) for text in doubts(file.definition))
 
     def _keep(self, file: LoadedFile, present: Collection[Path], wanted: WantedDefinitions) -> None:
-        """A file that does not load: its last good version goes on, also when the file has got another name meanwhile."""
+        """Keeps the last good version of a file that does not load, also when the file was renamed meanwhile."""
         path, last = file.path, self._good.get(file.path)
         if last is None and file.name:
             path, last = next(((p, d) for p, d in self._good.items() if d.name == file.name and p not in present), (file.path, None))
@@ -197,7 +197,7 @@ class DefinitionFiles:
             wanted.kept.setdefault(file.name or file.path.name, f"{why}; it is not run")
 
     def _all_kept(self, options: AgentOptions, agent_problems: tuple[Problem, ...], problems: tuple[Problem, ...]) -> WantedDefinitions:
-        """The directory cannot be read: that is not to say that everything in it was removed."""
+        """Returns the last good version of everything. Called when the directory cannot be read, which does not count as removal."""
         wanted = WantedDefinitions(options, problems=(*agent_problems, *problems))
         self._note_agent_file(wanted, agent_problems)
         for path, definition in self._good.items():
@@ -237,18 +237,18 @@ def _named_in(definition: bytes) -> Iterator[str]:
 
 
 SCAN_SECONDS = 10.0
-"""Between two looks without an event: events may be lost, and what is behind links and references causes none."""
+"""Time between two looks without an event: events may be lost, and the targets of links and references cause none."""
 QUIET_SECONDS = 0.3
 """Quiet time before changed files are read: editors write in several steps."""
 UNQUIET_SECONDS = 2.0
-"""Longest wait for that."""
+"""Longest wait for quiet."""
 _JOIN_SECONDS = 5.0
 
 _log = logs.get("reload")
 
 
 class Follower:
-    """A thread. `reload` is called in it when something differs from what was seen last, or when somebody asks."""
+    """A thread that calls `reload` when the files differ from those of the last load, when `ask` was called, or the last call failed."""
 
     def __init__(self, files: DefinitionFiles, watcher: Watcher, reload: Callable[[], object], scan_seconds: float = SCAN_SECONDS) -> None:
         """`files` have been loaded before."""
@@ -262,21 +262,21 @@ class Follower:
         self._thread = threading.Thread(target=self._follow, name="definitions", daemon=True)
 
     def start(self) -> None:
-        """Begin."""
+        """Starts the thread."""
         self._thread.start()
 
     def ask(self) -> None:
-        """Reload soon, whatever the files look like. Returns at once."""
+        """Requests a reload, even if no file has changed. Returns at once."""
         self._asked = True
         self._wake.nudge()
 
     @property
     def reloading(self) -> bool:
-        """Whether a reload that was asked for is not over yet, or another one is under way."""
+        """Returns whether a requested reload has not ended yet, or another look or reload is under way."""
         return self._asked or self._busy
 
     def close(self) -> None:
-        """No reload begins from now on; waits a little for one under way."""
+        """Starts no reload from now on. Waits up to `_JOIN_SECONDS` for one under way."""
         self._closing = True
         self._wake.nudge()
         self._thread.join(_JOIN_SECONDS)
@@ -290,12 +290,12 @@ class Follower:
                 self._look()
 
     def _watch(self) -> None:
-        """The directory, and that of agent.yaml when there is one."""
+        """Watches the directory, and that of agent.yaml when there is one."""
         directories = {self._files.directory, *([self._files.agent_file.parent] if self._files.agent_file else [])}
         self._watcher.watch(self._wake, [str(one.absolute()) for one in directories])
 
     def _wait(self) -> None:
-        """Wait for an event and then for some quiet, or for the time of the next look."""
+        """Waits for an event and then for some quiet, or for the time of the next look."""
         self._wake.wait(self._scan_seconds)
         until = time.monotonic() + UNQUIET_SECONDS
         while self._happened() and not (self._asked or self._closing) and time.monotonic() < until:
@@ -311,8 +311,8 @@ class Follower:
         try:
             if asked or again or self._files.look() != self._files.seen:
                 self._reload()
-        except Exception as error:  # noqa: BLE001 - whatever it is, the definitions are to be followed
-            self._again = True  # what is there has been seen, but does not run
+        except Exception as error:  # noqa: BLE001 - the thread has to go on following the definitions
+            self._again = True  # the files count as seen, but do not run
             _log.error("definitions could not be reloaded, everything goes on as it was", error=error)
         finally:
             self._busy = False

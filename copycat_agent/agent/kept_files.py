@@ -1,4 +1,4 @@
-"""Open log files that the service manager keeps, so that files without a name survive kill -9 and a restart of the service."""
+"""Leaves open log files with the service manager, so that deleted files survive kill -9 and a restart of the service."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ if TYPE_CHECKING:
     from copycat_agent.systemd import ServiceManager
 
 DEAF_SECONDS = 30.0
-"""Pause after a message that the service manager did not take."""
+"""Pause after a message that the service manager did not accept."""
 _ANYBODY = ""
-"""Owner of what any connector may know."""
+"""Owner of files that may belong to any connector."""
 
 _log = logs.get("agent")
 
 
 def known_files(store: OffsetStore, *, rebuild: bool) -> dict[str, set[str]] | None:
-    """Names of files with something to read, as far as rows say, each with the connectors that have such a row.
+    """Returns the names of files that are not read to their end, each with the connectors that have an offset for it.
 
-    None when nobody can say yet: the store is begun anew (`rebuild`), and positions come from Kafka.
+    None when that is unknown: the store was just rebuilt (`rebuild`), and positions come from Kafka.
     """
     connectors = store.connectors()
     if rebuild and not connectors:
@@ -36,7 +36,7 @@ def known_files(store: OffsetStore, *, rebuild: bool) -> dict[str, set[str]] | N
     for connector in connectors:
         for partition, offset in store.read(connector).items():
             if not offset.done:
-                with contextlib.suppress(ValueError):  # a row that is none of a file of logs
+                with contextlib.suppress(ValueError):  # the offset of another kind of source
                     found.setdefault(Identity.parse(partition.key)[0].name, set()).add(connector)
     return found
 
@@ -44,17 +44,16 @@ def known_files(store: OffsetStore, *, rebuild: bool) -> dict[str, set[str]] | N
 class KeptFiles:
     """A `sources.Keeper` for all connectors, over the service manager's store. Thread-safe.
 
-    A file is stored once, whoever follows it, and removed when its last owner has released it. When there is no room, files that
-    are first take the place of others. Its name is its identity (device, inode, birth), which leads to the row whatever generation that
-    has: a generation in the name would make every cut of a file a removal and a new store of one open file, and systemd drops the second
-    of two descriptors of one file.
+    A file is stored once for all its owners, and removed when the last one has released it. When there is no room, files kept with `first`
+    replace others. Its name is its identity (device, inode, birth), which leads to the offset of any generation: with the generation in
+    the name, every truncation would remove and store the same open file, and systemd drops the second of two descriptors of one file.
 
-    What was passed on is opened anew through /proc/self/fd, so that who may read it is judged anew, and it is read only if the patterns
-    would still have it. An upgrade restarts the service: a stop would drop what is stored.
+    A file that was passed on is reopened through /proc/self/fd, so that permissions are checked again, and is read only if the patterns
+    still match it. An upgrade has to restart the service: a stop would drop what is stored.
     """
 
     def __init__(self, manager: ServiceManager, owners: Mapping[str, set[str]] | None, clock: Callable[[], float] = time.monotonic) -> None:
-        """`owners`: see `known_files`. What nobody knows of what was passed is removed and closed."""
+        """`owners` as `known_files` returns it. Passed files without an owner are removed and closed."""
         self._manager = manager
         self._clock = clock
         self._lock = threading.Lock()
@@ -72,7 +71,7 @@ class KeptFiles:
             _log.info("open files were passed on by the service manager", files=len(self._passed))
 
     def keep(self, owner: str, name: str, fd: int, *, first: bool = False) -> None:
-        """Leave a copy of the descriptor with the service manager, if there is room."""
+        """Leaves a copy of the descriptor with the service manager, if there is room."""
         with self._lock:
             if self._frozen or not self._manager.listens:
                 return
@@ -84,7 +83,7 @@ class KeptFiles:
                 self._first.add(name)
 
     def release(self, owner: str, name: str) -> None:
-        """The owner does not need this file any more; the last owner's release removes it."""
+        """Releases a file that the owner does not need any more; the last owner's release removes it."""
         with self._lock:
             owners = self._owners.get(name)
             if self._frozen or owners is None or owner not in owners:
@@ -94,24 +93,24 @@ class KeptFiles:
                 self._remove(name)
 
     def looked(self, owner: str, names: Container[str]) -> None:
-        """The owner has looked at all its files: release those that were passed on and are not among `names`."""
+        """Releases files that were passed on and are not in `names`. Called when the owner has scanned all its files."""
         with self._lock:
             others = [name for name in self._passed if name not in names]
         for name in others:
             self.release(owner, name)
 
     def find(self, name: str) -> int | None:
-        """Returns the descriptor that was passed on under this name, None when there is none."""
+        """Returns the descriptor that was passed on under this name, None without one."""
         with self._lock:
             return self._passed.get(name)
 
     def survives(self, name: str) -> bool:
-        """Whether the file stays open for the next process of the service."""
+        """Returns whether the file stays open for the next process of the service."""
         with self._lock:
             return self._frozen and name in self._owners
 
     def rename(self, old: str, new: str) -> None:
-        """Give all files of one owner to another."""
+        """Gives all files of one owner to another."""
         with self._lock:
             for owners in self._owners.values():
                 if old in owners:
@@ -119,7 +118,7 @@ class KeptFiles:
                     owners.add(new)
 
     def freeze(self) -> None:
-        """The agent stops: what is stored now is for the next process."""
+        """Changes nothing from now on: stored files are for the next process. Called when the agent stops."""
         with self._lock:
             self._frozen = True
 
@@ -143,7 +142,7 @@ class KeptFiles:
         self._remove_the_rest()
 
     def _remove_the_rest(self) -> None:
-        """Have the service manager remove files, also those of earlier tries: a deleted file takes up disk space as long as it is kept."""
+        """Has the service manager remove files, those of earlier tries included: a deleted file uses disk space as long as it is kept."""
         while self._unremoved and self._is_heard():
             name = next(iter(self._unremoved))
             if not self._heard(self._manager.unstore(name)):
@@ -157,8 +156,8 @@ class KeptFiles:
     def _is_heard(self) -> bool:
         return self._clock() >= self._deaf_until
 
-    def _heard(self, told: bool) -> bool:  # noqa: FBT001 - what the manager has answered
-        """A service manager that takes no message keeps its sender waiting: not one file after the other."""
+    def _heard(self, told: bool) -> bool:  # noqa: FBT001 - the manager's answer
+        """Returns `told`. Pauses messages when it is False: a service manager that accepts none blocks its sender, for each file."""
         if not told:
             self._deaf_until = self._clock() + DEAF_SECONDS
         return told

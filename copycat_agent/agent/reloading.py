@@ -1,7 +1,7 @@
-"""Reload: what the files ask for is made to run, and what came of it is told as a diff.
+"""Reload: runs what the files define, and reports the outcome as a diff.
 
-Everything is loaded anew and compared by value with what runs: what is equal keeps its files and position. What differs is drained while
-its successor already waits for its end, so no connector waits for another one's drain.
+Everything is loaded again and compared by value with what runs. An equal definition keeps its files and positions. A changed one is
+drained while its successor waits for its end, so no connector waits for another one's drain.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ if TYPE_CHECKING:
 
 
 def differences(before: Options, after: Options, at: str = "") -> tuple[str, ...]:
-    """Dotted options that differ, in the order of their sections: `("record.topic", "kafka.client.linger.ms")`.
+    """Returns the dotted options that differ, in the order of their sections: `("record.topic", "kafka.client.linger.ms")`.
 
-    An option of another kind, or a list, is named as a whole. A value that is the same but has become a secret, or none any
-    more, counts: it is shown differently.
+    An option whose type changed, or a list, is named as a whole. An equal value that has become a secret, or no longer is one,
+    counts: it is shown differently.
     """
     if type(before) is not type(after):
         return (at.rstrip("."),)
@@ -58,10 +58,10 @@ def differences(before: Options, after: Options, at: str = "") -> tuple[str, ...
 
 @dataclass(frozen=True, slots=True)
 class Renames:
-    """`taken`: by new name the old names whose offsets it takes over. `refused`: by new name why it may not run as it stands.
+    """What `renamed_from` leads to, by new name. `taken`: the old names whose offsets it takes over. `refused`: why it must not run.
 
-    `in_use`: pairs of a new and an old name that another definition still has, so that its offsets stay with it. `earlier`: by new name
-    all old names that nobody else has or claims, whether or not anything is saved for them: Kafka may know more than a store that was lost.
+    `in_use`: pairs of a new and an old name that a definition still has, so that the offsets stay with that one. `earlier`: all old
+    names that no other definition has or claims, with or without saved offsets: Kafka may have more than a store that was lost.
     """
 
     taken: dict[str, tuple[str, ...]] = field(default_factory=dict)
@@ -71,13 +71,13 @@ class Renames:
 
 
 def find_renames(definitions: Mapping[str, Definition], saved: Collection[str], there: Collection[str]) -> Renames:
-    """Decide for all definitions at once; `saved` are the names that have offsets, or lanes, `there` those that files define.
+    """Returns what `renamed_from` leads to. `saved` are the names that have offsets or lanes, `there` those that files define.
 
-    That is more than `definitions` where a file is broken or was not asked for: its offsets stay with it all the same.
+    `there` is more than `definitions` where a file is broken or left out: its offsets stay with it all the same.
 
-    Offsets that two definitions claim go to neither of them, and neither runs on: like two files with one name, it is not for
-    us to guess, and to start from the beginning would send everything again. A claim on a name without either (they have been
-    taken over) is no claim, so that `renamed_from` may stay in a definition for ever.
+    Offsets that two definitions claim go to neither, and neither runs: as with two files of one name, choosing would be a guess, and
+    starting from the beginning would send everything again. A claim on a name without saved state (it was taken over before) does not
+    count, so that `renamed_from` may stay in a definition for ever.
     """
     found = Renames()
     claims = {name: [old for old in one.renamed_from if old in saved and old != name] for name, one in definitions.items()}
@@ -102,13 +102,13 @@ _log = logs.get("reload")
 
 
 class Reloader:
-    """Thread-safe; one reload at a time, the first one included."""
+    """Loads definitions and runs them. Thread-safe; one reload at a time, the first one included."""
 
     def __init__(self, files: DefinitionFiles, worker: Worker, store: OffsetStore, started_with: AgentOptions) -> None:
-        """`started_with`: the options that hold until the agent is started anew, but for `kafka`."""
+        """`started_with`: the options that apply until the agent is restarted, except `kafka`."""
         self.files = files
         self.options = started_with
-        """The options as they hold."""
+        """The effective options."""
         self.paths: Mapping[str, Path] = {}
         """The file of each connector."""
         self.last: Reload | None = None
@@ -122,7 +122,7 @@ class Reloader:
         self._warned: set[tuple[str, str]] = set()
 
     def reload(self, loaded: WantedDefinitions | None = None) -> Reload:
-        """Load everything, unless that has just been done, and run it: equal definitions go on untouched.
+        """Loads everything, unless `loaded` is given, and runs it: equal definitions go on untouched.
 
         Raises what the offset store raises.
         """
@@ -130,7 +130,7 @@ class Reloader:
             return self._reload(loaded)
 
     def change(self, name: str, before: bytes | None, content: bytes | None, target: Target | None) -> None:
-        """See `Control.change_definition`. What is written and does not run afterwards is undone."""
+        """Implements `Control.change_definition`. Undoes a change that does not run afterwards."""
         with self._lock:
             path = self._file_of(name, before)
             problems = () if content is None else self.files.problems_of(path, content)
@@ -149,13 +149,13 @@ class Reloader:
                 raise DataError(f"connector {name} cannot be defined so: {kept or 'the agent does not run it'}", "nothing was changed")
 
     def _says_more(self, name: str, path: Path, content: bytes | None) -> bool:
-        """Whether a file holds what the connector that runs does not: a person's words, or a change that does not run yet."""
+        """Returns whether a file holds more than the running connector: comments, tests, or a change that does not run."""
         if content is None:
             return False
         return has_words(content) or load_content(path, content, self.options).definition != self._worker.definitions().get(name)
 
     def _file_of(self, name: str, before: bytes | None) -> Path:
-        """Where the definition stands, or will; never outside the directory."""
+        """Returns the definition's file, or that of a new one; never outside the directory. Raises DataError or BusyError."""
         if before is None:
             if not is_name(name):
                 raise DataError("the name of a connector has letters a-z, digits and hyphens, at most 63, and begins with no hyphen")
@@ -191,7 +191,7 @@ class Reloader:
         return self.last
 
     def _moves(self, wanted: WantedDefinitions) -> Renames:
-        """Decides which definition takes over whose offsets. One that may not is removed from `wanted`, or keeps running as it is."""
+        """Returns which definition takes over whose offsets. A refused one is removed from `wanted`, or keeps running as it is."""
         if not any(definition.renamed_from for definition in wanted.definitions.values()):
             return Renames()
         running = self._worker.definitions()
@@ -212,7 +212,7 @@ class Reloader:
         return moves
 
     def _warn(self, wanted: WantedDefinitions) -> None:
-        """Log each warning once. Those of the first load have been shown to whoever started the agent."""
+        """Logs each warning once. Those of the first load were shown at start."""
         for one in wanted.warnings:
             if (one.path, one.text) not in self._warned and self.last is not None:
                 _log.warning("definition may not do what is meant", file=one.path, line=one.line, why=one.text, hint=one.hint)
@@ -233,7 +233,7 @@ class Reloader:
         )
 
     def _tell(self, line: str, outcome: Reload) -> None:
-        """Changes always; what is still broken or still needs a restart is old news."""
+        """Logs a line of the diff. Lines about broken files or a needed restart are logged when they have changed."""
         log = _log.bind(connector=line[2:].partition(" ")[0].rstrip(":"))
         if not line.startswith("!"):
             log.info("reload", always=True, diff=line)
@@ -247,9 +247,9 @@ def _taken(path: Path) -> DataError:
 
 
 def _written(path: Path, before: bytes | None, content: bytes | None, *, keeps: bool) -> Callable[[], object]:
-    """Make the file hold `content`, or be gone; and return how to have it as it was. Raises what a client can be told.
+    """Writes `content` to the file, or removes it. Returns a function that undoes a write. Raises CopycatError.
 
-    `keeps`: instead of being removed it gets a name that is no definition's.
+    `keeps`: instead of being removed, the file is renamed so that it is no definition.
     """
     try:
         if content is None:

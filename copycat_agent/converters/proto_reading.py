@@ -1,4 +1,4 @@
-"""Messages into fields: the reverse of `proto_fields`, for values of topics."""
+"""Turns protobuf messages in values of topics into fields: the reverse of `proto_fields`."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ _MICROSECOND_NANOS = 1000
 
 
 class ProtoReading:
-    """Reads payloads of one file's messages: before a message stands which one it is. Thread-safe."""
+    """Decodes payloads of one file's messages. A payload begins with the indexes of its message type. Thread-safe."""
 
     def __init__(self, file: FileDescriptor) -> None:
         self._file = file
         self._message = lru_cache(100)(self._found)
 
     def read(self, data: bytes) -> dict[str, Any] | Unparsed:
-        """The fields of the message that a payload holds; a field that is not set and may be left out is None."""
+        """Returns the fields of a payload's message; None for a field with presence that is not set. `Unparsed` for an invalid payload."""
         try:
             path, begin = _indexes(data)
             message = GetMessageClass(self._message(path)).FromString(data[begin:])
@@ -51,12 +51,12 @@ class ProtoReading:
 
 
 def reading_by(schema: Written, registry: SchemaRegistry) -> ProtoReading:
-    """Of a schema of the registry. Raises BadSchemaError, and what the registry raises."""
+    """Returns the reader for a schema of the registry. Raises BadSchemaError, and what the registry raises."""
     return ProtoReading(file_of(schema, registry))
 
 
 def _indexes(data: bytes) -> tuple[tuple[int, ...], int]:
-    """Which message, as a path from the file, and where it begins. IndexError or ValueError where that is not said."""
+    """Returns the path of the message type in the file, and the message's begin. Raises IndexError or ValueError without a valid path."""
     count, at = _varint(data, 0)
     path = []
     for _ in range(count):
@@ -68,7 +68,7 @@ def _indexes(data: bytes) -> tuple[tuple[int, ...], int]:
 
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:
-    """A zigzag number, and where it ends."""
+    """Returns a zigzag number and the position after it. Raises IndexError or ValueError."""
     number = 0
     for shift in range(_VARINT_BYTES):
         byte = data[at + shift]
@@ -95,7 +95,7 @@ def _of_field(message: Message, field: FieldDescriptor) -> Any:  # noqa: ANN401 
 
 
 def _of(field: FieldDescriptor) -> Callable[[Any], Any]:
-    """What makes a value of a field's single values."""
+    """Returns the function that converts single values of a field."""
     if field.enum_type is not None:
         names: Mapping[int, Any] = field.enum_type.values_by_number
         return lambda value: names[value].name if value in names else value
@@ -104,7 +104,7 @@ def _of(field: FieldDescriptor) -> Callable[[Any], Any]:
 
 def _of_message(message: Message) -> Any:  # noqa: ANN401 - as above
     name = message.DESCRIPTOR.full_name
-    if name == "google.protobuf.Timestamp":  # a time finer than datetime has it is a text
+    if name == "google.protobuf.Timestamp":  # finer than datetime allows: text
         return message.ToJsonString() if message.nanos % _MICROSECOND_NANOS else message.ToDatetime(UTC)
     if name in WRAPPERS:
         return message.value

@@ -1,6 +1,6 @@
-"""The other way: from the bytes of values in Kafka to what they hold, by the options of the converter that would write them.
+"""Decodes values of Kafka records, by the options of the converter that would write them.
 
-Null has no bytes, and is nobody's business here.
+Callers leave out null, which has no bytes.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
 
 
 READABLE = ("bytes", "string", "json", "avro", "json_schema", "protobuf")
-"""Types of converters whose values can be read."""
+"""Types of converters whose values can be decoded."""
 
 
 def values_reader(options: ConverterOptions, registry: SchemaRegistryOptions | None) -> ValuesReader:
-    """The reader of values that the converter of these options writes. `options.type` is one of `READABLE`. Asks nothing yet."""
+    """Returns the reader of values that the converter of these options writes. `options.type` is in `READABLE`. Sends no request yet."""
     if options.type == "json":
         return lambda values: (json_objects(values), None)
     if options.type in ("bytes", "string"):

@@ -1,4 +1,4 @@
-"""Values with a schema: before them stand a zero and the id of the schema in the registry, four bytes, as Confluent's serializers write."""
+"""Decodes values with a schema in a registry: they begin with a zero byte and the schema's id in four bytes, as Confluent defines it."""
 
 from __future__ import annotations
 
@@ -27,21 +27,21 @@ _HINT = "was it written with a schema registry? else set converters.value: json,
 
 
 class RegisteredReader:
-    """One per definition and process; thread-safe."""
+    """Decodes values; one per definition and process. Thread-safe."""
 
     def __init__(self, kind: str, registry: SchemaRegistryOptions) -> None:
-        """`kind` is avro, json_schema or protobuf. Asks nothing yet."""
+        """`kind` is avro, json_schema or protobuf. Sends no request yet."""
         self._kind = kind
         self._registry = registry_of(registry)
         self._reading = lru_cache(_SCHEMAS_KEPT)(self._asked)
 
     def read_all(self, values: Sequence[bytes]) -> tuple[list[Any], list[Schema | None] | None]:
-        """A `ValuesReader`."""
+        """Implements `ValuesReader`."""
         found = list(map(self.read, values))
         return [one.value for one in found], [one.schema for one in found]
 
     def read(self, data: bytes) -> Understood:
-        """A `ValueReader`. JSON says itself what its fields are: its schema is not asked for."""
+        """Implements `ValueReader`. Does not fetch the schema of JSON, which names its fields itself."""
         if len(data) < _PREFIX_BYTES or data[0]:
             return Understood(Unparsed("it does not begin with the id of a schema", _HINT))
         if self._kind == "json_schema":

@@ -1,4 +1,4 @@
-"""What the bytes of values in Kafka hold."""
+"""The types of decoded values: what readers of Kafka's values return."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from copycat_agent.model import Schema
 
 
 class Understood(NamedTuple):
-    """What a value holds, or an `Unparsed`; and its schema, where it names one."""
+    """A decoded value, or an `Unparsed`, with its schema where the value names one."""
 
     value: bytes | dict[str, Any] | Unparsed
     schema: Schema | None = None
@@ -19,11 +19,11 @@ class Understood(NamedTuple):
 
 ValueReader = Callable[[bytes], Understood]
 ValuesReader = Callable[[Sequence[bytes]], tuple[list[Any], "list[Schema | None] | None"]]
-"""Many values at once: what each holds, and the schema of each, None where no value names one."""
-"""Both raise RetriableError where a schema registry does not answer, BlockedError where it has no such schema."""
+"""Returns the decoded values and the schema of each; None instead of schemas where no value names one."""
+"""Both raise RetriableError when a schema registry does not answer, BlockedError when it has no such schema."""
 
 
 def json_objects(values: Sequence[bytes]) -> list[dict[str, Any] | Unparsed]:
-    """The fields of JSON objects."""
+    """Returns the fields of JSON objects; an `Unparsed` for other values."""
     parsed = parse_all(values)
     return [Unparsed("it is JSON, but no object", "only objects have fields") if isinstance(one, bytes) else one for one in parsed]

@@ -1,7 +1,7 @@
-"""Kafka's error codes, by what the caller does. One table; a test checks that it names every code the library has.
+"""Classifies Kafka's error codes by what the caller has to do. A test checks that the table names every code of the library.
 
 Broker codes: https://kafka.apache.org/protocol#protocol_error_codes. Names that begin with `_` are librdkafka's own.
-`KafkaError.retriable()` is not asked: it was False for a real message time-out.
+`KafkaError.retriable()` is not used: it was False for a real message time-out.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ FATAL = frozenset({
     "INVALID_REQUIRED_ACKS", "UNSUPPORTED_COMPRESSION_TYPE", "UNSUPPORTED_FOR_MESSAGE_FORMAT", "UNSUPPORTED_VERSION",
     "_NOT_CONFIGURED", "_NOT_IMPLEMENTED", "_UNSUPPORTED_FEATURE",
 })
-"""This client and this cluster or configuration do not go together: no retry helps."""
+"""This client does not work with this cluster or configuration: no retry helps."""
 
 RETRIABLE = frozenset({
     "BROKER_NOT_AVAILABLE", "CONCURRENT_TRANSACTIONS", "COORDINATOR_LOAD_IN_PROGRESS", "COORDINATOR_NOT_AVAILABLE",
@@ -95,7 +95,7 @@ _HINTS = {
 }
 
 _VARYING = re.compile(r" \(after \d+ms in state [A-Z_]+(, \d+ identical error\(s\) suppressed)?\)")
-"""Part of librdkafka's words that differs each time: the same trouble should read the same, in logs and as a reason."""
+"""The part of librdkafka's messages that varies: the same error should read the same, in logs and as a reason."""
 
 _CODES: dict[int, str] = {
     getattr(KafkaError, name): name for name in RECORD | BLOCKED | FATAL | RETRIABLE | NOT_PRODUCING if hasattr(KafkaError, name)
@@ -103,7 +103,7 @@ _CODES: dict[int, str] = {
 
 
 class Refused(CopycatError):  # noqa: N818 - what became of a record; `reason` is the error
-    """A record that was refused on the spot. `sent` counts the records of the same call before it, which are on their way."""
+    """A record that the client refused at once. `sent` counts the records of the same call before it, which are in flight."""
 
     def __init__(self, sent: int, reason: DataError) -> None:
         super().__init__(reason.message, reason.hint)
@@ -112,12 +112,12 @@ class Refused(CopycatError):  # noqa: N818 - what became of a record; `reason` i
 
 
 def code_name(error: KafkaError) -> str:
-    """Name of the error's code; librdkafka's own begin with `_`."""
+    """Returns the name of the error's code; librdkafka's own begin with `_`."""
     return _CODES.get(error.code(), f"code {error.code()}")
 
 
 def classify(error: KafkaError) -> type[CopycatError]:
-    """Returns the class of our errors that `error` is. Codes that nobody has heard of are retried: in doubt, repeat rather than lose."""
+    """Returns the `CopycatError` class of `error`. Unknown codes are retriable: in doubt, repeat rather than lose."""
     name = code_name(error)
     if name in RECORD:
         return TimestampError if name == "INVALID_TIMESTAMP" else DataError
@@ -127,12 +127,12 @@ def classify(error: KafkaError) -> type[CopycatError]:
 
 
 def translate(error: KafkaError, what: str) -> CopycatError:
-    """`error` as one of ours: `what` (what was being done, to which topic or broker), the broker's words, and the next step."""
+    """Returns `error` as a `CopycatError`: `what` was being done, to which topic or broker, the broker's words, and the next step."""
     return classify(error)(f"{what}: {error.str()}", _HINTS.get(code_name(error), ""))
 
 
 def not_made(error: KafkaError) -> CopycatError:
-    """Returns why a client could not be made."""
+    """Returns the error for a client that could not be created."""
     if code_name(error) == "_CRIT_SYS_RESOURCE":
         return no_more_threads(error.str())
     if error.code() == KafkaError.SASL_AUTHENTICATION_FAILED:  # its token expired just then
@@ -141,15 +141,15 @@ def not_made(error: KafkaError) -> CopycatError:
 
 
 def no_more_threads(words: str) -> RetriableError:
-    """The error for a client that could not be made: each needs a few threads."""
+    """Returns the error for a client that could not be created for lack of threads: each needs a few."""
     return RetriableError(f"no Kafka client could be made: {words}", "raise the limit of threads (ulimit -u, TasksMax), or run fewer tasks")
 
 
 def with_trouble(error: CopycatError, trouble: KafkaError | None) -> CopycatError:
-    """`error`, with the client's latest word on its connections (None: it had none), which mostly is the cause.
+    """Returns `error` with the client's latest connection error, which mostly is the cause; None: it had none.
 
-    A refused login is told that way only: then somebody has to act, and the error becomes a `BlockedError`. That all brokers
-    are down says nothing that `error` does not, and the library counts them wrongly at times.
+    A refused login is reported only as a connection error: a retriable `error` then becomes a `BlockedError`. "All brokers down"
+    is left out: it adds nothing to `error`, and the library miscounts brokers at times.
     """
     if trouble is None or code_name(trouble) == "_ALL_BROKERS_DOWN":
         return error
@@ -160,7 +160,7 @@ def with_trouble(error: CopycatError, trouble: KafkaError | None) -> CopycatErro
 
 
 def transaction_refused(error: KafkaError, what: str, transactional_id: str) -> CopycatError | None:
-    """Returns what an error means for a producer of transactions with this id; None where it says nothing of transactions."""
+    """Returns what an error means for a transactional producer with this id; None where it does not concern transactions."""
     name = code_name(error)
     if name in _FENCED:
         return FencedError(f"{what}: another producer has taken this id ({error.str()})")

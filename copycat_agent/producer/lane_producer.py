@@ -1,6 +1,6 @@
-"""A producer for one transaction: fenced behind the task's back while the batch before it works, and never used again.
+"""A producer for one transaction: it fences others in the background while the previous batch is sent, and is never used again.
 
-So nothing has to be known about what the network may still deliver of it: the next producer with its id has a newer epoch.
+So requests of it that the network delivers late do no harm: the next producer with its id has a newer epoch.
 """
 
 from __future__ import annotations
@@ -26,29 +26,29 @@ from copycat_agent.producer.task_producer import Intact, TaskProducer
 from copycat_agent.transactions.protocol import Entry
 
 INIT_SECONDS = 20.0
-"""How long a new producer may take to be fenced, from when it is made."""
+"""How long a new producer may take to fence others with its id, from its creation."""
 COMMIT_SECONDS = 25.0
 """How long a commit may take, well below the transaction's own time-out."""
 _LAST_SECONDS = 8.0
 """How long a commit may take after a stop request."""
 _LOOK_SECONDS = 0.1
 _SENT_SECONDS = 0.001
-"""Enough for the request to commit to leave, and hardly for its answer: here a failpoint is."""
+"""Enough for the commit request to leave, and hardly for its answer: the failpoint `committing` fires then."""
 LEAST_TIMEOUT_MS = 5_000
-"""The shortest time-out of transactions that is tried: with a shorter one, batches would have to be shorter than the agent makes them."""
+"""The shortest transaction time-out that is tried: a shorter one would need shorter batches than the agent makes."""
 
 _TIMED_OUT = KafkaError._TIMED_OUT  # noqa: SLF001 - its spelling
 _PURGED = frozenset({"_PURGE_INFLIGHT", "_PURGE_QUEUE"})
-"""The errors of all other records when a transaction fails: a consequence, not the cause."""
+"""The errors of all other records when a transaction fails: a consequence, not the cause of it."""
 
 
 class LaneProducer(TaskProducer):
-    """A producer for one transaction of one lane: what its id's earlier producers had open is undone before it does anything.
+    """A producer for one transaction of one lane. Open transactions of earlier producers with its id are aborted first.
 
-    Records go as with a `TaskProducer`, in the open transaction; they count when it is committed. After any error it is `broken`.
+    Records are sent as by a `TaskProducer`, in the open transaction, and count once it is committed. After any error it is `broken`.
     Used from one thread at a time, `attend` from any.
 
-    Where the login is a token the client itself is made in the background, too: the binding takes a second for it, since it waits in
+    Where the login is a token the client is created in the background as well: the binding takes a second for it, since it waits in
     whole seconds for the token to be set (`wait_for_oauth_token_set`).
     """
 
@@ -58,7 +58,7 @@ class LaneProducer(TaskProducer):
     def __init__(self, options: KafkaOptions, client_id: str, transactional_id: str, shared: Shared) -> None:
         """Begins to fence others with this id, in the background."""
         self.sent = 0
-        """Messages that were taken so far; positions and heads do not count."""
+        """Messages handed over so far, without entries of the offsets topic."""
         self._shared = shared
         self._lock = threading.Lock()
         self._made_at = time.monotonic()
@@ -85,22 +85,22 @@ class LaneProducer(TaskProducer):
         self._connect(settings, int(settings["message.timeout.ms"]), shared.partitions, shared.missing)
 
     def on_statistics(self, text: str) -> None:
-        """The client has said this about itself."""
+        """Called with the client's statistics, as JSON."""
         self._shared.heard_at = time.monotonic()
         super().on_statistics(text)
 
     @property
     def is_flushed(self) -> bool:
-        """Whether nothing was handed over since the last `flush` that returned."""
+        """Returns whether nothing was handed over since the last `flush` that returned."""
         return not self.has_unflushed
 
     @property
     def has_sent(self) -> bool:
-        """Whether any message was taken."""
+        """Returns whether any message was handed over."""
         return self.sent > 0
 
     def ready(self) -> None:
-        """Wait until others with this id are fenced, and their transactions at an end. Raises what keeps it from being so."""
+        """Waits until others with this id are fenced and their transactions have ended. Raises why that fails."""
         while not wait((self._fenced,), _LOOK_SECONDS).done:
             if self._stop.asked():
                 raise RetriableError(f"{self._fencing()}: stopped before Kafka had answered")
@@ -108,7 +108,7 @@ class LaneProducer(TaskProducer):
             raise error
 
     def begin_transaction(self) -> None:
-        """Begin it. The cluster is not asked. FencedError when it is known that somebody else has taken the id."""
+        """Begins the transaction, without a request. Raises FencedError when it is known that another producer has taken the id."""
         try:
             self._connection.client.begin_transaction()
         except KafkaException as exception:
@@ -116,11 +116,11 @@ class LaneProducer(TaskProducer):
             raise self._told(exception.args[0], f"beginning transaction {self.spec.transactional_id}") from None
 
     def send(self, topic: str, values: list[bytes], tail: Message) -> None:
-        """Send values as `TaskProducer.send` does. RefusedError when Kafka has refused a record of this transaction meanwhile."""
+        """Sends values as `TaskProducer.send` does. Raises RefusedError when Kafka has refused a record of this transaction meanwhile."""
         self._count(len(values), lambda: super(LaneProducer, self).send(topic, values, tail))
 
     def send_each(self, messages: Iterable[Message]) -> None:
-        """Send messages that differ in more than their value. Otherwise like `send`."""
+        """Sends messages that differ in more than their value. Otherwise like `send`."""
         going = list(messages)
         self._count(len(going), lambda: super(LaneProducer, self).send_each(going))
 
@@ -136,7 +136,7 @@ class LaneProducer(TaskProducer):
         self.sent += number
 
     def send_entries(self, place: OffsetsPartition, entries: Sequence[Entry]) -> None:
-        """Send entries to the offsets topic. RefusedError for one that is refused on the spot."""
+        """Sends entries to the offsets topic. Raises RefusedError for one that the client refuses at once."""
         messages: list[Message] = [(place.topic, one.value, one.key, place.partition) for one in entries]
         try:
             self._drive(messages, lambda rest: starmap(self._connection.client.produce, rest))
@@ -145,31 +145,31 @@ class LaneProducer(TaskProducer):
             raise RefusedError(refused.reason) from None
 
     def flush(self) -> None:
-        """Wait until everything sent is acknowledged: when this returns, it is, and nothing but the commit is missing.
+        """Returns once everything sent is acknowledged, and only the commit is missing.
 
-        RefusedError when Kafka refused a record, otherwise as `TaskProducer.flush`, or FencedError.
+        Raises RefusedError when Kafka refused a record, FencedError, and what `TaskProducer.flush` raises.
         """
         self.flush_entries()
         failpoints.hit("sending")
 
     def flush_entries(self) -> None:
-        """`flush`, with entries of the offsets topic among what was sent."""
+        """`flush` when entries of the offsets topic were sent, too: without the failpoint `sending`."""
         try:
             super().flush()
         except BaseException:
-            self.has_unflushed = True  # whatever is known now: nothing of it may be committed
+            self.has_unflushed = True  # nothing of it may be committed
             raise
 
     def may_send(self, source: Intact, end: int) -> bool:
-        """Whether what was read is the file's own: what was sent of another file would undo the transaction."""
+        """Returns whether what was read is the file's own: records sent from another file would have the transaction aborted."""
         return source.is_whole or source.was_still(end)
 
     def partly_sent(self, reason: DataError) -> None:
-        """RefusedError: the first messages of a record must not be committed beside its dead letter."""
+        """Raises RefusedError: the first messages of a record must not be committed along with its dead letter."""
         raise RefusedError(reason)
 
     def commit(self) -> None:
-        """Commit. When it raises, nobody knows whether it is committed, or will be: no answer is not "undone"."""
+        """Commits. After an error the outcome is unknown: the transaction may have been committed, or may still be."""
         self.broken = True
         seconds = COMMIT_SECONDS if not self._stop.asked() else _LAST_SECONDS
         deadline = time.monotonic() + min(seconds, self._connection.transaction_ms / 2000)
@@ -181,9 +181,9 @@ class LaneProducer(TaskProducer):
             error = self._ask_to_commit(deadline)
 
     def _ask_to_commit(self, deadline: float) -> KafkaError | None:
-        """One request, with all the time there is.
+        """Returns the error of one commit request, None when it succeeded. The request gets all the time until `deadline`.
 
-        It is not asked in portions: the library takes the answer to a request that it has given up for that of the next one, and three
+        It is not cut into shorter ones: the library takes the answer to a request that timed out for that of the next one, and three
         of those in a row for a commit.
         """
         if not failpoints.is_armed("committing"):
@@ -205,12 +205,12 @@ class LaneProducer(TaskProducer):
         return None
 
     def attend(self) -> None:
-        """Take in what the client has to say, from any thread; nothing once it is closed."""
+        """Serves the client's callbacks, from any thread. Does nothing once it is closed."""
         if (client := getattr(getattr(self, "_connection", None), "client", None)) is not None:
             self._poll(0, client)
 
     def close(self) -> None:
-        """Give up what is queued and free the client. Once is enough."""
+        """Drops what is queued and frees the client. Further calls have no effect."""
         with self._lock:
             if self._is_closed:
                 return
@@ -218,10 +218,10 @@ class LaneProducer(TaskProducer):
             if self.has_sent:
                 self._shared.lived(time.monotonic() - self._made_at)
             if not hasattr(self, "_connection"):
-                return  # who makes it frees it
+                return  # `_make_late` frees the client
             last = [self._connection.client]
             super().close()
-        # The library waits for its threads, and one of those may wait for a name server.
+        # Freeing waits for the library's threads, and one of those may wait for a name server.
         with contextlib.suppress(RuntimeError):  # the interpreter ends
             threading.Thread(target=last.clear, name="freeing", daemon=True).start()
 
@@ -268,7 +268,7 @@ class LaneProducer(TaskProducer):
         return None
 
     def _shorten(self, timeout_ms: int) -> None:
-        """The brokers do not allow transactions as long as they were: begin again with this time-out, or the shortest."""
+        """Makes the client again with this time-out, at least `LEAST_TIMEOUT_MS`: the brokers do not allow the longer one."""
         self._shared.timeout_ms = min(self._shared.timeout_ms, max(LEAST_TIMEOUT_MS, timeout_ms))
         with self._lock:
             if not self._is_closed:
@@ -280,14 +280,14 @@ class LaneProducer(TaskProducer):
         return error.retriable() and classify(error) is RetriableError and not is_refused and not self._is_closed
 
     def _failure(self) -> KafkaError | None:
-        """Returns what made the transaction fail; the library reports for each of its records only that it did."""
+        """Returns what made the transaction fail; for its records the library reports only that it did."""
         if not self.reports.failures:
             return None
         own = (error for error in self.reports.failures.values() if code_name(error) not in _PURGED)
         return self._state() or next(own, None) or super()._failure()
 
     def _state(self) -> KafkaError | None:
-        """Returns what made the transaction fail, None where it is in order. The library tells it when it is asked for what cannot be."""
+        """Returns what made the transaction fail, None while it is in order. An invalid second `begin_transaction` has it reported."""
         try:
             self._connection.client.begin_transaction()
         except KafkaException as exception:
@@ -296,7 +296,7 @@ class LaneProducer(TaskProducer):
         return None
 
     def _check(self) -> None:
-        """Raise what was reported so far: whatever it is, nothing of this transaction can be committed any more."""
+        """Raises what was reported so far: after any error nothing of this transaction can be committed."""
         super()._check()
         refused = self._failure()
         if refused is not None:
@@ -314,7 +314,7 @@ class LaneProducer(TaskProducer):
         return RefusedError(told) if isinstance(told := self._told(cause, "Kafka refused a record"), DataError) else told
 
     def _told(self, error: KafkaError, what: str) -> CopycatError:
-        self._shared.partitions.clear()  # who knows what has become of them
+        self._shared.partitions.clear()  # they may have changed
         return transaction_refused(error, what, self.spec.transactional_id) or super()._told(error, what)
 
     def _fencing(self) -> str:

@@ -1,4 +1,4 @@
-"""What a task's producers learn and leave to those after them: which topics there are, how much to send at once, what brokers allow."""
+"""What a task's producers learn and pass on to later ones: which topics exist, how much to send at once, what brokers allow."""
 
 from __future__ import annotations
 
@@ -21,50 +21,50 @@ if TYPE_CHECKING:
     from confluent_kafka import Producer
 
 MOST_BYTES = 16 * 2**20
-"""A flush costs a round trip; a failure repeats a run."""
+"""Largest size of a run, in bytes of input: a flush costs a round trip, and a failure repeats a run."""
 LEAST_BYTES = 32 * 2**10
 _SHRINK = 64
-"""A run that failed makes the next one so many times smaller: each failure costs half a minute and repeats."""
+"""Divides the size of the next run after a failed one: each failure costs half a minute and repeats."""
 _GROW = 8
-"""A quick one makes the next so many times larger at most."""
+"""Most by which a quick run multiplies the size of the next one."""
 _LEAST_WAIT_SECONDS, _MOST_WAIT_SECONDS = 0.03, 1.0
 SETTLE_SECONDS = 8.0
-"""After a stop request, how long records in flight may still be acknowledged."""
+"""Time after a stop request in which records in flight may still be acknowledged."""
 _TROUBLE_SECONDS = 35.0
-"""An error of a connection that came before the batch is its affair for so long: the library tells the same one every 30 s only."""
+"""Age up to which an earlier connection error counts for a new batch: the library reports the same one only every 30 s."""
 SLICE_SECONDS = 5.0
-"""One call to fence lasts no longer, so that trouble with the connection is heard; asking again goes on with what is under way. Each call
-that is given up costs some 200 bytes for good, for the binding (confluent-kafka 2.16.1) never frees the error that says so: hence not in
-shorter steps. About every third transaction has such a call: 6 MB a day at one transaction a second."""
+"""Longest single call to fence, so that connection errors are noticed; another call continues the request under way. Each call that times
+out leaks some 200 bytes, since the binding (confluent-kafka 2.16.1) never frees its error: hence no shorter steps. About every third
+transaction has such a call: 6 MB a day at one transaction a second."""
 _BRIEF_SECONDS = 1.0
-"""A producer that lives no longer than this may never get to tell its statistics, which are due every 500 ms."""
+"""A producer that lives no longer than this may never report its statistics, which are due every 500 ms."""
 
 _MISSING_SECONDS = 1.5
-"""A broker that creates topics by itself says "unknown" at first; missing for longer than this is missing."""
+"""Time after which an unknown topic counts as missing: a broker that creates topics by itself says "unknown" at first."""
 _CREATE_SECONDS = 15.0
 _REFUSED = frozenset({KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED})
 _NO_ANSWER_YET = frozenset({KafkaError._TRANSPORT, KafkaError._TIMED_OUT, KafkaError.LEADER_NOT_AVAILABLE})  # noqa: SLF001 - its spelling
 
 
 class Pace:
-    """The size of a producer's next run, learnt from those before it, so that receipts come in time also on a slow line.
+    """The size of a producer's next run, learnt from earlier runs, so that acknowledgements come in time on slow lines too.
 
-    A record that is not acknowledged within the message time-out makes everything since the last receipt be sent again, and a run that is
-    larger than what the line carries in that time would be sent again for ever: at 10 KB/s five attempts of 16 MiB brought 58,000 repeats
-    and no offset. Used from one thread at a time.
+    A record that is not acknowledged within the message time-out makes everything since the last flush be sent again. A run larger than
+    what the line carries in that time would be repeated for ever: at 10 KB/s five attempts of 16 MiB brought 58,000 duplicates and no
+    offset. Used from one thread at a time.
     """
 
     def __init__(self) -> None:
         self.run_bytes = MOST_BYTES
         self.begun: float | None = None
-        """When the run that is under way began (monotonic), None while there is none."""
+        """When the run under way began (monotonic); None between runs."""
         self.size_bytes = 0
-        """From how many bytes of input it came, 0 while that is not known."""
+        """Its size in bytes of input; 0 while that is not known."""
 
     def acknowledged(self, size_bytes: int, seconds: float, wanted_seconds: float) -> None:
-        """A run from so many bytes of input has its receipts after `seconds`; it should take `wanted_seconds` at most.
+        """Learns from a run of `size_bytes` of input that was acknowledged after `seconds`; `wanted_seconds` is the most it should take.
 
-        One that is quick, and smaller than half of `run_bytes`, tells nothing about larger ones.
+        Ignores a quick run smaller than half of `run_bytes`: it tells nothing about larger ones.
         """
         fitting = size_bytes * wanted_seconds / max(seconds, 1e-3)
         if fitting < size_bytes:
@@ -73,7 +73,7 @@ class Pace:
             self._become(min(max(fitting, self.run_bytes), self.run_bytes * _GROW))
 
     def failed(self) -> None:
-        """A run had no receipts in time."""
+        """Learns from a run that was not acknowledged in time."""
         self._become(self.run_bytes / _SHRINK)
 
     def _become(self, run_bytes: float) -> None:
@@ -81,38 +81,38 @@ class Pace:
 
 
 class ConnectionTrouble:
-    """The latest error of a client's connections, to explain a time-out. Told by any thread."""
+    """The latest error of a client's connections, to explain a time-out. `tell` is called from any thread."""
 
     def __init__(self) -> None:
         self.error: KafkaError | None = None
-        """None when there was none of late."""
+        """None without a recent error."""
         self._at = 0.0
 
     def tell(self, error: KafkaError) -> None:
-        """A connection had this error."""
-        if self.error is None or error.code() != KafkaError._ALL_BROKERS_DOWN:  # noqa: SLF001 - which only follows from what is known
+        """Notes an error of a connection."""
+        if self.error is None or error.code() != KafkaError._ALL_BROKERS_DOWN:  # noqa: SLF001 - a consequence of the known error
             self.error, self._at = error, time.monotonic()
 
     def begin(self) -> None:
-        """A batch begins: what came long before is not its affair."""
+        """Called when a batch begins: forgets an error that is too old to concern it."""
         if time.monotonic() - self._at > _TROUBLE_SECONDS:
             self.error = None
 
     def over(self) -> None:
-        """Everything is acknowledged: it is well again."""
+        """Called when everything is acknowledged: forgets the error."""
         self.error = None
 
 
 @dataclass(slots=True)
 class StopRequest:
-    """Whether a batch is asked to come to its end, and until when what it has in flight may then still be acknowledged."""
+    """Whether a batch is asked to stop, and until when its records in flight may then still be acknowledged."""
 
     asked: Callable[[], bool] = lambda: False
     settle_by: float | None = None
-    """None until it is known that a stop is asked for."""
+    """`time.monotonic()`; None until a stop request was seen."""
 
     def is_over(self, deadline: float) -> bool:
-        """Whether to wait no longer: `deadline` (`time.monotonic()`) is over, or, once a stop is asked for, the time in which to settle."""
+        """Returns whether to stop waiting: `deadline` (`time.monotonic()`) has passed, or `SETTLE_SECONDS` since a stop request."""
         now = time.monotonic()
         if self.settle_by is None and self.asked():
             self.settle_by = now + SETTLE_SECONDS
@@ -120,7 +120,7 @@ class StopRequest:
 
 
 class _PartitionCounts(dict[str, int]):
-    """Partition counts by topic. One that is not known yet is asked for, and told to `known`."""
+    """Partition counts by topic. A missing one is fetched with `ask` and added to `known`."""
 
     def __init__(self, ask: Callable[[str], int], known: dict[str, int]) -> None:
         super().__init__(known)
@@ -143,33 +143,33 @@ class Topics:
         known: dict[str, int] | None = None,
         missing: set[str] | None = None,
     ) -> None:
-        """`last_trouble` gives the client's latest connection error, None when it had none, to explain a time-out.
+        """`last_trouble` returns the client's latest connection error, None without one, to explain a time-out.
 
-        `known` are partition counts, and `missing` topics that were not there, which the producers of one task share.
+        The producers of a task share `known`, partition counts, and `missing`, topics that did not exist.
         """
         self._client = client
         self._options = options
         self._stopping = stopping
         self._last_trouble = last_trouble
         self.has_asked_admin = False
-        """Whether `rest` has something to close."""
+        """Whether the admin client was used since the last `rest`."""
         self.partitions: Callable[[str], int] = _PartitionCounts(self._ask, {} if known is None else known).__getitem__
-        """Returns the number of partitions of a topic, which exists then.
+        """Returns the number of partitions of a topic, which is created if missing and allowed.
 
         Raises BlockedError for a topic that is missing and may not be created, or that this user may not write to;
         RetriableError when no broker answers.
         """
         self._missing: set[str] = set() if missing is None else missing
         self.admin = Admin(options, stopping=stopping)
-        """For topics that are made, kept until `rest`: a connection per topic would be slow where there are many."""
+        """Creates topics. Kept until `rest`: a connection per topic would be slow with many."""
 
     def rest(self) -> None:
-        """No topic is asked for now: what only new topics need is closed."""
+        """Closes the admin client, which only new topics need."""
         self.has_asked_admin = False
         self.admin.close()
 
     def close(self) -> None:
-        """Nothing is asked any more. An error that was raised here, and whoever keeps it, may keep this object, but not the client."""
+        """Frees the client. A traceback of an error that was raised here may keep this object alive, but not the client."""
         self.rest()
         del self._client, self.partitions  # the latter holds this object
 
@@ -194,13 +194,16 @@ class Topics:
                 self._client.poll(0.1)
 
     def patience(self, topic: str, *, created: bool) -> float:
-        """Seconds until a topic that is not there counts as missing. One that was missing before has had its time."""
+        """Returns after how many seconds an unknown topic counts as missing; 0 for one that was missing before."""
         if created:
             return ANSWER_SECONDS
         return 0.0 if topic in self._missing else _MISSING_SECONDS
 
     def metadata(self, topic: str, begin: float) -> tuple[int, KafkaError | None]:
-        """One answer from the cluster. Waits in steps, so that a stop request is heard; each is longer, for slow connections."""
+        """Returns a topic's partition count and error, as the cluster answers.
+
+        Waits in steps, so that a stop request is noticed; each is longer than the one before, for slow connections.
+        """
         step = 1.0
         while True:
             try:
@@ -214,7 +217,7 @@ class Topics:
             return len(found.partitions), found.error
 
     def _is_patient(self, error: KafkaError) -> bool:
-        """Whether an answer may still come: not from a broker that has refused this client."""
+        """Returns whether an answer may still come; not from a broker that has refused this client."""
         trouble = self._last_trouble()
         return error.code() in _NO_ANSWER_YET and (trouble is None or classify(trouble) is not BlockedError)
 
@@ -223,7 +226,7 @@ class Topics:
         return with_trouble(translate(error, f"no broker answers at {servers}"), self._last_trouble() or self.admin.trouble)
 
     def _create_if_missing(self, topic: str, options: TopicOptions) -> bool:
-        """Whether it was made. A producer's request for a topic lets the broker make it, by its own defaults, where it does that."""
+        """Returns whether it created the topic. Asked first, since a producer's request may have the broker create it with its defaults."""
         try:
             self._ask_admin(lambda client: client.describe_topics(TopicCollection([topic]), request_timeout=ANSWER_SECONDS)[topic])
         except KafkaException as exception:
@@ -231,9 +234,9 @@ class Topics:
             if error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
                 self._create(topic, options)
                 return True
-            if classify(error) is RetriableError:  # to ask in another way now might make it
+            if classify(error) is RetriableError:  # another kind of request might create it
                 raise self._unreachable(error) from None
-        return False  # it is there, or this user may not know: the producer's request tells
+        return False  # it exists, or this user may not describe it: the producer's request shows
 
     def _create(self, topic: str, options: TopicOptions) -> None:
         wanted = NewTopic(topic, options.partitions, options.replication_factor, config=dict(options.config))
@@ -254,10 +257,10 @@ class Topics:
 
 @dataclass(slots=True)
 class Learnt:
-    """What a process knows of a task that sends to the cluster of `options`. It is kept for a day after the task's last batch.
+    """What a process has learnt of a task that sends to the cluster of `options`. Kept for a day after the task's last batch.
 
-    `batch_bytes` is what a topic was found to take at once, 0 where nothing is known; `memory` what batches in transactions have found out
-    for those after them; `used` when it was last asked for (monotonic).
+    `batch_bytes` is the most that a topic was found to take at once, 0 where nothing is known; `memory` what transactional batches have
+    learnt for later ones; `used` when it was last used (monotonic).
     """
 
     options: KafkaOptions
@@ -269,11 +272,11 @@ class Learnt:
 
 @dataclass(slots=True)
 class Shared:
-    """Holds what the producers of one task have in common, and what they tell those after them.
+    """Holds what the transactional producers of one task share, and pass on to later ones.
 
-    `tracked`, `batch_bytes` and `pace` as of a `TaskProducer`; `stopping` ends `ready`, until `begin` says another. Learnt is how long
-    brokers let a transaction be, what topics there are and which are missing, when a producer last said something about itself, whether
-    the last one that sent something lived too briefly for that, how long fencing takes, and whether it had no answer in all its time.
+    `tracked`, `batch_bytes` and `pace` as of a `TaskProducer`; `stopping` ends `ready`, until `begin` gives another. Learnt are the longest
+    transaction that brokers allow, which topics exist and which are missing, when a producer last reported statistics, whether the last one
+    that sent something lived too briefly for that, how long fencing takes, and whether it was never answered in all its time.
     """
 
     tracked: bool = False
@@ -289,27 +292,27 @@ class Shared:
     is_unanswered: bool = False
 
     def took(self, seconds: float) -> None:
-        """Fencing took so long: what it usually takes comes down at once, and goes up slowly."""
+        """Learns how long fencing took: `init_seconds` falls at once and rises slowly."""
         self.init_seconds = min(seconds, 1.25 * self.init_seconds) if self.init_seconds else seconds
         self.is_unanswered = False
 
     def lived(self, seconds: float) -> None:
-        """A producer that has sent something is closed after so long."""
+        """Called with the lifetime of a producer that has sent something, when it is closed."""
         self.is_brief = seconds < _BRIEF_SECONDS
 
     def first_wait_seconds(self) -> float:
-        """Returns how long the first call to fence waits: half as long again as that usually takes.
+        """Returns how long the first call to fence waits: one and a half times what fencing usually takes.
 
-        One in four clients misses that a connection is there, and looks again when it is asked again, or after half a second.
+        One in four clients misses that its connection is up, and looks again when called again, or after half a second.
         """
         if self.is_unanswered:
             return SLICE_SECONDS
         return min(max(_LEAST_WAIT_SECONDS, 1.5 * self.init_seconds), _MOST_WAIT_SECONDS)
 
     def statistics(self) -> dict[str, str]:
-        """Settings by which the next producer speaks of itself sooner than usual, when those before it never lived to say a word.
+        """Returns settings that make the next producer report statistics sooner, if earlier ones never lived long enough to.
 
-        Not often where it may live for long: a word is 12 KB and more, and nobody polls it before it is used.
+        The interval is not short where the producer may live long: reports are 12 KB or more, and wait until the producer is used.
         """
         silent_seconds = time.monotonic() - self.heard_at
         if silent_seconds <= INTERVAL_SECONDS:

@@ -1,4 +1,4 @@
-"""The topic of positions: it is made, compacted, where it is missing, and refused where it would let positions go."""
+"""The topic of positions: created, compacted, where it is missing, and refused where its cleanup policy would delete positions."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PARTITIONS = 25
 MOST_REPLICAS = 3
 _TOPIC_CONFIG = {
     "cleanup.policy": "compact",
-    "segment.bytes": str(64 * 2**20),  # what is written last is not compacted: it bounds what a start without SQLite reads
+    "segment.bytes": str(64 * 2**20),  # the active segment is not compacted: this bounds what a start without SQLite reads
 }
 _REFUSES_CONFIG = frozenset({KafkaError.POLICY_VIOLATION, KafkaError.INVALID_CONFIG})
 _LEADER_SECONDS = 10.0
@@ -27,13 +27,13 @@ _LEADER_SECONDS = 10.0
 
 
 def topic_configs(replicas: int) -> tuple[dict[str, str], dict[str, str]]:
-    """Returns the settings of the offsets topic, and those to fall back on where the brokers do not take one of them."""
+    """Returns the settings of the offsets topic, and those to fall back on where brokers refuse one of them."""
     needed = {**_TOPIC_CONFIG, "min.insync.replicas": str(max(1, replicas - 1))}
     return {**needed, "unclean.leader.election.enable": "false"}, needed
 
 
 def cluster(admin: Admin) -> Any:  # noqa: ANN401 - the library's
-    """The library's description of the cluster: its id and its nodes."""
+    """Returns the library's description of the cluster: its id and its nodes."""
     try:
         return admin.ask(lambda client: client.describe_cluster(request_timeout=ANSWER_SECONDS))
     except KafkaException as exception:
@@ -54,9 +54,9 @@ class OffsetsTopic:
         self._admin = admin
 
     def ensure(self, topic: str, partitions: int = PARTITIONS) -> int:
-        """Returns how many partitions the topic has. Makes it, compacted and with so many, where it is missing.
+        """Returns how many partitions the topic has. Creates it, compacted and with `partitions`, where it is missing.
 
-        BlockedError, with the command for it, when this user may not, or when it is there and does not keep the latest of each key.
+        Raises BlockedError, with the command for it, when this user may not create it, or when it exists and is not compacted.
         """
         count = self._partitions(topic)
         if count == 0:
@@ -70,7 +70,10 @@ class OffsetsTopic:
         return count
 
     def _partitions(self, topic: str) -> int:
-        """0 where it is missing or is not complete yet. A description, since other questions would let a broker make it in its way."""
+        """Returns the partition count, 0 where the topic is missing or not complete yet.
+
+        Describes the topic, since with other requests a broker may create it with its defaults.
+        """
         ask = TopicCollection([topic])
         try:
             found = self._admin.ask(lambda client: client.describe_topics(ask, request_timeout=ANSWER_SECONDS)[topic])
@@ -98,7 +101,7 @@ class OffsetsTopic:
         raise BlockedError(told.message, hint)
 
     def _refusal(self, wanted: NewTopic) -> KafkaError | None:
-        """Returns why the topic was not made; None when it was."""
+        """Returns why the topic was not created; None when it was."""
         try:
             self._admin.ask(lambda client: client.create_topics([wanted], request_timeout=ANSWER_SECONDS)[wanted.topic])
         except KafkaException as exception:
@@ -107,7 +110,7 @@ class OffsetsTopic:
         return None
 
     def _check_policy(self, topic: str) -> None:
-        """Raises BlockedError for a topic that lets positions go. Users who may not see its settings are believed."""
+        """Raises BlockedError for a topic that is not compacted. Returns where this user may not see its settings."""
         resource = ConfigResource(ResourceType.TOPIC, topic)
         try:
             found = self._admin.ask(lambda client: client.describe_configs([resource], request_timeout=ANSWER_SECONDS)[resource])

@@ -1,4 +1,4 @@
-"""Asks a cluster about itself, a few topics and transactions, and changes nothing: for `copycat doctor` and the API."""
+"""Queries a cluster about itself, some topics, a group and transactions, without changing anything: for `copycat doctor` and the API."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ _STATISTICS_MS = 200
 
 @dataclass(frozen=True, slots=True)
 class TopicState:
-    """One topic. `error` is None for one that is there and may be described; `hidden`: this user may not ask for it.
+    """One topic. `error` is None for one that exists and may be described; `hidden`: this user may not describe it.
 
     `operations`: what this user may do (`WRITE`, `DESCRIBE`), None where the broker does not say. `config` is None where this
-    user may not see it. `leaderless`: partitions without a leader now. `least_in_sync`: of all partitions.
+    user may not see it. `leaderless`: partitions without a leader now. `replicas` and `least_in_sync`: the least of all partitions.
     """
 
     name: str
@@ -50,7 +50,7 @@ class TopicState:
 class ClusterState:
     """A cluster. `operations` as a topic's.
 
-    `creates_topics`: the broker makes missing ones by itself; None where this user may not see it. `brokers`: how many there are.
+    `creates_topics`: brokers create missing topics by themselves; None where this user may not see it. `brokers`: their number.
     `settings` are those of one of them, empty where this user may not see them.
     """
 
@@ -63,14 +63,14 @@ class ClusterState:
 
 
 class GroupMembership(NamedTuple):
-    """A consumer group: what this user may do, None where the broker does not say, and how many are in it."""
+    """A consumer group: what this user may do, None where the broker does not say, and the number of its members."""
 
     operations: frozenset[str] | None
     members: int
 
 
 class ClusterProbe:
-    """One client that only asks. `deadline` (`time.monotonic()`) holds for everything together; nothing waits longer."""
+    """A client that only queries. `deadline` (`time.monotonic()`) holds for all queries together; nothing waits longer."""
 
     def __init__(self, options: KafkaOptions, deadline: float) -> None:
         """Raises FatalError when the client refuses the settings."""
@@ -80,17 +80,17 @@ class ClusterProbe:
         self._told: tuple[str, ...] = ()
         settings: dict[str, Any] = {**client_settings(options), "client.id": "copycat-doctor", "reconnect.backoff.max.ms": 500}
         settings |= {"error_cb": self._on_error, "stats_cb": self._on_statistics, "statistics.interval.ms": _STATISTICS_MS}
-        settings["metadata.recovery.strategy"] = "none"  # it would forget addresses that do not answer: they are what is looked for
+        settings["metadata.recovery.strategy"] = "none"  # other ones forget addresses that do not answer, which are wanted here
         try:
             self._client = AdminClient(settings)
         except KafkaException as exception:
             raise not_made(exception.args[0]) from None
 
     def brokers(self) -> tuple[str, ...]:
-        """The addresses that the cluster tells its clients, from the first broker that answers.
+        """Returns the broker addresses that the cluster advertises, as the first broker that answers gives them.
 
-        The client itself hears of them first, and leaves the broker that told it: where the addresses do not answer, the
-        question here may go under with that connection. Then what the client knows is the answer.
+        The client itself learns them first and leaves that broker: where the advertised addresses do not answer, this request may
+        be lost with the connection. Then those that the client has learnt are returned.
         Raises BlockedError (login, certificate) or RetriableError (no answer).
         """
         step = _STEP_SECONDS
@@ -107,7 +107,7 @@ class ClusterProbe:
                 return tuple(_address(str(node.host), int(node.port)) for node in found.brokers.values())
 
     def look(self, topics: Collection[str]) -> ClusterState:
-        """The cluster and these topics. Raises as `brokers` does."""
+        """Returns the cluster and these topics. Raises as `brokers` does."""
         cluster = self._described(with_operations=True)
         first = min((node.id for node in cluster.nodes), default=None)
         settings = {} if first is None else self._config(ResourceType.BROKER, str(first))
@@ -118,11 +118,11 @@ class ClusterProbe:
         )  # fmt: skip
 
     def cluster_id(self) -> str:
-        """The id of the cluster, "" for one without. Raises as `brokers` does."""
+        """Returns the id of the cluster, "" for one without. Raises as `brokers` does."""
         return str(self._described(with_operations=False).cluster_id or "")
 
     def cannot_create(self, topic: str, partitions: int, replicas: int, config: Mapping[str, str]) -> CopycatError | None:
-        """Returns why the broker would not let this user make the topic so, None when it would. Nothing is made."""
+        """Returns why the broker would not let this user create such a topic, None when it would. Creates nothing."""
         wanted = NewTopic(topic, partitions, replicas, config=dict(config))
         try:
             self._wait(self._client.create_topics([wanted], validate_only=True, request_timeout=self._left())[topic])
@@ -133,7 +133,7 @@ class ClusterProbe:
         return None
 
     def group(self, name: str) -> GroupMembership:
-        """A consumer group, which nobody joins for that. Raises as `brokers` does."""
+        """Returns a consumer group, without joining it. Raises as `brokers` does."""
         while True:
             answers = self._client.describe_consumer_groups([name], include_authorized_operations=True, request_timeout=self._left())
             try:
@@ -142,13 +142,13 @@ class ClusterProbe:
                 error = exception.args[0]
                 if error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
                     return GroupMembership(frozenset(), 0)
-                self._check(error)  # a coordinator that begins to be one says first that it is none
+                self._check(error)  # a new coordinator first answers that it is none
                 time.sleep(_STEP_SECONDS)
             else:
                 return GroupMembership(_operations(found), len(found.members))
 
     def close(self) -> None:
-        """Free the client."""
+        """Frees the client."""
         del self._client
 
     def _described(self, *, with_operations: bool) -> Any:  # noqa: ANN401 - the library's
@@ -158,7 +158,7 @@ class ClusterProbe:
             raise with_trouble(translate(exception.args[0], "asking for the cluster"), self._trouble) from None
 
     def _topics(self, topics: Collection[str]) -> dict[str, TopicState]:
-        """Described, never asked for by a metadata request of a producer: that one would create them where the broker allows it."""
+        """Returns the topics by name. Not by a producer's metadata request, with which brokers may create them."""
         if not topics:
             return {}
         wanted = TopicCollection(sorted(topics))
@@ -189,7 +189,7 @@ class ClusterProbe:
         )
 
     def _config(self, kind: ResourceType, name: str) -> dict[str, str]:
-        """Settings by name; empty where this user may not see them, or no answer comes."""
+        """Returns settings by name; empty where this user may not see them, or no answer comes."""
         resource = ConfigResource(kind, name)
         try:
             found = self._wait(self._client.describe_configs([resource], request_timeout=self._left())[resource])
@@ -198,14 +198,14 @@ class ClusterProbe:
         return {entry.name: entry.value for entry in found.values() if entry.value is not None}
 
     def _wait(self, answer: Future[Any]) -> Any:  # noqa: ANN401 - the library's
-        """Returns the result of the future; serves callbacks meanwhile. Raises KafkaException, or ours when the time is over."""
+        """Returns the result of the future; serves callbacks meanwhile. Raises KafkaException, or CopycatError after the deadline."""
         while not answer.done():
             self._client.poll(_POLL_SECONDS)
             self._check(None)
         return answer.result()
 
     def _check(self, error: KafkaError | None) -> None:
-        """Raise when no answer can be expected any more. `error` is the latest one of a call, which may be tried again."""
+        """Raises when no answer can be expected any more. `error` is that of the latest call, which may be repeated if this returns."""
         if self._trouble is not None and classify(self._trouble) is BlockedError:
             raise with_trouble(RetriableError(f"{','.join(self._options.bootstrap_servers)} refuses this client"), self._trouble)
         if error is not None and classify(error) is not RetriableError:
@@ -225,7 +225,7 @@ class ClusterProbe:
 
 
 def _learned(statistics: str) -> tuple[str, ...]:
-    """Returns the addresses in librdkafka's statistics that came from the cluster: those of brokers with a number."""
+    """Returns the addresses in librdkafka's statistics that the cluster advertised: those of brokers with an id."""
     nodes = json.loads(statistics)["brokers"].values()
     named = [str(node["nodename"]).rpartition(":") for node in nodes if node["nodeid"] >= 0]
     return tuple(_address(host, int(port)) for host, _, port in named)
@@ -241,14 +241,14 @@ def _operations(found: Any) -> frozenset[str] | None:  # noqa: ANN401 - a descri
 
 
 NO_TRANSACTION_MS = 2**31 - 1001  # librdkafka adds 100, in 32 bits
-"""A time-out that brokers refuse (`transaction.max.timeout.ms`), after they have looked whether the user may have the id."""
+"""A time-out that brokers refuse (`transaction.max.timeout.ms`), after they have checked that the user may have the id."""
 
 
 def may_write_as(options: KafkaOptions, transactional_id: str, deadline: float) -> None:
-    """Ask whether this user may have a transactional id that another process uses now: with a time-out that no broker takes.
+    """Checks that this user may have a transactional id that another process uses now, with a time-out that brokers refuse.
 
-    So nobody is kept out by it; only brokers whose `transaction.max.timeout.ms` is the largest number there is would take it, and the
-    caller knows better than to ask them. Raises as `probe_transactions` does.
+    So no producer is fenced. Not to be called for brokers whose `transaction.max.timeout.ms` is the largest possible number, which
+    would accept it. Raises as `probe_transactions` does.
     """
     try:
         probe_transactions(options, transactional_id, NO_TRANSACTION_MS, deadline)
@@ -258,16 +258,16 @@ def may_write_as(options: KafkaOptions, transactional_id: str, deadline: float) 
 
 
 class TransactionTimeoutError(BlockedError):
-    """The brokers allow no transaction that lasts so long."""
+    """The brokers do not allow transactions of this length."""
 
 
 def probe_transactions(options: KafkaOptions, transactional_id: str, timeout_ms: int, deadline: float) -> None:
-    """Ask for the id, as a lane does for its own, and let it go. The broker forgets it after a week (transactional.id.expiration.ms).
+    """Initializes a transactional id, as a lane does, and drops it. The broker forgets it after a week (transactional.id.expiration.ms).
 
-    Asking is surer than reading ACLs: one that is there may be of another host or prefix, and an authorizer may be anything.
+    This is surer than reading ACLs: one may be of another host or prefix, and an authorizer may follow other rules.
 
-    `timeout_ms` is the transactions' time-out; `deadline` is `time.monotonic()`'s. Raises BlockedError when this user may not, or a
-    transaction may not last so long; RetriableError when no coordinator answers in time; FatalError when the cluster has no transactions.
+    `timeout_ms` is that of transactions; `deadline` is `time.monotonic()`'s. Raises BlockedError when this user may not have the id, or
+    transactions may not last that long; RetriableError when no coordinator answers in time; FatalError for a cluster without transactions.
     """
     trouble: list[KafkaError] = []
     settings: dict[str, Any] = {
@@ -290,6 +290,6 @@ def _refused_transaction(error: KafkaError, trouble: list[KafkaError], timeout_m
         words = f"{what}: the brokers allow none that lasts {timeout_ms // 1000} s"
         return TransactionTimeoutError(words, f"raise transaction.max.timeout.ms of the brokers to {timeout_ms} or more")
     if error.code() == KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED:
-        return BlockedError(f"{what}: {error.str()}")  # who asks has the command
+        return BlockedError(f"{what}: {error.str()}")  # the caller adds the command
     found = translate(error, what)
     return with_trouble(found, trouble[-1]) if trouble and isinstance(found, RetriableError) else found

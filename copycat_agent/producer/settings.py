@@ -1,4 +1,4 @@
-"""From the `kafka` section to librdkafka's configuration: what is ours to decide, and what the definition may override.
+"""Turns the `kafka` section into librdkafka's configuration: what is fixed, and what the definition may override.
 
 Names and meanings: https://github.com/confluentinc/librdkafka/blob/master/CONFIGURATION.md
 """
@@ -16,7 +16,7 @@ from copycat_agent.oauth import KAFKA_OAUTH, Tokens, tokens_of
 from copycat_agent.options import KafkaOptions, SecurityOptions
 
 INTERVAL_SECONDS = 5.0
-"""Time between two statistics of one producer: 0.4 ms of CPU each, with a dozen partitions."""
+"""Time between two statistics reports of a producer: each costs 0.4 ms of CPU, with a dozen partitions."""
 MESSAGE_TIMEOUT_MS = 30_000
 """A record that is not acknowledged within this time makes its batch retriable (message.timeout.ms)."""
 
@@ -24,38 +24,38 @@ _DEFAULTS = {
     "compression.type": "lz4",  # text shrinks to a fifth for a tenth of the CPU that sending it would take
     "linger.ms": "5",  # fills a batch under load; a flush does not wait for it
     "batch.size": "1000000",  # bytes before compression; below the broker's default limit of 1,048,588 for a batch
-    # Counts before compression, the topic's limit after it: what is too large is the broker's to say. A record larger than a
-    # batch goes in one of its own.
+    # Counts before compression, the topic's limit after it: the broker decides what is too large. A record larger than a batch
+    # is sent in one of its own.
     "message.max.bytes": "10485760",
     "queue.buffering.max.messages": "100000",  # bounds memory, and wakes the reader often enough under back-pressure
     "queue.buffering.max.kbytes": "65536",
     "message.timeout.ms": str(MESSAGE_TIMEOUT_MS),
     "partitioner": "murmur2_random",  # the Java client's placement, so that consumers can join on keys
-    "topic.metadata.propagation.max.ms": "5000",  # a topic deleted under us is an error after this time, not after 30 s
+    "topic.metadata.propagation.max.ms": "5000",  # a topic deleted meanwhile is an error after this time, not after 30 s
     "socket.timeout.ms": "10000",
     "reconnect.backoff.ms": "100",
     "reconnect.backoff.max.ms": "2000",  # a broker that is back is used within two seconds, not ten
-    "log_level": "2",  # what matters reaches us as errors; librdkafka's own log goes to the JVM's pipe
+    "log_level": "2",  # relevant errors come through callbacks; librdkafka's own log goes to the JVM's pipe
 }
 OURS: dict[str, str | bool] = {
     "statistics.interval.ms": f"{INTERVAL_SECONDS * 1000:.0f}",
     "enable.idempotence": "true",
     "acks": "all",
-    "delivery.report.only.error": True,  # successes cost no call into Python: a flush with nothing left is the receipt
+    "delivery.report.only.error": True,  # successes cost no call into Python: a flush with nothing left acknowledges them
 }
 
 TRANSACTION_TIMEOUT_MS = 60_000
-"""After this time without an end the broker aborts a transaction; until then it keeps readers waiting (transaction.timeout.ms)."""
+"""Time after which the broker aborts an open transaction; until then it keeps readers waiting (transaction.timeout.ms)."""
 _LOGIN_REFUSED = frozenset({KafkaError._AUTHENTICATION, KafkaError.SASL_AUTHENTICATION_FAILED})  # noqa: SLF001 - its spelling
 _LANE_DEFAULTS = {
-    "retry.backoff.ms": "10",  # an init that finds the transaction before it not quite at its end asks again soon
-    "reconnect.backoff.ms": "20",  # the library waits for half of it, too, before it makes its second connection
+    "retry.backoff.ms": "10",  # an init that finds the previous transaction not quite ended asks again soon
+    "reconnect.backoff.ms": "20",  # the library also waits for half of it before its second connection
 }
 
 SILENT = logging.getLogger("librdkafka")
 SILENT.addHandler(logging.NullHandler())
 SILENT.propagate = False
-"""For producers: the library writes of a fenced one on stderr, whatever its log level; what matters reaches us as errors."""
+"""Logger for producers: the library writes about a fenced one on stderr, whatever its log level; relevant errors come through callbacks."""
 
 
 def _security(options: SecurityOptions) -> dict[str, str]:
@@ -76,20 +76,20 @@ def _tokens(options: KafkaOptions) -> Tokens | None:
     oauth = options.security.oauth
     if oauth is None:
         return None
-    authorities = options.client.get("https.ca.location")  # what librdkafka would go by if it asked
+    authorities = options.client.get("https.ca.location")  # what librdkafka would use if it fetched tokens
     return tokens_of(oauth, None if authorities == "probe" else authorities, KAFKA_OAUTH)
 
 
 def distrust_token(options: KafkaOptions, error: KafkaError) -> None:
-    """A client of this cluster had this error: where it is a refused login, the next client does not try the same token."""
+    """Called with an error of a client: after a refused login, the next client does not try the same token."""
     if error.code() in _LOGIN_REFUSED and (tokens := _tokens(options)) is not None:
         tokens.distrust()
 
 
 def connection_settings(options: KafkaOptions) -> dict[str, Any]:
-    """Settings that any client of this cluster needs. Secrets are in it: never log or print it.
+    """Returns the settings that every client of this cluster needs. They contain secrets: never log or print them.
 
-    Raises FatalError when no broker address is known; RetriableError or BlockedError where the login is a token and none comes.
+    Raises FatalError when no broker address is known; RetriableError or BlockedError where the login needs a token and none comes.
     """
     if not options.bootstrap_servers:
         raise FatalError(
@@ -98,22 +98,22 @@ def connection_settings(options: KafkaOptions) -> dict[str, Any]:
         )
     settings: dict[str, Any] = {"bootstrap.servers": ",".join(options.bootstrap_servers), **_security(options.security)}
     if (tokens := _tokens(options)) is not None:
-        # librdkafka's own OIDC asks once per client, and exactly once makes one per transaction: tokens are fetched here and shared
-        tokens.token()  # a client that is made without one waits for it for ten seconds, and does not say why it does not come
+        # librdkafka's own OIDC fetches one per client, and exactly once has one client per transaction: tokens are fetched here and shared
+        tokens.token()  # a client that is made without one waits ten seconds for it, and does not report why it does not come
         settings["oauth_cb"] = tokens.give
     return settings
 
 
 def client_settings(options: KafkaOptions) -> dict[str, Any]:
-    """The configuration of a client that asks and administers, with what `kafka.client` says about connections."""
+    """Returns the configuration of an admin client: `kafka.client` and `connection_settings`. Raises as the latter does."""
     return {"log_level": "0", **options.client, **connection_settings(options)}
 
 
 def producer_settings(options: KafkaOptions, client_id: str, batch_bytes: int = 0, *, tracked: bool = False) -> dict[str, Any]:
-    """The whole configuration of an idempotent, acks=all producer. `kafka.client` overrides defaults, never promises.
+    """Returns the configuration of an idempotent, acks=all producer. `kafka.client` overrides defaults, but never `OURS`.
 
-    `batch_bytes` overrides both: what a topic was found to take at once; 0 when none was found to take less. `tracked`: successes
-    are reported, too.
+    `batch_bytes`, the most that a topic was found to take at once, overrides both; 0 where no topic was found to take less.
+    `tracked`: successes are reported, too. Raises as `connection_settings` does.
     """
     return _settings(options, _DEFAULTS, client_id, batch_bytes, tracked=tracked)
 
@@ -133,17 +133,17 @@ def transactional_settings(
     *,
     tracked: bool = False,
 ) -> dict[str, Any]:
-    """The whole configuration of a producer for one transaction, which the broker aborts after `timeout_ms`; else as `producer_settings`.
+    """Returns the configuration of a producer for one transaction, which the broker aborts after `timeout_ms`; else as `producer_settings`.
 
-    Records and requests give up well before that.
+    Records and requests time out after half of that at most.
     """
     settings = _settings(options, {**_DEFAULTS, **_LANE_DEFAULTS}, client_id, batch_bytes, tracked=tracked)
-    settings.pop("delivery.timeout.ms", None)  # another name of message.timeout.ms
+    settings.pop("delivery.timeout.ms", None)  # an alias of message.timeout.ms
     waits = {"message.timeout.ms": message_timeout_ms(options), "socket.timeout.ms": int(settings["socket.timeout.ms"])}
     within = {name: str(min(wait, timeout_ms // 2)) for name, wait in waits.items()}
     return {**settings, **within, "transactional.id": transactional_id, "transaction.timeout.ms": str(timeout_ms)}
 
 
 def message_timeout_ms(options: KafkaOptions) -> int:
-    """Returns how long a record may take to be acknowledged, as far as `kafka.client` has a say."""
+    """Returns how long a record may take to be acknowledged, as `kafka.client` says, or by default."""
     return int(options.client.get("message.timeout.ms") or options.client.get("delivery.timeout.ms") or MESSAGE_TIMEOUT_MS)

@@ -1,8 +1,8 @@
-"""One task's producer: send, wait for receipts, say what was refused.
+"""The producer of one task: sends records, waits for acknowledgements, reports refused records.
 
 The library calls back for failures only, since a call into Python for each record costs too much. So after a flush that leaves nothing in
-the queue and reported no failure, everything sent since the previous flush is acknowledged. A producer that is `tracked` pays for a call
-per record, and hears where each came to lie.
+the queue and reported no failure, everything sent since the previous flush is acknowledged. A `tracked` producer pays for a call per
+record, and learns the partition and offset of each.
 """
 
 from __future__ import annotations
@@ -25,37 +25,37 @@ from copycat_agent.producer.learnt import Pace, StopRequest, Topics
 from copycat_agent.producer.settings import SILENT, distrust_token, message_timeout_ms, producer_settings
 
 _ROOM_SECONDS = 0.05
-"""How long one wait for room in a full queue lasts before the stop request is looked at again."""
+"""How long one wait for room in a full queue lasts before the stop request is checked again."""
 _SLACK_SECONDS = 15.0
-"""Beyond the message time-out, how long a flush may take before the producer is given up."""
+"""How much longer than the message time-out a flush may take before the producer is given up."""
 _RUN_SECONDS = 5.0
 """How long a run should take at most, well below the message time-out."""
 
 
 class Intact(Protocol):
-    """An open file that knows whether it was replaced while it was read."""
+    """An open file that notices whether it was replaced while it was read."""
 
     @property
     def is_whole(self) -> bool:
-        """Whether it was still the same whenever something was read of it."""
+        """Returns whether it was still the same file at every read."""
 
     def was_still(self, position: int) -> bool:
-        """Whether it was still the same when it was read up to `position`."""
+        """Returns whether it was still the same file when it was read up to `position`."""
 
 
 class TaskProducer:
     """An idempotent producer that one task uses, from one thread at a time."""
 
     _least_batch_bytes = 4096
-    """A topic that takes less than this at once gets its records through, but each batch has to be sent again to find out."""
+    """A topic with a lower limit gets its records as well, but each of its batches is refused first and sent again."""
     _flush_step_seconds = 0.2
-    """How long one wait for receipts lasts before failures are looked at."""
+    """How long one wait for acknowledgements lasts before failures are checked."""
 
     def __init__(
         self, options: KafkaOptions, client_id: str, batch_bytes: int = 0, pace: Pace | None = None, *,
         tracked: bool = False, transactional_id: str = "",
     ) -> None:  # fmt: skip
-        """`batch_bytes`: see `smaller_batches`. `pace`: what the task's earlier producers learnt. `tracked`: see `attribute`.
+        """`batch_bytes`: see `smaller_batches`. `pace`: as the task's earlier producers learnt it. `tracked`: see `attribute`.
 
         Raises FatalError when the configuration is refused or has no broker address.
         """
@@ -66,23 +66,23 @@ class TaskProducer:
         self.report: Report | None = None
         self.broken = False
         self.has_unflushed = False
-        """Whether something was sent since `flush` last heard of everything: nobody else may use the client, which would send it later."""
+        """Whether something was sent since the last complete `flush`. No other batch may use the client then: it would send it later."""
         self.next_batch_bytes = batch_bytes
         self._start()
 
     @property
     def tracked(self) -> bool:
-        """Whether it hears where each record came to lie, see `attribute`."""
+        """Returns whether it learns the partition and offset of each record, see `attribute`."""
         return self.spec.tracked
 
     @property
     def batch_bytes(self) -> int:
-        """The most bytes of a batch of its client; 0: as the options say."""
+        """Returns the largest batch of its client, in bytes; 0: as the options say."""
         return self.spec.batch_bytes
 
     @property
     def topics(self) -> Topics:
-        """What is known of the cluster's topics. Gone once it is closed."""
+        """Returns the partition counts of topics. Not available once it is closed."""
         return self._connection.topics
 
     def _start(self) -> None:
@@ -93,7 +93,7 @@ class TaskProducer:
     def _connect(
         self, settings: Mapping[str, Any], timeout_ms: int, partitions: dict[str, int] | None = None, missing: set[str] | None = None
     ) -> None:
-        """`timeout_ms` is that of a record, `partitions` and `missing` are what is known of topics. Raises as the constructor does."""
+        """Creates the client. `timeout_ms` is a record's; `partitions` and `missing` are for `Topics`. Raises as the constructor does."""
         try:
             callbacks = {"on_delivery": self.on_delivery, "error_cb": self._on_error, "stats_cb": self.on_statistics}
             client = Producer({**settings, **callbacks}, logger=SILENT)
@@ -105,20 +105,20 @@ class TaskProducer:
         self._connection = Connection(client, topics, flush_seconds, run_seconds, batch_bytes, transaction_ms)
 
     def hand_over(self) -> None:
-        """Another task uses it from now on."""
+        """Called before another task uses it: its queue and retries so far belong to the previous one."""
         self._poll(0)
         self.reports.statistics.hand_over()
 
     def begin(self, stopping: Callable[[], bool]) -> None:
-        """A new batch uses this producer: `stopping` says when it has to come to an end."""
+        """Called when a new batch uses this producer; `stopping` returns whether the batch has to end."""
         self._stop = StopRequest(stopping)
         self.report = None
-        self.pace.begun = None  # of a run that was given up nothing is learnt
+        self.pace.begun = None  # nothing is learnt from an abandoned run
         if self.reports.failures or self.reports.trouble.error is not None:
             self.reports.begin()
 
     def attribute(self, place: Place) -> None:
-        """`place` is told where each record that is sent from now on came to lie, before `flush` returns, as far as Kafka says.
+        """Has `place` called with topic, partition and offset of each record sent from now on, before `flush` returns, if Kafka tells them.
 
         No effect unless `tracked`, which costs 0.5 to 1.3 µs of CPU a record, as much as a line costs altogether.
         """
@@ -126,27 +126,27 @@ class TaskProducer:
         def report(error: KafkaError | None, message: Receipt) -> None:
             if error is not None:
                 self.on_delivery(error, message)
-            elif message.offset() is not None:  # of one that it had sent before, Kafka says only that it is there
+            elif message.offset() is not None:  # for a resent duplicate Kafka confirms only that it has it
                 place(message.topic(), message.partition(), message.offset())  # type: ignore[arg-type]
 
         self.report = report if self.tracked else None
 
     def send(self, topic: str, values: list[bytes], tail: Message) -> None:
-        """Send every value to `topic` with the same key, partition, timestamp and headers (`tail`, from key on; may be empty).
+        """Sends every value to `topic` with the same key, partition, timestamp and headers (`tail`, from key on; may be empty).
 
-        Blocks while the queue is full; nothing is dropped. Raises `Refused` for a value the client refuses on the spot.
+        Blocks while the queue is full; nothing is dropped. Raises `Refused` for a value that the client refuses at once.
         """
         told = tail if self.report is None else reported((topic, b"", *tail), self.report)[2:]
         self._drive(values, lambda rest: map(self._connection.client.produce, repeat(topic), rest, *map(repeat, told)))
 
     def send_each(self, messages: Iterable[Message]) -> None:
-        """Send messages that differ in more than their value. Otherwise like `send`."""
+        """Sends messages that differ in more than their value. Otherwise like `send`."""
         report = self.report
         going = list(messages) if report is None else [reported(message, report) for message in messages]
         self._drive(going, lambda rest: starmap(self._connection.client.produce, rest))
 
     def _drive(self, items: list[Any], produce: Callable[[Iterator[Any]], Iterator[None]]) -> None:
-        """The hot loop: hand over until done, pausing for room. `produce` hands over what it is asked for, without a Python call each."""
+        """The hot loop: hands over all `items`, waiting for room. `produce` maps an iterator in C, without a Python call per item."""
         if self.pace.begun is None:
             self.pace.begun = time.monotonic()
         self.has_unflushed |= bool(items)
@@ -179,19 +179,19 @@ class TaskProducer:
 
     @property
     def run_bytes(self) -> int:
-        """The number of bytes of input to send, about, before the next `flush`: fewer on a line that is slow."""
+        """Returns about how many bytes of input to send before the next `flush`: fewer on a slow line."""
         return self.pace.run_bytes
 
     def weigh(self, size_bytes: int) -> None:
-        """Notes from how many bytes of input what is flushed next came: `run_bytes` learns from it."""
+        """Sets the size of the run that is flushed next, in bytes of input: `run_bytes` adapts to it."""
         self.pace.size_bytes = size_bytes
 
     def flush(self) -> None:
-        """Wait until everything sent is acknowledged: when this returns, it is.
+        """Returns once everything sent is acknowledged.
 
-        Raises DataError when Kafka refused at least one record and may have taken its neighbours; RetriableError, BlockedError
-        or FatalError when nothing is known or the cluster is unwell. After any of these nothing sent since the last return may
-        be counted as settled, and after the latter three `broken` asks for a new producer.
+        Raises DataError when Kafka refused at least one record and may have accepted its neighbours; RetriableError, BlockedError
+        or FatalError when the outcome is unknown or the cluster is unwell. After any of these nothing sent since the last return
+        counts as settled; after the latter three the producer is `broken`, and a new one is needed.
         """
         deadline = time.monotonic() + self._connection.flush_seconds
         while self._flush_for(self._flush_step_seconds):
@@ -210,7 +210,7 @@ class TaskProducer:
         self._learn()
 
     def _learn(self) -> None:
-        """A run is acknowledged: has the pace learn from it, where it tells something."""
+        """Has the pace learn from a run that is acknowledged, if its size and duration tell anything."""
         pace, wanted_seconds = self.pace, self._connection.run_seconds
         begun, size_bytes, pace.begun, pace.size_bytes = pace.begun, pace.size_bytes, None, 0
         if begun is not None and size_bytes:
@@ -219,36 +219,36 @@ class TaskProducer:
                 pace.acknowledged(size_bytes, seconds, wanted_seconds)
 
     def smaller_batches(self) -> None:
-        """Kafka refused a batch of which it takes every record by itself: the topic takes less at once.
+        """Has the task's next producer make batches a quarter as large.
 
-        The library does not cut such a batch in two, as Java's does. The task's next producer makes batches a quarter as large.
+        Called when Kafka refused a batch but accepts each of its records alone: unlike Java's, the library does not split such a batch.
         """
         self.next_batch_bytes = max(self._least_batch_bytes, self._connection.batch_bytes // 4)
 
     def take_view(self) -> ClientView | None:
-        """Returns what the client said about itself since the last call, None when that was nothing. It speaks every few seconds."""
+        """Returns the client's statistics since the last call; None without any. They come every few seconds."""
         return self.reports.statistics.take() if self.reports.statistics.has_news else None
 
     def may_send(self, _source: Intact, _end: int) -> bool:
-        """Whether what was read of a file before position `end` may be sent. Of another file it is: its offset stays."""
+        """Returns whether what was read of a file up to `end` may be sent. Always: a replaced file's offset does not advance."""
         return True
 
     def partly_sent(self, reason: DataError) -> None:
-        """The first messages of a record were taken and the next one was refused: each stands for itself."""
+        """Called when a record's first messages were accepted and the next one refused. Does nothing: each message stands alone."""
 
     def attend(self) -> None:
-        """Take in what the client has to say while no batch uses it: its events would pile up. From any thread; never blocks."""
+        """Serves the client's callbacks while no batch uses it: its events would pile up. From any thread; never blocks."""
         self._poll(0)
 
     def _poll(self, seconds: float, client: Producer | None = None) -> None:
-        """Serve callbacks. What ends the whole client is raised by the library wherever it is polled first: it is noted as a failure."""
+        """Serves callbacks. Notes an error that the call raises as a failure: the library raises what ends the whole client there."""
         try:
             (client or self._connection.client).poll(seconds)
         except KafkaException as exception:
             self.on_delivery(exception.args[0], None)
 
     def _flush_for(self, seconds: float) -> int:
-        """Returns how many messages are left."""
+        """Returns how many messages are left after `seconds`."""
         try:
             return self._connection.client.flush(seconds)
         except KafkaException as exception:
@@ -263,11 +263,11 @@ class TaskProducer:
         return f"sending to {','.join(self.spec.options.bootstrap_servers)}"
 
     def _failure(self) -> KafkaError | None:
-        """Returns the error reported since the last `flush` that matters most."""
+        """Returns the most serious error reported since the last `flush`."""
         return self.reports.worst()
 
     def _check(self) -> None:
-        """Raise what was reported so far and is not a record's own fault."""
+        """Raises the most serious error so far, unless it concerns a record alone."""
         if (worst := self._failure() if self.reports.failures else None) and not issubclass(classify(worst), DataError):
             self.broken = True
             self.pace.failed()
@@ -282,7 +282,7 @@ class TaskProducer:
         return with_trouble(RetriableError(f"{self._where}: {words}"), self.reports.trouble.error)
 
     def _refusal(self, exception: KafkaException, sent: int) -> Exception:
-        """Translates what `produce` raised: the refusal of one record, or the trouble of the whole producer."""
+        """Translates what `produce` raised: `Refused` for one record, or an error of the whole producer."""
         translated = translate(exception.args[0], "the record cannot be sent")
         if isinstance(translated, DataError):
             return Refused(sent, translated)
@@ -290,7 +290,7 @@ class TaskProducer:
         return with_trouble(translated, self.reports.trouble.error)
 
     def on_delivery(self, error: KafkaError | None, _record: Receipt | None) -> None:
-        """A record, or the whole client where it names none, had this error."""
+        """Called with the error of a record, or of the whole client where no record is given."""
         if error is not None:
             self.reports.failures.setdefault(error.code(), error)
 
@@ -299,11 +299,11 @@ class TaskProducer:
         self.reports.trouble.tell(error)
 
     def on_statistics(self, text: str) -> None:
-        """The client has said this about itself."""
+        """Called with the client's statistics, as JSON."""
         self.reports.statistics.hear(text)
 
     def close(self) -> None:
-        """Give up what is queued and free the client, which cannot be used any more. Never blocks for the network."""
+        """Drops what is queued and frees the client, which cannot be used afterwards. Never blocks for the network."""
         self.broken = True
         self._connection.client.purge(in_queue=True, in_flight=True, blocking=False)
         self._poll(0)

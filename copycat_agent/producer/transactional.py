@@ -129,7 +129,7 @@ class KafkaSteps:
                 lambda client: client.list_offsets({wanted: latest}, isolation_level=isolation, request_timeout=ANSWER_SECONDS)[wanted]
             )
         except KafkaException as exception:
-            self._admin.close()  # it would go on with what it knows of the leader for minutes: after a restart, that is refused each time
+            self._admin.close()  # it would keep its stale leader for minutes, which after a restart refuses each request
             what = f"asking for the end of partition {place.partition} of {place.topic}"
             raise topic_error(exception.args[0], what, place.topic) from None
         return int(found.offset)
@@ -147,7 +147,7 @@ class KafkaSteps:
             self._drop_reader()
             raise topic_error(exception.args[0], f"reading topic {place.topic}", place.topic) from None
         except CopycatError:
-            self._drop_reader()  # a new one has new connections: an answer that is lost on an old one is waited for longer than here
+            self._drop_reader()  # a new one has new connections: on an old one the library waits longer for a lost answer
             raise
         consumer.unassign()
         return entries
@@ -201,7 +201,7 @@ class KafkaSteps:
 
     def _on_error(self, error: KafkaError) -> None:
         distrust_token(self.options, error)
-        if self._trouble is None or error.code() != KafkaError._ALL_BROKERS_DOWN:  # noqa: SLF001 - which only follows from what is known
+        if self._trouble is None or error.code() != KafkaError._ALL_BROKERS_DOWN:  # noqa: SLF001 - a consequence of the known error
             self._trouble = error
 
     def rest(self) -> None:
@@ -222,7 +222,7 @@ class KafkaSteps:
 
 
 def _offset_after(message: Message) -> int:
-    """Returns `offset_after`, for a reader whose group has a name only because it must."""
+    """Returns `offset_after`; 0 where the group is refused, which this reader names only because it has to."""
     error = message.error()
     return 0 if error is not None and error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED else offset_after(message)
 

@@ -1,4 +1,4 @@
-"""The door for runners on other hosts: TCP, TLS with a certificate made for this door alone, and a key that travels with their jobs."""
+"""Accepts runners on other hosts: over TCP and TLS, with a certificate for this purpose alone and a key that travels with their jobs."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ if TYPE_CHECKING:
     from copycat_agent.runner import Answer, Beat, Report, Said
 
 QUIET_SECONDS = 8.0
-"""A runner that has a batch and says nothing for so long is as good as dead: it says something every `runner.BEAT_SECONDS`."""
+"""A runner that has a batch and is silent for this long counts as dead: it sends something every `runner.BEAT_SECONDS`."""
 
 MOST_STRANGERS = 64
-"""So many may be at the door at a time without having proved the key; each is given `MEET_SECONDS` for a step."""
+"""Most connections at a time that have not proved the key; each has `MEET_SECONDS` for a step."""
 _BACKLOG = 512
 _AGAIN_SECONDS = 1.0
-_VALID_DAYS = 3650  # nobody looks: the hash is what counts
+_VALID_DAYS = 3650  # not checked: the hash is what counts
 
 _log = logs.get("spark")
 
 
 class DoorAddress(NamedTuple):
-    """What a runner needs to come in. It travels with its job, in memory."""
+    """What a runner needs to connect. Travels with its job, in memory."""
 
     host: str
     port: int
@@ -46,10 +46,10 @@ class DoorAddress(NamedTuple):
 
 
 class RemoteLink(Link):
-    """A runner on an executor. Nothing there can be killed from here: hung up on, it ends its batches; else Spark ends its job."""
+    """The link to a runner on an executor, which cannot be killed from here: disconnected, it ends its batches; else Spark ends its job."""
 
     def __init__(self, channel: TlsChannel, known: Callable[[], None]) -> None:
-        """`known` is called once: when it has proved the key, or is gone."""
+        """`known` is called once: when the runner has proved the key, or is gone."""
         super().__init__(cast("Connection", channel))
         self.host = ""
         self._channel = channel
@@ -72,7 +72,7 @@ class RemoteLink(Link):
             yield message
 
     def is_stopped(self) -> bool:
-        """Whether it has a batch and has been silent for too long."""
+        """Returns whether it has a batch and has been silent for longer than `QUIET_SECONDS`."""
         since = max(self._heard_at, min((one.sent_at for one in self.pending.values()), default=float("inf")))
         return time.monotonic() - since > QUIET_SECONDS
 
@@ -90,10 +90,10 @@ class RemoteLink(Link):
 
 
 class ClusterDoor:
-    """Listens at once. Raises OSError."""
+    """The driver's listening socket for runners."""
 
     def __init__(self, bind: str, host: str) -> None:
-        """Listens on `bind`, reached as `host`."""
+        """Listens on `bind`, which runners reach as `host`. Raises OSError."""
         self._context, certificate = identity()
         self._closed = threading.Event()
         self._strangers = threading.Semaphore(MOST_STRANGERS)
@@ -102,7 +102,7 @@ class ClusterDoor:
         self.address = DoorAddress(host, self._socket.getsockname()[1], secrets.token_bytes(32), certificate)
 
     def accept(self) -> RemoteLink | None:
-        """The next one who connects, still to prove the key. None when the door is closed."""
+        """Returns the next connection, which has yet to prove the key; None once the door is closed."""
         self._strangers.acquire()
         while True:
             try:
@@ -116,7 +116,7 @@ class ClusterDoor:
             return RemoteLink(TlsChannel(peer, self._context, is_server=True), self._strangers.release)
 
     def close(self) -> None:
-        """`accept` returns None from now on."""
+        """Stops listening: `accept` returns None from now on."""
         self._closed.set()
         self._strangers.release()
         with contextlib.suppress(OSError):
@@ -125,8 +125,8 @@ class ClusterDoor:
 
 
 def identity() -> tuple[ssl.SSLContext, bytes]:
-    """A key of its own with a certificate, which no disk ever has, and the certificate's hash."""
-    from cryptography import x509  # noqa: PLC0415 - 0.1 s that an agent without a cluster does without
+    """Returns a TLS context with a new key and certificate, which are never on disk, and the certificate's SHA-256."""
+    from cryptography import x509  # noqa: PLC0415 - takes 0.1 s, and an agent without a cluster does not need it
     from cryptography.hazmat.primitives import hashes, serialization  # noqa: PLC0415 - as above
     from cryptography.hazmat.primitives.asymmetric import ec  # noqa: PLC0415 - as above
 
@@ -149,7 +149,7 @@ def identity() -> tuple[ssl.SSLContext, bytes]:
     memory = os.memfd_create("identity")
     try:
         os.write(memory, key.private_bytes(*encoded) + made.public_bytes(serialization.Encoding.PEM))
-        context.load_cert_chain(f"/proc/self/fd/{memory}")  # OpenSSL takes it from nothing but a file
+        context.load_cert_chain(f"/proc/self/fd/{memory}")  # OpenSSL reads it only from a file
     finally:
         os.close(memory)
     return context, hashlib.sha256(made.public_bytes(serialization.Encoding.DER)).digest()

@@ -1,4 +1,4 @@
-"""ClusterHost: a Spark session on a cluster. The driver is this process and its own JVM."""
+"""ClusterHost: starts and keeps a Spark session on a cluster. The driver is this process with its own JVM."""
 
 from __future__ import annotations
 
@@ -33,15 +33,15 @@ if TYPE_CHECKING:
 
 
 TRUSTED = "spark.copycat.trustedNetwork"
-"""A setting of our own: what travels between driver and executors is protected in another way."""
+"""A setting of this project: the network between driver and executors is protected by other means."""
 
 MASTER_SECONDS = 60.0
-"""So long a master that was there before may be away: a restart takes seconds."""
+"""How long a master that was reached before may be unreachable: a restart takes seconds."""
 
 _PROBE_SECONDS = 5.0
 _LOCAL = re.compile(r"local(\[[^]]*\])?")
 _PASSED_ON = ("HADOOP_CONF_DIR", "YARN_CONF_DIR", "KUBECONFIG", "KRB5_CONFIG", "KRB5CCNAME")
-"""Where cluster managers are described; all of them name files."""
+"""Environment variables that name the configuration files of cluster managers; the JVM gets them."""
 
 _DEFAULTS = {
     "spark.app.name": "copycat",
@@ -68,19 +68,19 @@ _FIXED = {
 
 
 def is_cluster(master: str) -> bool:
-    """Whether a master is anything but this process's own host and JVM."""
+    """Returns whether a master is anything but this process's own host and JVM."""
     return _LOCAL.fullmatch(master) is None
 
 
 def addresses(master: str) -> list[tuple[str, int]]:
-    """Host and port of each of the masters in `spark://a:7077,b:7077` or `k8s://https://host:443`; none for others."""
+    """Returns host and port of each master in `spark://a:7077,b:7077` or `k8s://https://host:443`; none for other kinds."""
     match = re.fullmatch(r"spark://(.+)|k8s://(?:https?://)?(.+)", master)
     found = [re.fullmatch(r"\[?([^\]/]+?)\]?(?::(\d+))?/?", one) for one in (match[1] or match[2]).split(",")] if match else []
     return [(one[1], int(one[2] or (7077 if master.startswith("spark") else 443))) for one in found if one]
 
 
 def driver_host(master: str, conf: Mapping[str, str]) -> str:
-    """Address of this host for executors: `spark.driver.host`, else the one that routes to the master; "" leaves it to Spark."""
+    """Returns this host's address for executors: `spark.driver.host`, else the one that routes to the master; "" leaves it to Spark."""
     if named := conf.get("spark.driver.host"):
         return named
     if master.startswith("local-cluster"):
@@ -97,7 +97,7 @@ def driver_host(master: str, conf: Mapping[str, str]) -> str:
 
 
 def refusal(definition: object, conf: Mapping[str, str], master: str) -> FatalError | None:
-    """Why a definition must not travel to the executors: it holds secrets, and others could read what travels. None when it may."""
+    """Returns why a definition must not be sent to executors: it holds secrets, and the connection is not encrypted. None when it may."""
     if not isinstance(definition, Definition) or HIDDEN not in str(definition.masked()):
         return None
     host = driver_host(master, conf)
@@ -125,7 +125,7 @@ def _on(conf: Mapping[str, str], name: str) -> bool:
 
 
 def settings(master: str, conf: Mapping[str, str], host: str, local_dir: Path) -> dict[str, str]:
-    """All of Spark's settings for a session on a cluster; `host` as `driver_host` tells it."""
+    """Returns all of Spark's settings for a session on a cluster; `host` as `driver_host` returns it."""
     address = {"spark.driver.host": host, "spark.driver.bindAddress": host} if host else {}
     given = {name: value for name, value in conf.items() if name != TRUSTED}
     return {
@@ -139,7 +139,7 @@ def settings(master: str, conf: Mapping[str, str], host: str, local_dir: Path) -
 
 
 class ClusterHost(SparkHost):
-    """A `SparkHost`. The master is probed before Spark is asked: it would say only after a minute that there is none."""
+    """A `SparkHost` on a cluster. It probes the master first: Spark would report only after a minute that it cannot be reached."""
 
     failure_hint = "see that the master's address is right and that it runs; the JVM's messages come with log level debug"
 
@@ -152,7 +152,7 @@ class ClusterHost(SparkHost):
         *,
         on_failure: Callable[[FatalError], None] = lambda _: None,
     ) -> None:
-        """`tasks` batches at a time at most: so many cores are asked for; None: what the cluster gives, `spark.cores.max` bounds it.
+        """`tasks` is the number of cores to ask for, a batch each; None: all that the cluster gives, up to `spark.cores.max`.
 
         Raises FatalError when `master` is local.
         """
@@ -167,15 +167,15 @@ class ClusterHost(SparkHost):
 
     @property
     def conf(self) -> Mapping[str, str]:
-        """`spark.conf` of agent.yaml."""
+        """Returns `spark.conf` of agent.yaml."""
         return self._options.conf
 
     def refusal_of(self, pickled: bytes) -> FatalError | None:
-        """`refusal` of a pickled definition."""
+        """Returns `refusal` for a pickled definition."""
         return _judged(pickled, tuple(self.conf.items()), self.master)
 
     def own_addresses(self) -> tuple[str, str]:
-        """What to listen on for executors, and by which address they find it. Raises OSError where no name of this host is known."""
+        """Returns the address to listen on for executors, and the one that they reach it by. Raises OSError if this host's is unknown."""
         host = driver_host(self.master, self.conf) or socket.gethostbyname(socket.gethostname())
         return self.conf.get("spark.driver.bindAddress", host), host
 
@@ -192,7 +192,7 @@ class ClusterHost(SparkHost):
         return super()._connect(jvm)
 
     def _await_master(self, seconds: float) -> None:
-        """Raises RetriableError when none of the masters can be reached within `seconds`; asks once at least."""
+        """Raises RetriableError when none of the masters can be reached within `seconds`; tries once at least."""
         end = time.monotonic() + seconds
         while why := unreachable(self.master):
             if time.monotonic() > end or self._closing.wait(0.5):
@@ -217,26 +217,26 @@ class ClusterHost(SparkHost):
         return settings(self.master, self._options.conf, self._address, self.run_dir / rundir.LOCAL)
 
     def _made(self, context: SparkContext) -> None:
-        """The package travels with each job. What else a Python needs has to be on the executors."""
+        """Has each job carry this package, and chooses the executors' Python. Its other requirements have to be installed there."""
         context.pythonExec = self._options.conf.get("spark.pyspark.python") or self._python()
         path = list(sys.path)
         context.addPyFile(str(zip_package(self.run_dir / rundir.TEMPORARY)))
         sys.path[:] = path
 
     def _python(self) -> str:
-        """On this host the agent's own, elsewhere what PATH has."""
+        """Returns the executors' Python: on this host the agent's own, elsewhere the one in PATH."""
         return sys.executable if self._address.startswith("127.") else "python3"
 
 
 def unreachable(master: str) -> str:
-    """Why none of the masters in `master` can be reached, "" when one can, or where it names no address."""
+    """Returns why none of the masters in `master` can be reached; "" when one can, or where it names no address."""
     known = addresses(master)
     problems = [problem for address in known if (problem := _unreachable(address))]
     return "; ".join(problems) if len(problems) == len(known) else ""
 
 
 def _unreachable(address: tuple[str, int]) -> str:
-    """Why nobody answers there, "" when somebody does."""
+    """Returns why a TCP connection to the address fails, "" when it succeeds."""
     try:
         socket.create_connection(address, _PROBE_SECONDS).close()
     except OSError as error:
@@ -245,12 +245,12 @@ def _unreachable(address: tuple[str, int]) -> str:
 
 
 def zip_package(directory: Path) -> Path:
-    """Write this package into `directory` as a file that travels with the jobs, and return its path. Raises OSError.
+    """Writes this package into `directory` as a file that travels with the jobs. Returns its path. Raises OSError.
 
     Executors need the package's dependencies installed, not the package itself.
 
-    Where Python has compiled a module already, the compiled one goes along: an executor's Python of the same version takes it as
-    long as the source's time and size agree, which saves each of its processes a second.
+    Modules that Python has compiled already are included compiled as well: an executor's Python of the same version uses them if the
+    source's time and size agree, which saves each of its processes a second.
     """
     root = Path(copycat_agent.__file__).resolve().parent
     path = directory / "copycat_agent.zip"

@@ -1,7 +1,7 @@
-"""One batch's Spark job on a cluster: how it is told to settle, how long it may wait for its place and run, and why it is cancelled.
+"""One batch's Spark job on a cluster: how it is asked to settle, how long it may wait for a core and run, and why it is cancelled.
 
-A task connects to the driver and proves with a token which batch it is; then the driver sends one byte, or nothing. What an eavesdropper
-could gain is the end of one batch, which is planned again. Where a firewall lets no task through, batches run to their bounds.
+A task connects to the driver and proves with a token which batch it is; then the driver sends one byte, or nothing. An eavesdropper could
+at most end one batch, which is planned again. Where a firewall lets no task through, batches run to their limits.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
 
 TOKEN_BYTES = 32
 _PROOF_SECONDS = 2.0
-"""How long who connects may take to send a token."""
+"""How long a new connection may take to send its token."""
 
 
 class BatchAddress(NamedTuple):
-    """What a task needs to connect. The token is good for one batch."""
+    """What a task needs to connect. The token is valid for one batch."""
 
     host: str
     port: int
@@ -41,10 +41,10 @@ class BatchAddress(NamedTuple):
 
 
 class BatchLine:
-    """Over it one batch hears that it shall settle, or that the driver has gone. Thread-safe."""
+    """The connection over which a batch learns that it has to settle, or that the driver has gone. Thread-safe."""
 
     def __init__(self, address: BatchAddress | None) -> None:
-        """`address` None: there is no way from the executors to here."""
+        """`address` None: executors cannot connect to this process."""
         self.address = address
         self.told_to_settle = False
         self._lock = threading.Lock()
@@ -52,9 +52,9 @@ class BatchLine:
         self._closed = False
 
     def connect(self, peer: socket.socket) -> None:
-        """The batch has come up; one that was told to settle before hears it now."""
+        """Called when the batch has connected. Asks it to settle if that was requested before."""
         with self._lock:
-            before, self._peer = self._peer, peer  # Spark may have started the task anew
+            before, self._peer = self._peer, peer  # Spark may have restarted the task
         if before is not None:
             before.close()
         if self._closed:
@@ -63,7 +63,7 @@ class BatchLine:
             self.settle()
 
     def settle(self) -> None:
-        """Tell the batch to settle, now or when it connects."""
+        """Asks the batch to settle, now or when it connects."""
         self.told_to_settle = True
         with self._lock:
             peer = self._peer
@@ -73,11 +73,11 @@ class BatchLine:
 
     @property
     def is_connected(self) -> bool:
-        """Whether the batch has come up and can hear."""
+        """Returns whether the batch has connected."""
         return self._peer is not None
 
     def close(self) -> None:
-        """The batch is over, or given up: if it still runs, it settles."""
+        """Closes the connection: a batch that still runs settles."""
         with self._lock:
             self._closed = True
             peer, self._peer = self._peer, None
@@ -86,10 +86,10 @@ class BatchLine:
 
 
 class Exchange:
-    """The driver's end of all lines: lets tasks connect and finds the line of each."""
+    """The driver's end of all lines: accepts connections of tasks and finds the line of each."""
 
     def __init__(self, bind: str, host: str) -> None:
-        """Listens on `bind`, reached as `host`. Where that is not possible there are no lines."""
+        """Listens on `bind`, which executors reach as `host`. Where that fails no batch gets a line."""
         self._lines: dict[bytes, BatchLine] = {}
         self._host = host
         self._server: socket.socket | None = None
@@ -98,7 +98,7 @@ class Exchange:
             threading.Thread(target=self._serve, args=(self._server,), name="cluster-lines", daemon=True).start()
 
     def line(self) -> BatchLine:
-        """Open a line for a new batch."""
+        """Returns a line for a new batch; without an address where this does not listen."""
         if self._server is None:
             return BatchLine(None)
         token = secrets.token_bytes(TOKEN_BYTES)
@@ -106,13 +106,13 @@ class Exchange:
         return line
 
     def end(self, line: BatchLine) -> None:
-        """Close the line of a batch that is over."""
+        """Closes the line of a batch that is over."""
         if line.address is not None:
             self._lines.pop(line.address.token, None)
         line.close()
 
     def close(self) -> None:
-        """Stop listening and close all lines."""
+        """Stops listening and closes all lines."""
         if self._server is not None:
             with contextlib.suppress(OSError):
                 self._server.shutdown(socket.SHUT_RDWR)  # wakes `accept`
@@ -121,7 +121,7 @@ class Exchange:
             self.end(line)
 
     def _serve(self, server: socket.socket) -> None:
-        """Thread: one caller after the other; nobody is waited for long."""
+        """Thread: serves one connection after the other, each for `_PROOF_SECONDS` a read at most."""
         while True:
             try:
                 peer, _ = server.accept()
@@ -135,7 +135,7 @@ class Exchange:
 
 
 def _proof(peer: socket.socket) -> bytes:
-    """The token that it sends, b"" when none comes."""
+    """Returns the token that the peer sends; less of it, or b"", when it does not come."""
     data = b""
     with contextlib.suppress(OSError):
         peer.settimeout(_PROOF_SECONDS)
@@ -145,10 +145,10 @@ def _proof(peer: socket.socket) -> bytes:
 
 
 SETTLE_SECONDS = 10.0
-"""A batch that was told to settle and cannot hear it is cancelled after so long: less than a connector waits when it stops."""
+"""A batch that has to settle and is not connected is cancelled after this time: less than a connector waits when it stops."""
 
 TELL_SECONDS = 15.0
-"""When batches wait longer for the cluster, it is told."""
+"""A warning is logged when batches wait longer than this for the cluster."""
 
 _LOOK_SECONDS = 0.2
 _BEGUN_SECONDS = 1.0
@@ -159,7 +159,7 @@ _log = logs.get("spark")
 
 
 class ClusterFlight:
-    """A batch on its way: what its job and `settle` share. Thread-safe. `is_sent`: an executor may have it."""
+    """A batch in flight: what its job and `settle` share. Thread-safe. `is_sent`: an executor may have it."""
 
     def __init__(self, batch: Batch, number: int) -> None:
         self.batch = batch
@@ -171,37 +171,37 @@ class ClusterFlight:
 
     @property
     def told_to_settle(self) -> bool:
-        """Whether it was told to settle."""
+        """Returns whether `settle` was called."""
         return self.told_to_settle_at > 0
 
     def use(self, line: BatchLine) -> None:
-        """Tell it to settle over `line` from now on; at once where it was told to before."""
+        """Uses `line` to ask the batch to settle from now on; at once if `settle` was called before."""
         with self._lock:
             self.line = line
             if self.told_to_settle:
                 line.settle()
 
     def settle(self) -> None:
-        """Tell it to settle, now or as soon as it can hear."""
+        """Asks the batch to settle, now or when it connects."""
         with self._lock:
             self.told_to_settle_at = self.told_to_settle_at or time.monotonic()
             self.line.settle()
 
 
 class Pulse:
-    """When a batch last began or ended, of all of an executor's: while they do, the others wait with good reason."""
+    """When any batch of an executor last began or ended: while batches do, the others have to wait for a core."""
 
     def __init__(self) -> None:
         self._last = 0.0
         self._told = False
 
     def beat(self) -> None:
-        """Note that a batch has begun or ended."""
+        """Notes that a batch has begun or ended."""
         self._last = time.monotonic()
         self._told = False
 
     def quiet(self, since: float) -> float:
-        """Seconds without a beat, `since` at the earliest. Warns when they have become many, once until the next beat."""
+        """Returns the seconds without a beat, from `since` at the earliest. Warns beyond `TELL_SECONDS`, once until the next beat."""
         quiet = time.monotonic() - max(self._last, since)
         if quiet > TELL_SECONDS and not self._told:
             self._told = True
@@ -210,7 +210,7 @@ class Pulse:
 
 
 class ClusterJob:
-    """One Spark job; used once. `has_begun`: an executor has taken it up, as far as is known here."""
+    """One Spark job; used once. `has_begun`: an executor is known to have begun it."""
 
     def __init__(
         self,
@@ -221,7 +221,7 @@ class ClusterJob:
         place_seconds: float,
         seconds: float,
     ) -> None:
-        """It may wait `place_seconds` while nothing else goes on, and take `seconds` once it has begun."""
+        """The job may wait `place_seconds` while no other batch begins or ends, and run for `seconds`."""
         self.has_begun = False
         self._session = session
         self._flight = flight
@@ -234,13 +234,13 @@ class ClusterJob:
         self._over = threading.Event()
 
     def run(self, name: str, function: Callable[..., object], item: object) -> bytes:
-        """What `function` yields over a partition that holds `item`. Raises RetriableError, FatalError when it cannot work there."""
+        """Returns what `function` yields over a partition that holds `item`. Raises RetriableError; FatalError if it cannot run there."""
         from copycat_agent.spark.session import run_task  # noqa: PLC0415 - imports pyspark, and is not needed before
 
         return self.work(name, lambda context: run_task(context, function, item)[0])  # type: ignore[arg-type]
 
     def work(self, name: str, work: Callable[[SparkContext], bytes]) -> bytes:
-        """What `work` makes of the session's context, in one Spark job. Raises as `run` does, and what `work` raises of ours."""
+        """Returns what `work` returns for the session's context, in one Spark job. Raises as `run` does, and CopycatErrors of `work`."""
         from copycat_agent.spark.session import reason_of, words_of  # noqa: PLC0415 - as above
 
         context = self._session.context
@@ -266,7 +266,7 @@ class ClusterJob:
         return answer
 
     def _guard(self, context: SparkContext, group: str) -> None:
-        """Thread that lives as long as the job: cancels it once there is a reason to."""
+        """Thread that runs as long as the job: cancels it once there is a reason to."""
         asked = since = time.monotonic()
         begun_at = 0.0
         while not self._over.wait(_LOOK_SECONDS):
@@ -279,10 +279,10 @@ class ClusterJob:
             self._problem = self._problem or (self._overdue(begun_at) if self.has_begun else self._unplaced(since))
             if self._problem:
                 with contextlib.suppress(Exception):  # the JVM may be gone, and the job with it
-                    context.cancelJobGroup(group)  # again and again: it misses a job that is about to start
+                    context.cancelJobGroup(group)  # repeated: it misses a job that is about to start
 
     def _unplaced(self, since: float) -> str:
-        """Why a job that has not begun shall not begin, "" while it may."""
+        """Returns why a job that has not begun has to be cancelled, "" while it may wait."""
         if self._closed.is_set() or self._flight.told_to_settle:
             return "the agent is stopping"
         quiet = self._pulse.quiet(since)
@@ -292,7 +292,7 @@ class ClusterJob:
         return ""
 
     def _overdue(self, begun_at: float) -> str:
-        """Why a job that has begun shall not go on, "" while it may."""
+        """Returns why a job that has begun has to be cancelled, "" while it may run."""
         now, flight = time.monotonic(), self._flight
         if self._closed.is_set():
             return "the agent is stopping"
@@ -304,17 +304,17 @@ class ClusterJob:
 
 
 def bury_a_stopped_session(session: Session) -> None:
-    """Spark ends a context when its master is gone for good, or has removed it. Its JVM would stay: a new one is started."""
+    """Kills the JVM of a context that Spark has stopped, as it does when the master is gone or has removed it: a new one is started."""
     try:
         is_stopped = bool(session.context._jsc.sc().isStopped())  # noqa: SLF001 - pyspark has no other way to ask
-    except Exception:  # noqa: BLE001 - the JVM is gone, which its host sees by itself
+    except Exception:  # noqa: BLE001 - the JVM is gone, which its host notices
         return
     if is_stopped and session.jvm.runs():
         session.jvm.kill()
 
 
 def _is_active(context: SparkContext, group: str) -> bool:
-    """Whether a task of the job runs, as Spark's driver knows it."""
+    """Returns whether a task of the job runs, as far as Spark's driver knows."""
     with contextlib.suppress(Exception):  # a JVM that is gone, a job that has just ended
         tracker = context.statusTracker()
         infos = [tracker.getJobInfo(job) for job in tracker.getJobIdsForGroup(group)]

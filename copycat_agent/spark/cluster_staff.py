@@ -1,4 +1,4 @@
-"""ClusterStaff: runners on the executors of a cluster, one for each core, more of them as executors come and fewer as they go."""
+"""ClusterStaff: keeps a runner on each core of a cluster's executors, and follows their number."""
 
 from __future__ import annotations
 
@@ -30,22 +30,22 @@ if TYPE_CHECKING:
     from copycat_agent.spark.staff import Roster
 
 MOST_RUNNERS = 512
-"""Each has a thread here, and one in the driver's JVM."""
+"""Most runners: each has a thread in this process, and one in the driver's JVM."""
 
 LOOK_SECONDS = 2.0
-"""How often Spark is asked how many cores there are."""
+"""Interval at which Spark is asked for the number of cores; a quarter of it while there is no runner."""
 
 _log = logs.get("spark")
 
 
 def wanted(cores: int, *, with_jobs: bool) -> int:
-    """How many runners so many cores are to have. `with_jobs`: some batches are Spark jobs of their own, which need cores as well."""
+    """Returns the number of runners for `cores`. `with_jobs`: some batches are Spark jobs of their own, and get a quarter of the cores."""
     left = max(1, cores // 4) if with_jobs else 0
     return min(MOST_RUNNERS, cores, max(1, cores - left))
 
 
 def changes(kept: Collection[int], connected: Collection[int], cores: int, *, with_jobs: bool) -> tuple[list[int], list[int]]:
-    """Which runners to begin with, and which to end, those first that have not come. Without a core those that are kept wait for one."""
+    """Returns the runners to start and those to end, first those that are not connected. Changes nothing while there are no cores."""
     if not cores:
         return [], []
     surplus = len(kept) - wanted(cores, with_jobs=with_jobs)
@@ -55,18 +55,18 @@ def changes(kept: Collection[int], connected: Collection[int], cores: int, *, wi
 
 
 def cores_of(session: Session) -> int:
-    """Those of all executors that there are now. Raises what py4j raises."""
+    """Returns the number of cores of all present executors. Raises what py4j raises."""
     context = session.context._jsc.sc()  # noqa: SLF001 - pyspark has no other way to ask
     return int(context.maxNumConcurrentTasks(context.resourceProfileManager().defaultResourceProfile()))
 
 
 class ClusterStaff:
-    """A `staff.Staff`. What goes to a runner goes over TLS; where to, its certificate's hash and a key travel with the runner's job."""
+    """A `staff.Staff`. Runners connect over TLS: the driver's address, its certificate's hash and a key travel with their jobs."""
 
     reason = "the cluster has given none a place yet: see that it runs, and has free cores and memory"
 
     def __init__(self, host: ClusterHost, run: str = cluster_task.RUN) -> None:
-        """`host` has been started, and may still be coming up. Raises FatalError where nothing can listen at this host's address."""
+        """`host` has been started, and may still be coming up. Raises FatalError if this host's address cannot be listened on."""
         self._host = host
         self._run = run
         try:
@@ -89,17 +89,17 @@ class ClusterStaff:
         return self._door.accept()
 
     def work(self, number: int, batch: Batch) -> Work:
-        """Without the credentials of this process's environment: executors have their own."""
+        """Returns it without credentials of this process's environment: executors have their own. Raises FatalError for a refused one."""
         if error := self._host.refusal_of(batch.definition):
             raise error
         return Work(number, batch)
 
     def leave_cores(self) -> None:
-        """There are batches that are Spark jobs of their own: from now on a quarter of the cores is theirs."""
+        """Leaves a quarter of the cores to batches that are Spark jobs of their own. Called when there are such batches."""
         self._leaves_cores = True
 
     def dismiss(self, index: int) -> None:
-        """Have Spark end its job, which ends its process."""
+        """Has Spark cancel the runner's job, which ends its process."""
         if found := self._groups.get(index):
             context, group = found
             with contextlib.suppress(Exception):  # the JVM may be gone, and the job with it
@@ -116,7 +116,7 @@ class ClusterStaff:
             self._jobs.wait(seconds)
 
     def _follow_cores(self, jobs: RunnerJobs, roster: Roster) -> None:
-        """Thread."""
+        """Thread: starts and ends runners as the number of cores changes."""
         while not self._closed.wait(LOOK_SECONDS if jobs.kept else LOOK_SECONDS / 4):
             connected = roster.connected()
             begin, end = changes(jobs.kept, connected, self._cores(), with_jobs=self._leaves_cores)
@@ -127,7 +127,7 @@ class ClusterStaff:
                 roster.retire(index) if index in connected else self.dismiss(index)
 
     def _cores(self) -> int:
-        """Those of all executors that there are now; 0 while nobody can tell."""
+        """Returns the number of cores of all present executors; 0 while it cannot be determined."""
         try:
             return cores_of(self._host.session(LOOK_SECONDS))
         except Exception:  # noqa: BLE001 - whatever the host, and py4j for a JVM that is going, raise
@@ -137,7 +137,7 @@ class ClusterStaff:
         from copycat_agent.spark.session import run_task  # noqa: PLC0415 - imports pyspark, and is not needed before
 
         context, group = session.context, f"runner-{index}#{next(self._attempts)}"
-        level = min(logging.getLogger("copycat_agent").getEffectiveLevel(), logging.WARNING)  # of what it says, we choose
+        level = min(logging.getLogger("copycat_agent").getEffectiveLevel(), logging.WARNING)  # the driver filters what runners log
         post = cluster_task.Post(index, self._run, copycat_agent.__version__, level, self._door.address)
         self._groups[index] = context, group
         try:

@@ -1,7 +1,7 @@
-"""What runs on an executor of a cluster: look whether it can, then run the batch, or stay and serve many.
+"""Functions that run on an executor of a cluster: they check that it can run batches, then run one, or stay and serve many.
 
-Imported before anything is known of the executor's Python, so only the standard library is imported here; what a batch needs
-comes late, once it is known to be there. Nothing raises into Spark but what its driver has to hear as a failed job.
+Imported before anything is known of the executor's Python, so other packages are imported late, once they are known to be there.
+Exceptions reach Spark only where the driver has to see a failed job.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ if TYPE_CHECKING:
 Results = tuple[SplitResult, ...]
 
 NEEDED = ("cramjam", "confluent_kafka", "fastavro", "lz4", "orjson", "pyarrow", "pydantic")
-"""Modules that batches import, beside one for zstd; a test compares."""
+"""Modules that batches import, beside one for zstd; a test checks them."""
 
 QUERIES_NEED = ("numpy",)
-"""What definitions with a query need beside that: pyarrow uses it to make columns of records. Not pandas: no row goes through that."""
+"""Further modules that definitions with a query need: pyarrow uses it to make columns of records. Not pandas: no row goes through that."""
 
 _CONNECT_SECONDS = 5.0
 _LARGEST_END = 2**61
@@ -53,7 +53,7 @@ _HINT = (
 
 
 class Errand(NamedTuple):
-    """A batch on its way. `run` names the function that runs it, `version` is the agent's; `line` is host, port and token, or None."""
+    """A batch as it is sent. `run` names the function that runs it, `version` is the agent's; `line` is host, port and token, or None."""
 
     batch: Batch
     run: str
@@ -62,11 +62,11 @@ class Errand(NamedTuple):
 
 
 RUN = "copycat_agent.executor:run_batch"
-"""What a batch is run by, as a name: the executor imports it once it knows that it can."""
+"""Name of the function that runs a batch: the executor imports it once its Python has been checked."""
 
 
 class Post(NamedTuple):
-    """What a resident task gets. `run` and `version` as of `Errand`, `level` of its log; `door`: where the driver waits for it."""
+    """What a resident task gets. `run` and `version` as of `Errand`; `level` of its log; `door`: where the driver accepts it."""
 
     runner: int
     run: str
@@ -76,7 +76,7 @@ class Post(NamedTuple):
 
 
 class Seat(NamedTuple):
-    """An executor's Python as it sees itself. `trouble` is why it cannot run batches, "" when it can."""
+    """An executor's Python, as it describes itself. `trouble` is why it cannot run batches, "" when it can."""
 
     host: str
     python: str
@@ -85,13 +85,13 @@ class Seat(NamedTuple):
 
 
 def look(version: str, partition: Iterable[object]) -> Iterator[bytes]:
-    """Function over any partition: yields a pickled `Seat`."""
+    """Function over any partition: returns one pickled `Seat`."""
     list(partition)
     return iter([pickle.dumps(seat(version))])
 
 
 def seat(version: str, more: tuple[str, ...] = ()) -> Seat:
-    """This process. `more` are modules that its batches need beside `NEEDED`."""
+    """Returns this process's `Seat`. `more` are modules that its batches need beside `NEEDED`."""
     zstd = "compression.zstd" if sys.version_info >= (3, 14) else "backports.zstd"
     missing = [name for name in (*NEEDED, *more, zstd) if not _is_there(name)]
     host, own = socket.gethostname(), copycat_agent.__version__
@@ -109,12 +109,12 @@ def _is_there(name: str) -> bool:
 
 
 def unfit(found: Seat) -> FatalError:
-    """What is said of an executor that cannot run batches."""
+    """Returns the error for an executor that cannot run batches."""
     return FatalError(f"executor on {found.host} (Python {found.python}) cannot run batches: {found.trouble}", _HINT)
 
 
 def stay(partition: Iterable[Post]) -> Iterator[bytes]:
-    """Function over the partition of a resident task, which holds its post: serve the driver's batches until it hangs up.
+    """Function over the partition of a resident task, which holds its post: serves the driver's batches until it disconnects.
 
     Yields nothing, or a pickled `Seat` that says why it cannot.
     """
@@ -142,7 +142,7 @@ def stay(partition: Iterable[Post]) -> Iterator[bytes]:
 
 
 def carry(partition: Iterable[Errand]) -> Iterator[bytes]:
-    """Function over the partition of a task, which holds an errand: run it, yield its pickled results."""
+    """Function over the partition of a task, which holds an errand: runs it and yields its pickled results."""
     (errand,) = partition
     _die_with_parent()
     if refusal := refused(errand):
@@ -152,7 +152,7 @@ def carry(partition: Iterable[Errand]) -> Iterator[bytes]:
 
 
 def refused(errand: Errand, more: tuple[str, ...] = ()) -> bytes | None:
-    """Pickled results that say why this process cannot run the batch, None when it can; `more` see `seat`."""
+    """Returns pickled results that say why this process cannot run the batch, None when it can; `more` as for `seat`."""
     found = seat(errand.version, more)
     return pickle.dumps(_all(errand.batch, unfit(found))) if found.trouble else None
 
@@ -163,7 +163,7 @@ def _all(batch: Batch, error: CopycatError) -> Results:
 
 
 def _is_second_try() -> bool:
-    """Whether Spark has given this task to another executor before, which it has lost sight of."""
+    """Returns whether Spark gave this task to another executor before, and lost it."""
     from pyspark import TaskContext  # noqa: PLC0415 - see above
 
     context = TaskContext.get()
@@ -171,7 +171,7 @@ def _is_second_try() -> bool:
 
 
 def run_errand(errand: Errand, stopping: Callable[[], bool], run: Callable[..., Results]) -> bytes:
-    """Run the batch with `run`, which is `run_batch` or stands in for it. Packed results; files that look otherwise here come as errors."""
+    """Runs the batch with `run`, which is `run_batch` or a replacement. Returns the results of `checked`, packed."""
     from copycat_agent import runner  # noqa: PLC0415 - see above
 
     batch = errand.batch
@@ -179,7 +179,10 @@ def run_errand(errand: Errand, stopping: Callable[[], bool], run: Callable[..., 
 
 
 def checked(run: Callable[..., Results], batch: Batch, producers: Producers, stopping: Callable[[], bool], *, again: bool) -> Results:
-    """Results of the batch; files that look otherwise here come as errors. `again`: somebody else may have begun with it."""
+    """Returns the results of the batch, with an error for each file that differs from what the driver saw.
+
+    `again`: another executor may have begun with it.
+    """
     from copycat_agent import runner  # noqa: PLC0415 - see above
 
     troubles = {index: error for index, split in enumerate(batch.splits) if (error := _unlike(split))}
@@ -194,7 +197,10 @@ def checked(run: Callable[..., Results], batch: Batch, producers: Producers, sto
 
 
 def _unlike(split: Split) -> FileError | None:
-    """Why a file cannot be the one that the driver saw: a network file system may show this host less of it, for a while or for good."""
+    """Returns why a file cannot be the one that the driver saw, None without a reason.
+
+    A network file system may show this host less of it, for a while or for good.
+    """
     if split.offset.compression or split.end >= _LARGEST_END or not split.open_path.startswith("/"):
         return None
     try:
@@ -208,7 +214,7 @@ def _unlike(split: Split) -> FileError | None:
 
 
 def _with_host(result: SplitResult) -> SplitResult:
-    """A file's trouble, with the host that had it."""
+    """Returns the result with this host's name in a file's error."""
     if not isinstance(result.error, FileError):
         return result
     path, hint = result.split.open_path, result.error.hint
@@ -219,14 +225,14 @@ def _with_host(result: SplitResult) -> SplitResult:
 
 @functools.cache
 def _die_with_parent() -> None:
-    """The kernel ends this process with Spark's daemon, however that ends. Elsewhere than on Linux Spark's own ways have to do."""
+    """Has the kernel kill this process when Spark's daemon ends, however it ends. On Linux only; elsewhere it is up to Spark."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
 
 
 @contextlib.contextmanager
 def told(line: tuple[str, int, bytes] | None) -> Iterator[Callable[[], bool]]:
-    """Whether the batch shall settle: the driver said so, or is gone."""
+    """Yields a function that returns whether the batch has to settle: the driver asked for it, or is gone."""
     stopping = threading.Event()
     peer = None
     if line is not None:

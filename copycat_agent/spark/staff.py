@@ -1,6 +1,6 @@
-"""A staff has runners started as Spark jobs, lets in those that connect, and says what goes to them with a batch.
+"""A staff starts runners as Spark jobs, accepts their connections, and decides what is sent with a batch.
 
-`LocalStaff` has those of this host. A thread per runner keeps a Spark job alive.
+`LocalStaff` is for runners on this host. A thread per runner keeps a Spark job alive.
 """
 
 from __future__ import annotations
@@ -36,51 +36,51 @@ _log = logs.get("spark")
 
 
 class Roster(Protocol):
-    """Who has the runners work, and is told of them: the executor. From any thread."""
+    """The executor, as a staff calls it, from any thread."""
 
     def ended(self, index: int, problem: str) -> None:
-        """A runner's Spark job is over; `problem` is why, "" where it hung up by itself."""
+        """Called when a runner's Spark job is over; `problem` is why, "" where it disconnected by itself."""
 
     def connected(self) -> frozenset[int]:
-        """The runners that are there now."""
+        """Returns the runners that are connected now."""
 
     def retire(self, index: int) -> None:
-        """Give this runner no further batch, and hang up once it has none."""
+        """Gives this runner no further batch, and disconnects it once it has none."""
 
 
 class Staff(Protocol):
-    """See above. Methods are for any thread.
+    """Starts and accepts runners. Methods may be called from any thread, unless they say otherwise.
 
-    `key` is what both ends of a connection prove to have, `reason` why there may be no runner as long as none has come.
+    `key` is what both ends of a connection prove to have, `reason` why there may be no runner while none has connected.
     """
 
     key: bytes
     reason: str
 
     def start(self, roster: Roster) -> None:
-        """Begin to start runners. Called once, and returns at once."""
+        """Begins to start runners. Called once, and returns at once."""
 
     def accept(self) -> Link | None:
-        """The next one who connects, still to prove the key. None when the staff is closed. For one thread."""
+        """Returns the next connection, which has yet to prove the key; None once the staff is closed. Called from one thread."""
 
     def work(self, number: int, batch: Batch) -> Work:
-        """What is sent for a batch. Raises CopycatError where it must not be."""
+        """Returns what is sent for a batch. Raises CopycatError if it must not be sent."""
 
     def dismiss(self, index: int) -> None:
-        """The runner was hung up on, and may not have noticed: end what is left of it, as far as that can be done from here."""
+        """Ends what is left of a runner that was disconnected and may not have noticed, as far as that is possible from here."""
 
     def close(self) -> None:
-        """Nobody is let in and no runner is started from now on."""
+        """Accepts and starts no runner from now on."""
 
     def wait(self, seconds: float) -> None:
-        """Until all runners have ended, at most so long."""
+        """Returns once all runners have ended, or after `seconds`."""
 
 
 class RunnerJobs:
-    """Threads of which each keeps one Spark job after the other alive, which is a runner as long as it lasts."""
+    """Threads that each keep one runner alive, as one Spark job after the other."""
 
     def __init__(self, host: SparkHost, run_job: Callable[[Session, int], str], roster: Roster) -> None:
-        """`run_job(session, index)` returns when the runner has ended: why, "" when it hung up. It may raise anything."""
+        """`run_job(session, index)` returns why the runner has ended, "" when it disconnected by itself. It may raise anything."""
         self._host = host
         self._run_job = run_job
         self._roster = roster
@@ -90,25 +90,25 @@ class RunnerJobs:
 
     @property
     def kept(self) -> frozenset[int]:
-        """Which runners are kept, or on their way out."""
+        """Returns the runners that are kept, or about to end."""
         return frozenset(self._threads.copy())
 
     def keep(self, index: int) -> None:
-        """Keep a runner with this number from now on; for one thread."""
+        """Keeps a runner with this number from now on. Called from one thread."""
         self._dropped.discard(index)
         thread = self._threads[index] = threading.Thread(target=self._keep, args=(index,), name=f"runner-{index}", daemon=True)
         thread.start()
 
     def drop(self, index: int) -> None:
-        """Start this runner no more once it has ended."""
+        """Does not start this runner again once it has ended."""
         self._dropped.add(index)
 
     def close(self) -> None:
-        """Start no further one."""
+        """Starts no further runner."""
         self._closed.set()
 
     def wait(self, seconds: float) -> None:
-        """Until all have ended, at most so long."""
+        """Returns once all threads have ended, or after `seconds`."""
         deadline = time.monotonic() + seconds
         for thread in list(self._threads.values()):
             thread.join(max(0.0, deadline - time.monotonic()))
@@ -127,7 +127,7 @@ class RunnerJobs:
         del self._threads[index]
 
     def _life(self, index: int) -> str:
-        """One runner's life. Returns why it ended, "" when it hung up by itself."""
+        """Runs a runner once. Returns why it ended, "" when it disconnected by itself."""
         from copycat_agent.spark.session import reason_of  # noqa: PLC0415 - imports pyspark, and is not needed before
 
         try:
@@ -140,7 +140,7 @@ class RunnerJobs:
             return reason_of(error)
 
     def _session(self) -> Session | None:
-        """The host's session, once it is up; None when this is closed first. Raises FatalError."""
+        """Returns the host's session once it is up; None when this is closed first. Raises FatalError."""
         while not self._closed.is_set():
             with contextlib.suppress(RetriableError):
                 return self._host.session(_SESSION_SECONDS)
@@ -148,7 +148,7 @@ class RunnerJobs:
 
 
 class LocalStaff:
-    """The runners of a local session: as many as the host says, each behind a private unix socket, with the agent's own environment."""
+    """The runners of a local session: as many as the host says, over a private unix socket, with the agent's own environment."""
 
     reason = "none has come up yet"
 
@@ -172,7 +172,7 @@ class LocalStaff:
         return Work(number, batch, credentials(batch, os.environ))
 
     def dismiss(self, index: int) -> None:
-        """Its process has been killed."""
+        """Does nothing: the runner's process has been killed."""
 
     def close(self) -> None:
         self._door.close()
@@ -186,6 +186,6 @@ class LocalStaff:
     def _run_job(self, session: Session, index: int) -> str:
         from copycat_agent.spark.session import run_task  # noqa: PLC0415 - as above
 
-        level = min(logging.getLogger("copycat_agent").getEffectiveLevel(), logging.WARNING)  # of what it says, we choose
+        level = min(logging.getLogger("copycat_agent").getEffectiveLevel(), logging.WARNING)  # the driver filters what runners log
         run_task(session.context, functools.partial(resident, self._door.address, self._run, level), index)
         return ""

@@ -1,8 +1,8 @@
-"""Avro's object container files: a header with the schema, then blocks of records, each packed by itself.
+"""Avro object container files: a header with the schema, then blocks of records, each compressed by itself.
 
-Records of an Avro schema are written with that schema, as it is, wherever they have no field that it lacks. All others are rows with
-columns, see `table_files`, and the schema is made of those. Names of fields that Avro does not have do not fit. What writes a value is the
-avro converter's; fastavro parses the schemas. Imported when a definition writes Avro.
+Records that came with an Avro schema are written with that schema, unchanged, unless they have a field that it lacks. All others are rows
+with columns, see `table_files`, and the schema is made from those. Field names that Avro does not allow do not fit. Values are written by
+the avro converter; fastavro parses the schemas. Imported when a definition writes Avro.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ else:
 
 EXTENSION = "avro"
 BLOCK_BYTES = 2**18
-"""Of a block, before it is packed."""
+"""Size of a block, before it is compressed."""
 _HINT = "make the record fit in transforms, or write format jsonl, which takes any fields"
 _SYNC_BYTES = 16
 _ROW_NAME = "row"
@@ -60,11 +60,11 @@ _CODECS: dict[Compression, tuple[str, Callable[[bytes], bytes]]] = {
     "zstd": ("zstandard", zstd.compress),
     "snappy": ("snappy", _snappy),
 }
-"""How a block is packed, as Avro calls it."""
+"""Avro's name of a compression, and the function that compresses a block."""
 
 
 class _ObjectContainer:
-    """One file: payloads of records become blocks, and those are written when there are enough."""
+    """One file: payloads of records are collected into blocks, which are written once they have `SPILL_BYTES`."""
 
     def __init__(self, path: Path, schema: AvroType, compression: Compression) -> None:
         codec, self._pack = _CODECS[compression]
@@ -106,7 +106,7 @@ class _ObjectContainer:
 
 
 class AvroTable(TableFormat):
-    """Files whose schema is made of columns."""
+    """Makes files whose schema is made from columns."""
 
     extension = EXTENSION
 
@@ -157,14 +157,14 @@ class _TableOfAvro(TableFile):
 
 
 class _GivenSchema(NamedTuple):
-    """A schema that came with records. `fields`: None if it is no record; then what it is about stands in a field `value`."""
+    """A schema that came with records. `fields`: None if it is no record; then it describes the field `value`."""
 
     schema: AvroType
     write: Callable[[Any], bytes]
     fields: frozenset[str] | None
 
     def payload(self, value: Any) -> bytes:  # noqa: ANN401 - any value
-        """Raises Unfit."""
+        """Returns the encoded value. Raises Unfit."""
         if self.fields is not None:
             return self.write(value)
         if isinstance(value, dict) and value.keys() == {VALUE}:
@@ -172,7 +172,7 @@ class _GivenSchema(NamedTuple):
         return self.write(value)
 
     def lacks(self, value: object) -> bool:
-        """Whether a record has fields that the schema does not have."""
+        """Returns whether a record has fields that the schema lacks."""
         return isinstance(value, dict) and not value.keys() <= (self.fields or {VALUE})
 
 
@@ -185,7 +185,7 @@ def _given(schema: Schema | None) -> _GivenSchema | None:
         plain = parsed(written, named)
         write = Compiler(named, drops=False).top(plain)
     except (ValueError, RecursionError, BadSchemaError):
-        return None  # its columns are known all the same
+        return None  # the schema's columns are known even so
     is_record = isinstance(plain, dict) and plain["type"] in ("record", "error")
     return _GivenSchema(written, write, frozenset(field["name"] for field in plain["fields"]) if is_record else None)  # type: ignore[call-overload, index]
 
@@ -217,10 +217,10 @@ class AvroFiles(DirectoryFiles):
         return done
 
     def _take_given(self, values: Sequence[Any]) -> int:
-        """Take values up to the first that does not fit the schema given."""
+        """Takes values up to the first that does not fit the given schema. Returns their number."""
         assert self._given is not None
         payloads: list[bytes] = []
-        with contextlib.suppress(Unfit):  # those before it are in there then
+        with contextlib.suppress(Unfit):  # `payloads` has those before it
             payloads.extend(map(self._given.payload, values))
         if payloads:
             if self._container is None:

@@ -1,11 +1,11 @@
-"""Which type a column has for the values that came, and whether further ones fit it: types are those of Spark SQL.
+"""Determines the type of a column from its values, and whether further values fit it. Types are those of Spark SQL.
 
-A column that a schema declares keeps its type, and takes what the avro converter takes for such a type: RFC 3339 text for a time, say. A
-column that no schema declares *grows*: its first value that is not null decides, and later ones may make a `bigint` a `double` or a
-`decimal`, give a decimal more digits behind the point, an object more fields, and lists and objects without anything in them the type of
-what comes. Everything else does not fit. Nothing is rounded, but for `float`, which takes the nearest that there is.
+A column that a schema declares keeps its type, and accepts what the avro converter accepts for it: RFC 3339 text for a time, say. A
+column without a declared type *grows*: its first value that is not null determines the type. Later values may turn a `bigint` into a
+`double` or `decimal`, and add digits after the point to a decimal, fields to an object, and a type to the items of a list that was empty.
+Everything else does not fit. Nothing is rounded, except to the nearest `float`.
 
-Values come out as pyarrow and the writers of Avro take them for their type: times may be counts of microseconds or days.
+Fitted values are as pyarrow and the Avro writers take them for their type: times may be counts of microseconds or days.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ from copycat_agent.errors import DataError
 from copycat_agent.sql_types import SqlType
 
 VOID = SqlType("void")
-"""Of what is null so far."""
+"""The type of columns that are null so far."""
 STRING = SqlType("string")
 ROW = SqlType("struct")
-"""Of objects without fields so far."""
+"""The type of objects without fields so far."""
 Types = Mapping[str, SqlType]
-"""Of columns, by their names."""
+"""The types of columns, by their names."""
 
 LEAVES_MAX = 2000
-"""Columns, the fields of objects included, that rows may grow to: objects with names made of data have ever more."""
+"""Most columns of rows, the fields of objects included: objects with names made from data would add ever more."""
 _DEPTH_MAX = 40
 _DIGITS = 38
 _EXACT_DOUBLE = 2**53
 _FLOAT_END = 3.4028235677973366e38
-"""Beyond this, the nearest float is an infinity."""
+"""From this number on, the nearest float is an infinity."""
 _WHOLE = {"tinyint": 2**7, "smallint": 2**15, "int": 2**31, "bigint": 2**63}
 _MICROS_DIGITS = 6
 _MILLI = 1000
@@ -50,7 +50,7 @@ _DICT_BYTES, _LIST_BYTES = 232, 72
 
 
 class Fitted(NamedTuple):
-    """The type that a column has now, its values as that type's, and about how much memory they take."""
+    """The type that a column has now, its values for that type, and about how much memory they take."""
 
     type: SqlType
     values: Sequence[Any]
@@ -67,7 +67,7 @@ class _Column(NamedTuple):
     depth: int
 
     def replaced(self, present: Iterable[Any]) -> Sequence[Any]:
-        """The values with others for those that are not null."""
+        """Returns the values, with those that are not null replaced by the items of `present`."""
         if len(self.present) == len(self.values):
             return list(present)
         others = iter(present)
@@ -77,7 +77,7 @@ class _Column(NamedTuple):
         return self.replaced(map(convert, self.present))
 
     def only(self, what: str, *kinds: type) -> None:
-        """Raises Unfit for a value of any other kind."""
+        """Raises Unfit for a value of another type."""
         if not self.kinds.issubset(kinds):
             raise wanted(what, next(value for value in self.present if type(value) not in kinds))
 
@@ -86,7 +86,7 @@ class _Column(NamedTuple):
 
 
 def fitted(type_: SqlType, values: Sequence[Any], *, grows: bool, depth: int = 0) -> Fitted:
-    """The type for these values, in a column that has `type_` so far. Raises Unfit if one of them does not fit."""
+    """Returns type and values of a column that has `type_` so far, with these values. Raises Unfit if one of them does not fit."""
     if depth > _DEPTH_MAX:
         raise Unfit(f"objects and lists are nested deeper than {_DEPTH_MAX}")
     kinds = set(map(type, values))
@@ -163,7 +163,7 @@ def _decimal(type_: SqlType, column: _Column) -> Fitted:
     if column.grows:
         column.only("a decimal number", Decimal, int)
         if any(type(value) is int and not -_WHOLE["bigint"] <= value < _WHOLE["bigint"] for value in column.present):
-            raise Unfit("the number is beyond the 64 bits of bigint")  # as it would be if no decimal had come before it
+            raise Unfit("the number is beyond the 64 bits of bigint")  # as without a decimal before it
         scale = max(scale, *(_scale(value) for value in column.present)) if Decimal in column.kinds else scale
     whole = (unscaled(value, precision, scale) for value in column.present)
     values = column.replaced(Decimal(number).scaleb(-scale, _PRECISE) for number in whole)
@@ -171,7 +171,7 @@ def _decimal(type_: SqlType, column: _Column) -> Fitted:
 
 
 def _scale(value: Decimal | int) -> int:
-    """Digits behind the point, as they are written; only as many as needed where those are too many."""
+    """Returns the digits after the point, trailing zeros included unless those are too many."""
     if isinstance(value, int) or not value.is_finite():
         return 0
     exponent = value.as_tuple().exponent
@@ -186,7 +186,7 @@ def _string(type_: SqlType, column: _Column) -> Fitted:
 
 
 def text_bytes(texts: Sequence[str]) -> int:
-    """About how much memory texts take. Raises Unfit for what is no UTF-8."""
+    """Returns about how much memory texts take. Raises Unfit for text that UTF-8 cannot encode."""
     text = "".join(texts)
     size = len(text)
     if not text.isascii():
@@ -239,7 +239,7 @@ def _exact(count: Callable[[object], int]) -> Callable[[object], int]:
 
 
 def _read(count: Callable[[Any], Any], grows: bool, what: str, kind_: type) -> Callable[[Any], Any]:  # noqa: FBT001
-    """Text is a time only where a schema says so."""
+    """Returns `count`, for a growing column limited to values of `kind_`: text is a time only where a schema says so."""
 
     def read(value: object) -> Any:  # noqa: ANN401 - a count or a time
         if grows and type(value) is not kind_:
@@ -250,7 +250,7 @@ def _read(count: Callable[[Any], Any], grows: bool, what: str, kind_: type) -> C
 
 
 def _json_text(type_: SqlType, column: _Column) -> Fitted:
-    """Values of several types, which Spark has `variant` for and other readers nothing."""
+    """Fits values of any type as JSON text: Spark has `variant` for them, other readers have nothing."""
     try:
         values = column.mapped(lambda value: dump(value).decode())
     except DataError as error:
@@ -273,7 +273,7 @@ def _array(type_: SqlType, column: _Column) -> Fitted:
 
 
 def _map(type_: SqlType, column: _Column) -> Fitted:
-    """A dict; a list of {key, value} where keys are no texts, as our readers give them."""
+    """Fits maps: a dict, or a list of {key, value} for keys that are not text, as the readers here return them."""
     (_, key_type), (_, value_type) = type_.parts
     is_dict = key_type.word == "string"
     if is_dict:
@@ -321,7 +321,7 @@ def _struct(type_: SqlType, column: _Column) -> Fitted:
 
 
 def transposed(types: Types, rows: Sequence[dict[str, Any]], *, grows: bool) -> dict[str, tuple[SqlType, Sequence[Any]]]:
-    """The types and values of columns, new ones behind those that there are. Raises Unfit for new ones where none may come."""
+    """Returns the types and values of columns, new ones last. Raises Unfit for new ones unless the columns grow."""
     names = list(types)
     if set(map(len, rows)) == {len(names)}:
         with contextlib.suppress(KeyError):
@@ -337,7 +337,7 @@ def transposed(types: Types, rows: Sequence[dict[str, Any]], *, grows: bool) -> 
 
 
 def too_many_columns() -> Unfit:
-    """Rows would have more of them than `LEAVES_MAX`."""
+    """Returns the error for rows with more columns than `LEAVES_MAX`."""
     return Unfit(f"the records would have more than {LEAVES_MAX} columns")
 
 
@@ -354,4 +354,4 @@ _RULES: dict[str, Callable[[SqlType, _Column], Fitted]] = {
 }  # fmt: skip
 
 WORDS = _RULES.keys()
-"""Of all types that files have. Values of others are JSON texts there."""
+"""The names of all types that files have. Values of other types are stored as JSON text."""

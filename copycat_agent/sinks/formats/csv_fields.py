@@ -1,8 +1,8 @@
-"""CSV as RFC 4180 has it, in UTF-8, with line feeds and a header.
+"""CSV files as in RFC 4180, in UTF-8, with line feeds and a header.
 
-Values are as the json converter writes them, texts in quotes where they need them; NaN and infinities are `NaN`, `Infinity` and
-`-Infinity`, lists and objects are JSON texts. Null is an empty field, an empty text is `""`; in rows of one column null is that, too, for
-an empty line is no row. Columns are fixed in a file: one that the records of a directory have later begins another file, see `table_files`.
+Values are written as by the json converter, and quoted where needed; NaN and infinities are `NaN`, `Infinity` and `-Infinity`, lists and
+objects are JSON text. Null is an empty field, empty text is `""`; in rows of one column null is `""` as well, since an empty line is no
+row. The columns of a file are fixed: a new column of a directory begins another file, see `table_files`.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from copycat_agent.sql_types import SqlType
 _QUOTED = re.compile(r'[",\r\n]|\A[ \t]|[ \t]\Z|\A\Z')
 _EMPTY = '""'
 _SIGNS = ('"', ",", "\r", "\n\n", "\n ", " \n", "\t")
-"""Where none of them is in texts between line feeds, none of the texts needs quotes."""
+"""If none of them occurs in texts joined by line feeds, none of the texts needs quotes."""
 
 
 class CsvColumns(TableFormat):
-    """Files of CSV. A column has no type there: values are made texts when they come."""
+    """Makes CSV files. Their columns have no types: values become text when they are added."""
 
     def __init__(self, compression: Compression) -> None:
         self.extension = "csv" + SUFFIXES[compression]
@@ -44,14 +44,14 @@ class CsvColumns(TableFormat):
         return Fitted(STRING if type_.word == "void" else type_, fields, size)
 
     def check(self, types: Types) -> None:
-        del types  # any name is one
+        del types  # any name is valid
 
     def begin(self, path: Path, types: Types) -> TableFile:
         return _CsvFile(path, types, self._compression)
 
 
 def _fields(values: Sequence[Any]) -> Sequence[str | None]:
-    """As they stand in a line; None for null."""
+    """Returns the values as fields of a line; None for null. Raises Unfit."""
     kinds = set(map(type, values))
     if kinds == {int}:
         return list(map(str, values))
@@ -76,7 +76,7 @@ def _text(value: object) -> str:
 
 
 def quoted_field(text: str) -> str:
-    """A field in quotes."""
+    """Returns a field in quotes."""
     return '"' + text.replace('"', '""') + '"'
 
 

@@ -1,7 +1,7 @@
-"""Parquet: rows become Arrow arrays, which take a fifth of the memory of Python's objects, and those become row groups.
+"""Parquet files: rows become Arrow arrays, which take a fifth of the memory of Python's objects, and those become row groups.
 
-A file is open from its first row group on, which has 32 MiB of Arrow's memory, or less where many files are written at once. Column
-statistics and checksums of pages are on. Imported when a definition writes Parquet: pyarrow takes 0.25 s and 40 MiB that others do without.
+A file is open from its first row group on. Row groups have 32 MiB of Arrow's memory, or less when many files are written at once. Column
+statistics and page checksums are on. Imported only when a definition writes Parquet: pyarrow takes 0.25 s and 40 MiB.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from copycat_agent.sql_types import SqlType
 
 ROW_GROUP_BYTES = 32 * 2**20
 _ARRAY_BYTES = 600
-"""What an array takes beside its values."""
+"""Memory of an array beside its values."""
 _BATCHES_MAX = 32
-"""More batches than this are made one, where they are small."""
+"""Number of batches beyond which small ones are combined."""
 _SMALL_BYTES = 2**16
 
 _PLAIN = {
@@ -36,7 +36,7 @@ _PLAIN = {
 
 
 def arrow_type(type_: SqlType) -> pa.DataType:
-    """Arrow's type for one that is `known`."""
+    """Returns the Arrow type for a `known` type."""
     if type_.word in _PLAIN:
         return _PLAIN[type_.word]
     if type_.word == "decimal":
@@ -54,7 +54,7 @@ def _has_map(type_: SqlType) -> bool:
 
 
 def _with_pairs(value: Any, type_: SqlType) -> Any:  # noqa: ANN401 - any value
-    """The value with maps as Arrow takes them: lists of pairs."""
+    """Returns the value with maps as Arrow takes them: lists of pairs."""
     if value is None or not _has_map(type_):
         return value
     if type_.word == "array":
@@ -67,7 +67,7 @@ def _with_pairs(value: Any, type_: SqlType) -> Any:  # noqa: ANN401 - any value
 
 
 class ParquetTable(TableFormat):
-    """Files of Parquet."""
+    """Makes Parquet files."""
 
     extension = "parquet"
 
@@ -78,7 +78,7 @@ class ParquetTable(TableFormat):
         return fitted(type_, values, grows=grows)
 
     def check(self, types: Types) -> None:
-        del types  # any name is one
+        del types  # any name is valid
 
     def begin(self, path: Path, types: Types) -> TableFile:
         return _ParquetFile(path, types, self._compression)
@@ -133,8 +133,8 @@ class _ParquetFile(TableFile):
     def abandon(self) -> None:
         self._batches = []
         if self._writer is not None and self._file is not None:
-            self._writer.is_open = False  # else it would write the file's end when it is forgotten
-            with contextlib.suppress(OSError):  # what is buffered cannot be written to a full disk
+            self._writer.is_open = False  # else it would write the file's footer when it is garbage-collected
+            with contextlib.suppress(OSError):  # a full disk takes no buffered bytes
                 self._file.close()
             self._writer = None
 

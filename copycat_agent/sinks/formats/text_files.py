@@ -1,4 +1,4 @@
-"""`jsonl`, `lines` and `binary`: values one behind the other. The package's docstring says what fits."""
+"""The formats `jsonl`, `lines` and `binary`: values one after the other. The package's docstring says which values fit."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from copycat_agent.sinks.files_options import Compression
 from copycat_agent.sinks.formats.local_files import PACKERS, SUFFIXES, DirectoryFiles, GrowingFile, NewPath, WrittenFile
 
 SPILL_BYTES = 4 * 2**20
-"""So much is written at once, and compressed as one piece."""
+"""Size at which held data is compressed as one piece and written."""
 _BREAKS = bytes.maketrans(b"\r\n", b"  ")
 
 
 class TextFormat(NamedTuple):
-    """`each` makes the bytes of a value, those behind it included; it raises DataError. `bulk` makes those of many, None if it cannot."""
+    """`each` returns the bytes of a value, its end included, or raises DataError. `bulk` returns those of many, None if it cannot."""
 
     extension: str
     each: Callable[[Any], bytes]
@@ -29,7 +29,7 @@ class TextFormat(NamedTuple):
 
 
 def null_value() -> DataError:
-    """A tombstone came."""
+    """Returns the error for a tombstone."""
     return DataError("the value is null, which no file holds", "drop such records with a filter, or let them go to the dead letters")
 
 
@@ -41,7 +41,7 @@ def _json_line(value: object) -> bytes:
         orjson.loads(data)
     except (orjson.JSONDecodeError, RecursionError):
         raise DataError("the value is no JSON", "read it with a converter, or write format lines or binary") from None
-    return data.translate(_BREAKS) + b"\n"  # JSON has them between its tokens only
+    return data.translate(_BREAKS) + b"\n"  # valid JSON has them only between tokens
 
 
 def _json_lines(values: Sequence[Any]) -> bytes | None:
@@ -77,7 +77,7 @@ def _bytes(value: object) -> bytes:
     if isinstance(value, bytes):
         return value
     if isinstance(value, str):
-        return value.encode("utf-8", "backslashreplace")  # as the bytes converter has it
+        return value.encode("utf-8", "backslashreplace")  # as the bytes converter does
     if value is None:
         raise null_value()
     raise DataError(f"the format takes bytes or text, not {kind(value)}", "write format jsonl, or one with columns")
@@ -95,7 +95,7 @@ FORMATS = {
 
 
 class TextFiles(DirectoryFiles):
-    """One file, however much comes."""
+    """Writes all records of a directory to one file."""
 
     def __init__(self, format_: TextFormat, compression: Compression, directory: str, new_path: NewPath) -> None:
         self._format = format_
@@ -122,7 +122,7 @@ class TextFiles(DirectoryFiles):
 
     def _each(self, values: Sequence[Any]) -> list[bytes]:
         made: list[bytes] = []
-        with contextlib.suppress(DataError):  # those before it are in there then
+        with contextlib.suppress(DataError):  # `made` has those before it
             made.extend(map(self._format.each, values))
         return made
 

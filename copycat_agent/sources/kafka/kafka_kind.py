@@ -1,4 +1,4 @@
-"""Source `kafka` as an entry of `SOURCES`, and what `copycat doctor` looks at."""
+"""The entry of source `kafka` in `SOURCES`, and its check for `copycat doctor`."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ start_at: beginning                       # or end, or a time, "2026-11-21T05:00
 
 
 def probe_topics(options: KafkaSourceOptions, user: RunsAs) -> Iterator[Probed]:
-    """What topics there are, and whether they may be read."""
-    del user  # Kafka knows another one
+    """Yields which topics exist, and whether they may be read."""
+    del user  # a user of this host; Kafka has its own
     ranges = TopicRanges(options.cluster, committed=options.isolation == "read_committed")
     try:
         topics, missing, refused = ranges.topics(options.topics, options.exclude)

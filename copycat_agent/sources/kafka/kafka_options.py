@@ -62,7 +62,7 @@ class KafkaSourceOptions(PolledOptions):
     _converters: ConvertersOptions | None = PrivateAttr(None)
 
     def model_post_init(self, context: object) -> None:
-        """Refuse patterns that are none, and times that are none."""
+        """Raises ValueError for invalid patterns and times."""
         super().model_post_init(context)
         for text in (*self.topics, *self.exclude):
             try:
@@ -81,39 +81,39 @@ class KafkaSourceOptions(PolledOptions):
 
     @property
     def start_ms(self) -> int | None:
-        """The time to begin at, in epoch milliseconds; None for the beginning and the end."""
+        """Returns the time to begin at, in epoch milliseconds; None for `beginning` and `end`."""
         moment = None if self.start_at in _TIMES else self._start_time()
         return None if moment is None else round(moment.timestamp() * 1000)
 
     @property
     def cluster(self) -> KafkaOptions:
-        """The cluster that is read."""
+        """Returns the cluster that is read."""
         return self._cluster
 
     @property
     def roll(self) -> RollOptions | None:
-        """When records are to be read: once they make a file; None: at once."""
+        """Returns when unread records make a file, before which they are not read; None: they are read at once."""
         return self._roll
 
     @property
     def into(self) -> str:
-        """Where files of the records go, and for whom; "" where they go into topics."""
+        """Returns the address of the files sink with the connector's name; "" for records that go into topics."""
         return self._into
 
     @property
     def group_name(self) -> str:
-        """The group in which positions are kept; "" where no connector is known."""
+        """Returns the consumer group that positions are committed to; "" where no connector is known."""
         return self.group or (f"copycat-{self._connector}" if self._connector else "")
 
     def values_reader(self) -> ValuesReader | None:
-        """What tells the bytes of values apart; None where they go on as they are."""
+        """Returns the reader that decodes values; None for values that go on as bytes."""
         converters = self._converters
         if converters is None or converters.value is None:
             return None
         return values_reader(converters.value, converters.schema_registry)
 
     def completed(self, definition: Definition) -> Self:
-        """Returns them with the cluster, the connector's name, when files are written, and how values are read for them."""
+        """Returns a copy with the cluster and the connector's name; for a files sink also with its address, `roll` and converters."""
         copy = self.model_copy()
         private: dict[str, Any] = {"_cluster": self.kafka or definition.kafka, "_connector": definition.name}
         if isinstance(definition.sink, FilesSinkOptions):

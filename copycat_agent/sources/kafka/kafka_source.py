@@ -1,9 +1,9 @@
 """Source `kafka`, on the public contract.
 
-A partition of the source is one of a topic, with the key `topic/number`. Its position is `{"offset": ..., "topic_id": ...}`: the offset
-that is read next, and the id that Kafka gave the topic. A topic that was deleted and made again under its name has another id, and the
-same offsets for other records: the connector ends with words, since nobody can know what is wanted then. `record_bytes` beside it is about
-how many bytes a record has, `into` where what lies before it was written.
+Each partition of a topic is a partition of the source, with the key `topic/number`. Its position is `{"offset": ..., "topic_id": ...}`: the
+offset that is read next, and the id that Kafka gave the topic. A topic that was deleted and recreated under its name has another id, and
+other records at the same offsets: the connector fails and leaves the choice to its operator. A position may also hold `record_bytes`, the
+average size of a record, and `into`, where the records before the offset were written.
 """
 
 from __future__ import annotations
@@ -41,15 +41,15 @@ from copycat_agent.sources.kafka.kafka_options import KafkaSourceOptions
 from copycat_agent.sources.kafka.rolling import Rolling
 
 RECORD_BYTES = 200
-"""About as much a record is, for the lag: nobody knows before it is read."""
+"""Assumed size of a record, for the lag, until records of the partition have been read."""
 RUN_BYTES = 2**20
-"""About what records that are handed on at once weigh; one may weigh more."""
+"""Approximate size of the records that are handed on at once; a single record may be larger."""
 CUT_SECONDS = 10.0
-"""A partition may end before its position for so long."""
+"""Time that a partition may end before its position until this is an error."""
 COMMIT_SECONDS = 5.0
-"""Between two times that positions are told to the group."""
+"""Least time between two commits of positions to the group."""
 ANSWER_SECONDS, CLOSE_SECONDS = 3.0, 1.0
-"""So long an answer is waited for, and the last time."""
+"""Time to wait for the answer to a commit of positions, and to the last one, in `close`."""
 
 
 class KafkaSource:
@@ -63,16 +63,16 @@ class KafkaSource:
         self._reader = PartitionReader(options.cluster, committed=committed)
         self._topics = KnownTopics({}, [], {})
         self._first: frozenset[str] | None = None
-        """Topics that were there at the first look."""
+        """Topics that existed at the first look."""
         self._discovered_at = -options.discover_interval
         self._targets: dict[tuple[str, int], int] | None = None
-        """Where a run to the end ends; None in any other."""
+        """Where a run to the end ends in each partition; None in any other run."""
         self._rolling: dict[str, Rolling] = {}
         self._record_bytes: dict[str, float] = {}
-        """Of partitions that were read here."""
+        """Average size of a record, by the key of partitions that were read in this process."""
         self._read = options.values_reader()
         self._behind_since: dict[str, float] = {}
-        """Partitions that end before the position, and since when that is so."""
+        """When a partition was first seen to end before its position (monotonic), by its key."""
         self._told: dict[tuple[str, int], int] = {}
         self._committed_at = 0.0
         self._group_trouble = ""
@@ -108,14 +108,14 @@ class KafkaSource:
             yield Found(key, end=end, unread=int(max(0, end - offset) * _record_bytes(positions[key])), name=key)
 
     def _troubles(self) -> Iterator[Troubled]:
-        """What is told beside what can be read. A run to the end needs no group."""
+        """Yields topics that are missing or refused, and why positions are not committed. A run to the end needs no group."""
         yield from (Troubled(name, f"topic {name} is not there") for name in self._topics.missing)
         yield from (Troubled(name, error.message) for name, error in self._topics.refused.items())
         if self._group_trouble and self._targets is None:
             yield Troubled(f"group {self._options.group_name}", self._group_trouble)
 
     def _discover(self) -> None:
-        """What topics and partitions there are, now and then."""
+        """Lists topics and partitions again once `discover_interval` is over. Raises the first error when every topic is refused."""
         if time.monotonic() < self._discovered_at + self._options.discover_interval:
             return
         topics = self._ranges.topics(self._options.topics, self._options.exclude)
@@ -126,7 +126,10 @@ class KafkaSource:
             self._first = frozenset(topics.found)
 
     def _hear(self, errors: Mapping[tuple[str, int], CopycatError], *, is_all: bool, to_the_end: bool) -> None:
-        """Errors of some partitions hold up no others. Topics are looked for anew: one may be gone."""
+        """Raises the first error if no partition answered or the run is to the end; otherwise the other partitions go on.
+
+        Topics are listed again at the next look: one may be gone.
+        """
         if not errors:
             return
         self._discovered_at = -self._options.discover_interval
@@ -134,9 +137,9 @@ class KafkaSource:
             raise next(iter(errors.values()))
 
     def _starts(self, places: list[tuple[str, int]], met: set[str]) -> KnownOffsets:
-        """Where to begin. With `start_at: end` what was made later begins at its beginning: it has records by the time it is found.
+        """Returns where to begin. With `start_at: end`, partitions created later begin at their beginning: records precede discovery.
 
-        That is a topic that was not there at the first look, or another partition of one of `met`.
+        Those are partitions of a topic that did not exist at the first look, and new partitions of the topics in `met`.
         """
         start_ms = self._options.start_ms
         if start_ms is not None:
@@ -169,7 +172,7 @@ class KafkaSource:
         rolling = self._rolling.get(found.key)
         if rolling is not None and self._targets is None and not rolling.is_due(position["offset"], found.end, _record_bytes(position)):
             return None
-        known = self._topics.found.get(found.key.rpartition("/")[0])  # a position that somebody has set names no topic
+        known = self._topics.found.get(found.key.rpartition("/")[0])  # a position set by hand has no topic id
         topic_id = position.get("topic_id") or (known.topic_id if known else "")
         return Stretch(found.key, found.key, position["offset"], found.end, work=topic_id.encode())
 
@@ -196,7 +199,7 @@ class KafkaSource:
                     yield self._enveloped(run), run.offsets[-1] + 1
 
     def _enveloped(self, run: ReceivedRun) -> EnvelopedRun:
-        """The records with what their values hold, where a converter says how to read them."""
+        """Returns the records with their decoded values; with the values' bytes where no converter reads them."""
         envelopes = Envelopes(run.keys, run.headers, run.timestamps_ms)
         weight = _size_bytes(run.values) + _size_bytes(run.keys) + sum(map(_headers_bytes, filter(None, run.headers)))
         ends = [offset + 1 for offset in run.offsets]
@@ -221,7 +224,7 @@ class KafkaSource:
             self._told[topic, int(number)] = position["offset"]
 
     def _commit(self, seconds: float = ANSWER_SECONDS) -> None:
-        """Tell the group, for people: the connector goes on by what it has saved itself."""
+        """Commits positions to the group, for tools that show a lag. The connector resumes from its own saved positions."""
         if not self._told or not self._options.group_name:
             return
         self._committed_at = time.monotonic()
@@ -248,7 +251,7 @@ def _headers_bytes(headers: tuple[tuple[str, bytes | None], ...]) -> int:
 
 
 def _parts(run: ReceivedRun, size_bytes: int) -> Iterator[ReceivedRun]:
-    """The run in parts of about `RUN_BYTES`: what reads ahead holds no more of what is made of large records."""
+    """Yields the run in parts of about `RUN_BYTES`, which bounds how much of large records is held while reading ahead."""
     total = len(run.values)
     count = max(1, total * RUN_BYTES // max(1, size_bytes))
     for begin in range(0, total, count):
@@ -256,7 +259,7 @@ def _parts(run: ReceivedRun, size_bytes: int) -> Iterator[ReceivedRun]:
 
 
 def _with_nulls(values: Sequence[bytes | None], others: Sequence[Any]) -> list[Any]:
-    """`others` in the place of values that are not null."""
+    """Returns `others` at the indexes of values that are not null, None elsewhere."""
     each = iter(others)
     return [None if value is None else next(each) for value in values]
 
@@ -266,7 +269,7 @@ def _record_bytes(position: Position) -> float:
 
 
 def _checked(key: str, position: Position) -> dict[str, Any]:
-    """Raises FatalError for what is no position: a person may have set it."""
+    """Returns the position. Raises FatalError for an invalid one, which may have been set by hand."""
     kinds = {"offset": int, "topic_id": str, "record_bytes": int, "into": str}
     is_map = isinstance(position, dict) and "offset" in position
     if is_map and all(type(value) is kinds.get(name) for name, value in position.items()) and position["offset"] >= 0:

@@ -1,4 +1,4 @@
-"""When what is unread of a partition makes a file: Kafka keeps it until then."""
+"""Decides when the unread records of a partition make a file. Until then they stay in Kafka."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import NamedTuple
 from copycat_agent.extending import RollOptions
 
 SAMPLES_MOST = 1000
-"""Ends that are remembered of a partition: a time between two of them is known as that of the later one."""
+"""Most ends that are remembered of a partition. Beyond it records between two ends get the time of the later one."""
 
 
 class _End(NamedTuple):
@@ -18,7 +18,7 @@ class _End(NamedTuple):
 
 
 class Rolling:
-    """One partition. Times are those of `time.monotonic`."""
+    """The ends seen of one partition. Times are those of `time.monotonic`."""
 
     def __init__(self, roll: RollOptions) -> None:
         self._roll = roll
@@ -26,17 +26,17 @@ class Rolling:
         self._is_first = True
 
     def saw(self, end: int) -> None:
-        """The partition ends here now."""
+        """Notes that the partition ends at `end` now."""
         if self._seen and self._seen[-1].end >= end:
             return
-        # what was there before the first look may be as old as can be
+        # records from before the first look may have any age
         self._seen.append(_End(end, -self._roll.age if self._is_first else time.monotonic()))
         self._is_first = False
         if len(self._seen) > SAMPLES_MOST:
             del self._seen[1]
 
     def is_due(self, position: int, end: int, record_bytes: float) -> bool:
-        """Whether what lies between the two is to be read now. A record has about so many bytes."""
+        """Returns whether the records from `position` to `end` are due. `record_bytes` is the average size of a record."""
         while self._seen and self._seen[0].end <= position:
             self._seen.popleft()
         records = end - position
