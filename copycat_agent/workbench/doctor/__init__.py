@@ -1,6 +1,6 @@
-"""`copycat doctor`: what needs the world, looked at step by step, with the fix for what is wrong. Changes nothing.
+"""`copycat doctor`: checks the agent's environment step by step, and names a fix for what is wrong. Changes nothing.
 
-The host, the limits, the state directory, each definition, each cluster, each schema registry.
+The sections are the host, its limits, the state directory, each definition, the Spark cluster, each Kafka cluster and each schema registry.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ from copycat_agent.workbench.doctor.users import Mount, User, find_user, mounts
 __all__ = ["CheckStep", "CheckVerdict", "Examined", "User", "examine", "find_user", "only_unreachable", "worst"]
 
 _SHOWN_MOST = 1000
-"""Characters of what a source says that people are shown."""
+"""Most characters of a source's message that are shown."""
 
 
 def examine_probed(notes: Notes, definition: Definition, probed: Iterable[Probed]) -> None:
-    """The steps of one connector's source that knows itself what there is to look at. Raises nothing but for faults of the agent's own."""
+    """Adds the steps that a source's own check yields. CopycatErrors of the check become a failed step."""
     try:
         for name, text, verdict, fix in probed:
             said, hint = definition.mask.text(text)[:_SHOWN_MOST], definition.mask.text(fix)
@@ -50,7 +50,7 @@ def examine_probed(notes: Notes, definition: Definition, probed: Iterable[Probed
 
 @dataclass(frozen=True, slots=True)
 class Examined:
-    """What is to be examined, as `run` would see it."""
+    """What is to be checked, as `run` would load it."""
 
     agent: AgentOptions
     loaded: Loaded
@@ -58,12 +58,12 @@ class Examined:
     socket: Path
     user: User
     master: str | None = None
-    """The Spark cluster that it is about, if any."""
+    """The Spark master of `run --master`, None without."""
     environ: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
 
 
 def examine(subject: Examined) -> list[CheckStep]:
-    """All steps, in the order in which they depend on each other. Changes nothing; raises nothing for what it finds."""
+    """Returns all steps, in the order in which they depend on each other. Changes nothing; findings raise nothing."""
     definitions = [one for one in subject.loaded.definitions.values() if one.enabled]
     pid = holder(subject.state_dir)
     with ThreadPoolExecutor(3, thread_name_prefix="doctor-network") as beside:
@@ -124,12 +124,12 @@ def _examine_definition(notes: Notes, file: LoadedFile) -> None:
 
 
 def worst(steps: Iterable[CheckStep]) -> CheckVerdict:
-    """FAIL before WARN before OK; nothing else counts."""
+    """Returns FAIL if any step failed, else WARN if any warns, else OK."""
     found = {step.verdict for step in steps}
     return next((one for one in (CheckVerdict.FAIL, CheckVerdict.WARN) if one in found), CheckVerdict.OK)
 
 
 def only_unreachable(steps: Iterable[CheckStep]) -> bool:
-    """Whether something failed, and all that did is that no broker answers."""
+    """Returns whether something failed, and every failure is that no broker answers."""
     failed = [step for step in steps if step.verdict is CheckVerdict.FAIL]
     return bool(failed) and all(step.unreachable for step in failed)

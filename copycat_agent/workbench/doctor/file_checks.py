@@ -1,4 +1,4 @@
-"""The files that a definition names: are they there, may the agent's user read them, will the kernel tell about them."""
+"""Checks the files that a definition names: whether they exist, the agent's user may read them, and the kernel reports their changes."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from copycat_agent.workbench.doctor.users import Mount, User, how_to_open, mount
 
 _COMPRESSED = (".gz", ".zst", ".bz2", ".xz", ".lz4", ".sz", ".zip")
 _UNPACKED = (".gz", ".zst", ".bz2", ".xz", ".lz4", ".sz")
-"""Those that `compression: auto` reads as the text in them; not so an archive of several files."""
+"""Suffixes of files that `compression: auto` unpacks; not archives of several files."""
 _REFERENCE = re.compile(r"\$\{file:(/[^}]*)\}|\$\{cred:([A-Za-z0-9_.-]+)\}")
 FILES_CHECKED = 20_000
-"""Beyond so many files of one connector only the first are asked about."""
+"""Most files of a connector whose permissions are checked."""
 
 
 @dataclass(frozen=True, slots=True)
 class PatternResult:
-    """What one connector's patterns lead to."""
+    """The files and directories that one connector's patterns match."""
 
     files: tuple[Found, ...] = ()
     directories: frozenset[str] = frozenset()
@@ -38,7 +38,7 @@ class PatternResult:
 
 @dataclass(slots=True)
 class PatternWalk:
-    """One walk over the patterns, with everything the scan complained about: path -> why."""
+    """One scan of the patterns. `odd` holds the paths that it complained about, with the reason."""
 
     options: LogFileOptions
     discovery: Discovery
@@ -46,12 +46,12 @@ class PatternWalk:
     odd: dict[str, str] = field(default_factory=dict)
 
     def warn(self, path: str, why: str) -> None:
-        """Note what is odd about a path; the first reason stays."""
+        """Notes what is odd about a path; the first reason stays."""
         self.odd.setdefault(path, why)
 
 
 def examine_files(notes: Notes, definition: Definition, user: User, mounted: list[Mount]) -> PatternResult:
-    """The steps of one connector's source. Reads nothing but directories; takes as long as a scan of the agent."""
+    """Adds the steps of one connector's source. Reads only directories; takes as long as a scan of the agent."""
     source = definition.source
     if not isinstance(source, LogFileOptions):
         notes.skip("files", f"source {source.type} is not looked at")
@@ -72,9 +72,9 @@ def examine_files(notes: Notes, definition: Definition, user: User, mounted: lis
 
 
 def examine_secrets(notes: Notes, path: Path, definition: Definition, user: User, credentials: str | None) -> None:
-    """The files that `${file:}` and `${cred:}` name, and those of TLS, as far as the agent's user may read them.
+    """Checks that the agent's user may read the definition, the files that `${file:}` and `${cred:}` name, and those of TLS.
 
-    Credentials only where that user asks: for another one, systemd reads them as root and hands them over.
+    Credentials only if this process runs as that user: for another one, systemd reads them as root and passes them on.
     """
     wanted = {"the definition": str(path)}
     text = path.read_text("utf-8", "replace") if path.is_file() else ""
@@ -96,7 +96,7 @@ def examine_secrets(notes: Notes, path: Path, definition: Definition, user: User
 
 
 def examine_shared(seen: dict[str, tuple[Definition, PatternResult]], notes: dict[str, Notes]) -> None:
-    """Files that two connectors read: meant for two topics, an accident for one."""
+    """Checks for files that two connectors read: intended for two topics, a warning for one."""
     readers: dict[tuple[int, int], list[str]] = {}
     example: dict[tuple[int, int], str] = {}
     for name, (_, one) in seen.items():
@@ -153,7 +153,7 @@ def _examine_patterns(notes: Notes, look: PatternWalk) -> None:
 
 
 def _fixed(pattern: str) -> str:
-    """The directory at which the pattern begins: up to its first wildcard."""
+    """Returns the directory above the pattern's first wildcard."""
     return re.split(r"[*?\[]", pattern)[0].rpartition("/")[0] or "/"
 
 
@@ -170,7 +170,7 @@ def _examine_reading(notes: Notes, look: PatternWalk, user: User) -> None:
 
 
 def _examine_deleting(notes: Notes, look: PatternWalk, user: User) -> None:
-    """Whether files that are read may be deleted: that is a matter of their directories, and of who may ask who writes to them."""
+    """Checks that files may be deleted: that depends on their directories, and on the right to ask whether a program writes to them."""
     if look.options.cleanup.policy == "none":
         return
     checked = look.files[:FILES_CHECKED]
@@ -187,7 +187,7 @@ def _examine_deleting(notes: Notes, look: PatternWalk, user: User) -> None:
 
 
 def _examine_odd(notes: Notes, look: PatternWalk) -> None:
-    """Links, pipes and sockets that match: passed over. Of links that lead out, each to a place of its own, the first speaks for all."""
+    """Warns of links, pipes and sockets that match, which are passed over. Links that lead out are reported once, by the first."""
     by_reason: dict[tuple[str, str], list[tuple[str, str]]] = {}
     for path, why in look.odd.items():
         if path not in look.discovery.unlisted:
@@ -199,7 +199,7 @@ def _examine_odd(notes: Notes, look: PatternWalk) -> None:
 
 
 def _examine_compressed(notes: Notes, look: PatternWalk) -> None:
-    """Compressed files that match and are not unpacked: shipped as if they were text."""
+    """Warns of compressed files that match and are not unpacked: they are sent as if they were text."""
     unpacked = _UNPACKED if look.options.compression == "auto" else ()
     found = [one.path for one in look.files if one.path.endswith(_COMPRESSED) and not _is_unpacked(one.path, unpacked)]
     if found:
@@ -213,7 +213,7 @@ def _is_unpacked(path: str, suffixes: tuple[str, ...]) -> bool:
 
 
 def _examine_rotated(notes: Notes, look: PatternWalk) -> None:
-    """Older generations beside the files that match: what is in them now is not read, what is rotated later is."""
+    """Reports older generations beside the files that match: they are not read, but files rotated later are."""
     matched = {found.path for found in look.files}
     families = {log_of(path) for path in matched}
     beside = [
@@ -238,7 +238,7 @@ def _entries(directory: str) -> list[os.DirEntry[str]]:
 
 
 def examine_events(notes: Notes, source: LogFileOptions | SpoolDirOptions, directories: Iterable[str], mounted: list[Mount]) -> None:
-    """Whether the kernel tells of changes in the directories."""
+    """Checks that the kernel reports changes in the directories."""
     found = ((path, mount_of(path, mounted)) for path in sorted(directories)[:1000])
     silent = next(((path, mount) for path, mount in found if mount is not None and mount.is_silent), None)
     if source.watch == "poll":

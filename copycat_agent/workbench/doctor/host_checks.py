@@ -1,4 +1,4 @@
-"""The host: Python, Java, memory, cores, disk for caches, the clock; and what the kernel allows: open files, processes, watches."""
+"""Checks the host: Python, Java, memory, cores, disk for caches, the clock; and its limits: open files, processes, watches."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ from copycat_agent.workbench.doctor.steps import CheckStep, Notes
 from copycat_agent.workbench.doctor.users import SERVICE_USER, User, drop_in, exists
 
 OTHERS_BYTES = 250 * 2**20
-"""What the agent's processes need beside the JVM's heap: the JVM itself, the driver, forked workers that share most pages."""
+"""Memory that the agent's processes need beside the JVM's heap: the JVM itself, the driver, forked workers that share most pages."""
 _ARCHIVE_BYTES = 200 * 2**20
 _EARLIEST = 1_767_225_600
-"""2026-01-01: this program was not there before."""
+"""2026-01-01 (epoch seconds): an earlier clock is wrong, since this program did not exist then."""
 OTHER_FILES = 512
-"""Descriptors beside the logs': sockets, the JVM's pipes, the offset store, producers' connections."""
+"""Descriptors that the agent needs beside log files: sockets, the JVM's pipes, the offset store, producers' connections."""
 THREADS = 512
 """Processes and threads of a small agent, the JVM's included: about 150, more with every connector and producer."""
 _INSTANCES = 2
-"""inotify instances: of the logs, and of the definitions."""
+"""inotify instances that the agent uses: for log files, and for definitions."""
 
 
 def examine_host(user: User, spark: SparkOptions, environ: Mapping[str, str], *, runs: bool) -> list[CheckStep]:
-    """Steps of section `host`. `runs`: an agent has its memory already."""
+    """Returns the steps of section `host`. `runs`: an agent runs, and has its memory already."""
     notes = Notes("host")
     _examine_user(notes, user)
     _examine_python(notes)
@@ -113,7 +113,7 @@ def _examine_cores(notes: Notes) -> None:
 
 
 def _examine_cache(notes: Notes, user: User, environ: Mapping[str, str]) -> None:
-    """The archive of loaded classes is only a hint: without it every start takes twice as long."""
+    """Checks the cache directory. It is optional: without the archive of loaded classes every start takes twice as long."""
     if not user.is_current:
         notes.skip("cache", f"the cache directory of {user.name} is its own: systemd's CacheDirectory= makes it")
         return
@@ -169,7 +169,7 @@ def _memory_available() -> int | None:
 
 
 def _cgroup_number(name: str) -> int | None:
-    """A limit of this process's control group (version 2), None where there is none."""
+    """Returns a limit of this process's control group (version 2), None without one."""
     with suppress(OSError, ValueError):
         return int(_cgroup_text(name))
     return None
@@ -181,10 +181,10 @@ def _cgroup_text(name: str) -> str:
 
 
 def examine_limits(max_open_files: Sequence[int], directories: int, pid: int | None) -> list[CheckStep]:
-    """Steps of section `limits`.
+    """Returns the steps of section `limits`.
 
-    `max_open_files` of all connectors, the number of `directories` that are to be watched, and the `pid` of the agent where
-    one runs: then its limits count, else this process's.
+    `max_open_files` is that of each connector, `directories` the number to be watched, `pid` that of a running agent, whose limits
+    count then; None: those of this process count.
     """
     notes = Notes("limits")
     whose = f"of the agent with pid {pid}" if pid else "of this shell"
@@ -195,7 +195,7 @@ def examine_limits(max_open_files: Sequence[int], directories: int, pid: int | N
 
 
 def _examine_files(notes: Notes, needed: int, pid: int | None, whose: str) -> None:
-    """The agent raises its soft limit as far as the hard one allows."""
+    """Checks the hard limit: the agent raises its soft limit up to it."""
     _, hard = _limit(pid, "Max open files", resource.RLIMIT_NOFILE)
     if hard != resource.RLIM_INFINITY and hard < needed:
         text = f"{hard:,} {whose}; the connectors' max_open_files and the agent itself add up to {needed:,}"
@@ -214,7 +214,7 @@ def _examine_processes(notes: Notes, pid: int | None, whose: str) -> None:
 
 
 def _examine_watches(notes: Notes, directories: int) -> None:
-    """Where a watch cannot be had the agent polls, so this is never a failure."""
+    """Checks the limits of inotify. Never fails: without a watch the agent polls."""
     for name, needed, what in (
         ("max_user_watches", directories, f"{directories:,} {'directory is' if directories == 1 else 'directories are'} to be watched"),
         ("max_user_instances", _INSTANCES, f"the agent takes {_INSTANCES}"),
@@ -237,7 +237,7 @@ def _sysctl(name: str) -> int | None:
 
 
 def _limit(pid: int | None, label: str, number: int) -> tuple[int, int]:
-    """Soft and hard limit of a process, of this one where the other's cannot be read."""
+    """Returns the soft and hard limit of a process; those of this one when the other's cannot be read."""
     with suppress(OSError, ValueError, IndexError):
         for line in Path(f"/proc/{pid}/limits").read_text("ascii").splitlines() if pid else ():
             if line.startswith(label):

@@ -1,4 +1,4 @@
-"""A Kafka cluster, layer by layer: the first that fails explains the rest."""
+"""Checks Kafka clusters, layer by layer: the first layer that fails explains the rest."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from copycat_agent.workbench.doctor.topic_checks import (
 )
 
 CLUSTER_SECONDS = 12.0
-"""Everything about one cluster; clusters are looked at side by side."""
+"""Time limit for one cluster; clusters are checked in parallel."""
 _ADVERTISED_SECONDS = 2.0
 _ADVERTISED_MAX = 12
 _LAYERS = ("dns", "tcp", "tls", "kafka", "sasl")
@@ -45,17 +45,17 @@ class Cluster:
     templates: list[str] = field(default_factory=list)
     lanes: ClusterLanes = field(default_factory=ClusterLanes)
     agent_id: str | None = None
-    """Of the agent, where it keeps all its state here."""
+    """The agent's id if it keeps its state in this cluster."""
 
     @property
     def section(self) -> str:
-        """What its steps are called."""
-        user = self.options.masked()["security"]["username"]  # a name out of ${file:} is a secret too
+        """Returns the section name of its steps."""
+        user = self.options.masked()["security"]["username"]  # a name from ${file:} is a secret too
         return f"kafka {','.join(self.options.bootstrap_servers)}" + (f" as {user}" if user else "")
 
 
 def clusters(definitions: Iterable[Definition], agent: str = "", options: AgentOptions | None = None) -> list[Cluster]:
-    """The distinct clusters, each with the topics its connectors write to. `agent` is this agent's uuid, "" when it has none yet.
+    """Returns the distinct clusters, with the topics their connectors write to. `agent` is this agent's uuid, "" when it has none yet.
 
     `options` say where it keeps its state.
     """
@@ -102,7 +102,7 @@ def _add_dead_letters(cluster: Cluster, definition: Definition) -> list[str]:
 
 
 def _most_bytes(source: SourceOptions) -> tuple[int, str]:
-    """How long a record may be, 0 for any length, and the option that says so."""
+    """Returns the longest record in bytes, 0 for any length, and the option that limits it."""
     if not isinstance(source, LogFileOptions):
         return 0, ""
     return (source.line.max_bytes, "line.max_bytes") if source.multiline is None else (source.multiline.max_bytes, "multiline.max_bytes")
@@ -116,12 +116,12 @@ def _want(cluster: Cluster, topic: str, create: TopicOptions | None, most: tuple
 
 
 def examine_clusters(found: Sequence[Cluster]) -> list[CheckStep]:
-    """All of them side by side, each within `CLUSTER_SECONDS`."""
+    """Returns the steps of all clusters, which are checked in parallel, each within `CLUSTER_SECONDS`."""
     return [step for steps in side_by_side(examine_cluster, found, "cluster") for step in steps]
 
 
 def examine_cluster(cluster: Cluster) -> list[CheckStep]:
-    """The steps of one cluster, bottom up."""
+    """Returns the steps of one cluster, from the lowest layer up."""
     notes = Notes(cluster.section)
     deadline = time.monotonic() + CLUSTER_SECONDS
     if not cluster.options.bootstrap_servers:
@@ -146,7 +146,7 @@ def examine_cluster(cluster: Cluster) -> list[CheckStep]:
 
 
 def _examine_inside(notes: Notes, cluster: Cluster, probe: ClusterProbe, deadline: float) -> None:
-    """What only a client that is let in can be told."""
+    """Checks what needs a client that is logged in."""
     state = _examine_login(notes, cluster, probe)
     if state is None:
         notes.not_asked("topics")
@@ -161,7 +161,7 @@ def _examine_inside(notes: Notes, cluster: Cluster, probe: ClusterProbe, deadlin
 
 
 def _examine_lead(notes: Notes, options: KafkaOptions, agent_id: str, probe: ClusterProbe, state: ClusterState, deadline: float) -> None:
-    """Whether this user may have the lead of those with the agent's id. Nobody loses it by that."""
+    """Checks whether this user may lead the processes with the agent's id. The present leader keeps the lead."""
     group, writer = group_of(agent_id), transactional_id_of(agent_id)
     try:
         found = probe.group(group)
@@ -188,7 +188,7 @@ def _examine_lead(notes: Notes, options: KafkaOptions, agent_id: str, probe: Clu
 
 
 def _examine_addresses(notes: Notes, options: KafkaOptions) -> bool:
-    """Each bootstrap address; one that answers is enough to go on, those that do not are worth a word then."""
+    """Checks each bootstrap address. Returns whether any answers; then those that do not are warnings."""
     addresses = options.bootstrap_servers
     met = dict(zip(addresses, side_by_side(lambda address: _meet(address, options), addresses, "address"), strict=True))
     any_good = any(isinstance(one, Broker) for one in met.values())
@@ -225,7 +225,7 @@ def _tell_broker(notes: Notes, label: str, broker: Broker, options: KafkaOptions
 
 
 def _tell_trouble(notes: Notes, label: str, trouble: NetworkTrouble) -> None:
-    """The layers below are good, the ones above unknown."""
+    """Adds the failed layer, and those below it as good."""
     place = _LAYERS.index(trouble.layer)
     for layer in _LAYERS[:place]:
         if layer in ("dns", "tcp"):
@@ -234,7 +234,7 @@ def _tell_trouble(notes: Notes, label: str, trouble: NetworkTrouble) -> None:
 
 
 def _examine_login(notes: Notes, cluster: Cluster, probe: ClusterProbe) -> ClusterState | None:
-    """SASL, and the first answers to a real client. None when it gets none."""
+    """Checks SASL and the first answers to a real client. Returns the cluster, None without an answer."""
     security = cluster.options.security
     try:
         brokers = probe.brokers()
@@ -257,7 +257,7 @@ def _examine_login(notes: Notes, cluster: Cluster, probe: ClusterProbe) -> Clust
 
 
 def _examine_advertised(notes: Notes, options: KafkaOptions, brokers: Sequence[str]) -> bool:
-    """Clients go on to the addresses that the brokers name themselves, wherever they asked first. Whether any can be reached."""
+    """Checks the advertised addresses, which clients use after the first answer. Returns whether any can be reached."""
     others = [address for address in brokers if address not in options.bootstrap_servers][:_ADVERTISED_MAX]
     if not others:
         return True

@@ -1,7 +1,7 @@
-"""A Spark cluster as `run --master` would use it: it answers, has cores to give, and what an executor can do there.
+"""Checks a Spark cluster as `run --master` would use it: whether it answers, has free cores, and executors can run batches.
 
-Really asked for, with one executor of the smallest size for some seconds: that it comes, has the Python it needs and finds the way back
-to this host is known by nothing else.
+Starts one executor of the smallest size for some seconds: nothing else shows that it comes up, has the Python it needs and can connect to
+this host.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from copycat_agent.spark.runners import RunnerExecutor
 from copycat_agent.workbench.doctor.steps import CheckStep, Notes
 
 SESSION_SECONDS = 90.0
-"""A master that is none is given up by Spark after a minute."""
+"""Time for the session to come up: Spark gives up a wrong master after a minute."""
 EXECUTOR_SECONDS = 60.0
-"""For an executor, and then for its Python, to come up."""
+"""Time for an executor, and then again for its Python, to come up."""
 _LOOK_SECONDS = 0.2
 
 
 def examine_on_cluster(notes: Notes, definition: Definition, master: str, conf: Mapping[str, str]) -> None:
-    """Whether one connector runs there, in the words of `run --master`."""
+    """Checks whether a connector can run there, as `run --master` would say it."""
     if not is_cluster(master):
         return
     if error := refused_on(master, definition, conf):
@@ -39,7 +39,7 @@ def examine_on_cluster(notes: Notes, definition: Definition, master: str, conf: 
 
 
 def examine_master(options: SparkOptions, master: str, *, runs: bool, executor_seconds: float = EXECUTOR_SECONDS) -> list[CheckStep]:
-    """`runs`: an agent has the state directory, and perhaps all cores that the cluster gives. None where `master` is this host."""
+    """Returns the steps of the master; none where `master` is this host. `runs`: an agent runs, and may have all cores already."""
     notes = Notes(f"spark {master}")
     if not is_cluster(master):
         return []
@@ -60,7 +60,7 @@ def examine_master(options: SparkOptions, master: str, *, runs: bool, executor_s
 
 
 def _examine_session(notes: Notes, host: ClusterHost, executor_seconds: float, *, runs: bool) -> None:
-    """Raises CopycatError when there is none."""
+    """Checks cores and an executor. Raises CopycatError when the session does not come up."""
     session = host.session(SESSION_SECONDS)
     notes.ok("master", f"Spark {session.context.version} answers, and takes applications")
     executor = RunnerExecutor(ClusterStaff(host))

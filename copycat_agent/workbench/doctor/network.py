@@ -1,6 +1,6 @@
-"""From a broker's address to its first words: DNS, TCP, TLS, Kafka's ApiVersions and SaslHandshake, over plain sockets.
+"""Checks the layers of a broker's address over plain sockets: DNS, TCP, TLS, Kafka's ApiVersions and SaslHandshake.
 
-Nothing here sends a secret, and each step has its own deadline.
+No secret is sent, and each step has its own deadline.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ from copycat_agent.errors import CopycatError
 from copycat_agent.options import KafkaOptions, SecurityOptions
 
 STEP_SECONDS = 3.0
-"""For each of DNS, TCP, TLS and the first answer."""
+"""Time limit of each step: DNS, TCP, TLS and the first answer."""
 _EXPIRY_SECONDS = 14 * 86400.0
 _FETCH, _SASL_HANDSHAKE, _API_VERSIONS, _INIT_PRODUCER_ID = 1, 17, 18, 22
 _UNSUPPORTED_MECHANISM, _ILLEGAL_SASL_STATE = 33, 34
 _FRAME_BYTES_MAX = 2**20
 _CORRELATION_BYTES = 4
 _RELEASES = ((22, "0.11"), (36, "1.0"), (44, "2.3"), (57, "2.7"), (60, "2.8"), (65, "3.0"), (68, "3.7"), (75, "3.8"))
-"""An API and the release in which brokers began to name it: what names it is at least that old. Nothing else tells a client."""
+"""APIs with the release that introduced them: a broker that lists one has at least that release. Clients can tell it by nothing else."""
 _VERIFY_EXPIRED, _VERIFY_NOT_YET, _VERIFY_HOST, _VERIFY_ADDRESS = 10, 9, 62, 64  # X509_V_ERR_*
 
 _T = TypeVar("_T")
 
 
 class NetworkTrouble(CopycatError):  # noqa: N818 - a finding
-    """A layer does not answer as it should. `layer` is dns, tcp, tls, kafka or sasl; `unreachable`: nobody answered at all."""
+    """A layer does not answer as it should. `layer` is dns, tcp, tls, kafka, sasl or login; `unreachable`: there was no answer at all."""
 
     def __init__(self, layer: str, message: str, hint: str = "", *, unreachable: bool = False) -> None:
         super().__init__(message, hint)
@@ -40,7 +40,7 @@ class NetworkTrouble(CopycatError):  # noqa: N818 - a finding
 
 
 class Broker(NamedTuple):
-    """What an address said. `apis` maps API keys to (oldest, newest) version."""
+    """A broker that answered. `apis` maps API keys to (oldest, newest) version."""
 
     ip: str
     tls: str
@@ -49,25 +49,25 @@ class Broker(NamedTuple):
 
     @property
     def release(self) -> str:
-        """Kafka's release as far as it can be told, such as `2.8`; "" for one that is too old."""
-        if self.apis.get(_FETCH, (0, 0))[0] >= 4:  # noqa: PLR2004 - KIP-896 took the older ones away
+        """Returns Kafka's least possible release, such as `2.8`; "" for one that is too old."""
+        if self.apis.get(_FETCH, (0, 0))[0] >= 4:  # noqa: PLR2004 - KIP-896 removed older versions
             return "4.0"
         return next((release for api, release in reversed(_RELEASES) if api in self.apis), "")
 
     @property
     def is_idempotent(self) -> bool:
-        """Whether it takes idempotent producers."""
+        """Returns whether it supports idempotent producers."""
         return _INIT_PRODUCER_ID in self.apis
 
 
 def split_address(address: str) -> tuple[str, int]:
-    """`host:9092`, `[::1]:9092`."""
+    """Returns host and port of `host:9092` or `[::1]:9092`."""
     host, _, port = address.rpartition(":")
     return host.strip("[]"), int(port)
 
 
 def meet(address: str, options: KafkaOptions, seconds: float = STEP_SECONDS) -> Broker:
-    """Every layer of one address, bottom up. Raises `NetworkTrouble` for the first that fails."""
+    """Checks every layer of one address, from the lowest up. Raises `NetworkTrouble` for the first that fails."""
     host, port = split_address(address)
     connection, ip = reach(host, port, seconds)
     with connection:
@@ -83,7 +83,7 @@ def meet(address: str, options: KafkaOptions, seconds: float = STEP_SECONDS) -> 
 
 
 def reach(host: str, port: int, seconds: float = STEP_SECONDS) -> tuple[socket.socket, str]:
-    """A connection and the address it went to. Raises `NetworkTrouble` of dns or tcp."""
+    """Returns a connection and its remote address. Raises `NetworkTrouble` of dns or tcp."""
     try:
         found = in_time(lambda: socket.getaddrinfo(host, port, type=socket.SOCK_STREAM), seconds)
     except TimeoutError:
@@ -108,7 +108,7 @@ def reach(host: str, port: int, seconds: float = STEP_SECONDS) -> tuple[socket.s
 
 
 def in_time(call: Callable[[], _T], seconds: float) -> _T:
-    """`call` on a thread, since name look-ups know no deadline. Raises TimeoutError and leaves the thread behind, or what it raises."""
+    """Returns `call()`, run on a thread, since name look-ups have no time-out. Raises TimeoutError and leaves the thread, or its error."""
     outcome: list[Any] = []
 
     def run() -> None:
@@ -148,7 +148,7 @@ def _secure(connection: socket.socket, host: str, options: KafkaOptions, seconds
 
 
 def tls_context(options: KafkaOptions) -> ssl.SSLContext:
-    """As the client will check and show certificates. Raises `NetworkTrouble` for unusable files; secrets stay in the context."""
+    """Returns a context with the Kafka client's certificates and checks. Raises `NetworkTrouble` for unusable files."""
     security = options.security
     try:
         context = ssl.create_default_context(cafile=security.ca_file)
@@ -185,7 +185,7 @@ def _distrusted(error: ssl.SSLCertVerificationError, host: str, security: Securi
 
 
 def expiring(stream: ssl.SSLSocket) -> str:
-    """When the broker's certificate ends, if that is soon; else ""."""
+    """Returns when the broker's certificate ends, if that is soon; else ""."""
     certificate = stream.getpeercert() or {}
     until = certificate.get("notAfter")
     if not isinstance(until, str) or ssl.cert_time_to_seconds(until) - time.time() > _EXPIRY_SECONDS:
@@ -194,14 +194,14 @@ def expiring(stream: ssl.SSLSocket) -> str:
 
 
 def _api_versions(stream: socket.socket, security: SecurityOptions, seconds: float) -> dict[int, tuple[int, int]]:
-    """Ask what the broker can do: the first request of every client, allowed before it logs in."""
+    """Returns the versions of each API: the first request of every client, allowed before it logs in. Raises `NetworkTrouble`."""
     try:
         body = _ask(stream, _API_VERSIONS, 0, b"", seconds)
         return _apis(body)
     except TimeoutError:
         text = f"the port is open, but nothing answers within {seconds:g} s"
         raise NetworkTrouble("kafka", text, "is the broker overloaded, or is this another service's port?", unreachable=True) from None
-    except ssl.SSLError as error:  # TLS 1.3 tells so late that it wants another client certificate
+    except ssl.SSLError as error:  # TLS 1.3 refuses a client certificate only now
         hint = "check cert_file and key_file under kafka.security"
         raise NetworkTrouble("tls", f"the broker refuses this client: {error.reason or error}", hint) from None
     except (_NotKafka, OSError, struct.error):
@@ -211,7 +211,7 @@ def _api_versions(stream: socket.socket, security: SecurityOptions, seconds: flo
 
 
 def _apis(body: bytes) -> dict[int, tuple[int, int]]:
-    """API -> oldest and newest version. Raises `_NotKafka`, or struct.error."""
+    """Returns the oldest and newest version of each API. Raises `_NotKafka`, or struct.error."""
     code, count = struct.unpack_from(">hi", body)
     if code or not 0 <= count <= len(body) // 6:
         raise _NotKafka
@@ -220,7 +220,7 @@ def _apis(body: bytes) -> dict[int, tuple[int, int]]:
 
 
 def _sasl_handshake(stream: socket.socket, security: SecurityOptions, seconds: float) -> None:
-    """Whether the listener takes this mechanism, or wants none where there is none. No secret is sent."""
+    """Checks that the listener supports this mechanism, or needs no login if there is none. Sends no secret. Raises `NetworkTrouble`."""
     wants_login = security.protocol.startswith("SASL")
     name = (security.mechanism or "PLAIN").encode()
     try:
@@ -244,11 +244,11 @@ def _sasl_handshake(stream: socket.socket, security: SecurityOptions, seconds: f
 
 
 class _NotKafka(Exception):  # noqa: N818 - translated above
-    """The answer has another form."""
+    """The answer is not one of Kafka."""
 
 
 def _ask(stream: socket.socket, api: int, version: int, body: bytes, seconds: float) -> bytes:
-    """One request and the body of its answer. Frames: a length, then API, version, correlation id, client id; see Kafka's protocol."""
+    """Sends a request and returns the body of its answer. Frames: a length, then API, version, correlation id, client id."""
     client = b"copycat-doctor"
     request = struct.pack(">hhih", api, version, api, len(client)) + client + body
     deadline = time.monotonic() + seconds

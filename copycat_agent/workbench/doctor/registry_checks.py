@@ -1,4 +1,4 @@
-"""A schema registry, layer by layer: the first that fails explains the rest. Asks what the converters will ask, and registers nothing."""
+"""Checks schema registries, layer by layer: the first failure explains the rest. Sends the converters' requests; registers nothing."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ _PORTS = {"http": 80, "https": 443}
 
 @dataclass(slots=True)
 class Used:
-    """A registry as some connectors use it: one address and login. `converters` by connector and part, with the topics they write to."""
+    """A registry with one address and login. `converters`: label (connector and part), converter, and the topics it writes to."""
 
     options: SchemaRegistryOptions
     converters: list[tuple[str, Any, tuple[str, ...]]] = field(default_factory=list)
 
 
 def registries(definitions: Iterable[Definition]) -> list[Used]:
-    """The distinct registries that converters use."""
+    """Returns the distinct registries that converters use."""
     found: list[Used] = []
     for definition in definitions:
         options = definition.converters.schema_registry
@@ -48,7 +48,7 @@ def registries(definitions: Iterable[Definition]) -> list[Used]:
 
 
 def examine_registries(found: Sequence[Used]) -> list[CheckStep]:
-    """All of them side by side."""
+    """Returns the steps of all registries, which are checked in parallel."""
     return [step for steps in side_by_side(_examine, found, "registry") for step in steps]
 
 
@@ -71,7 +71,7 @@ def _examine(used: Used) -> list[CheckStep]:
 
 
 def _reach(notes: Notes, options: SchemaRegistryOptions) -> None:
-    """Name, connection, certificate. Raises `Trouble`."""
+    """Checks name, connection and certificate. Raises `NetworkTrouble`."""
     address = urlsplit(options.url)
     host = address.hostname or ""
     port = address.port or _PORTS[address.scheme]
@@ -104,7 +104,7 @@ def _reach(notes: Notes, options: SchemaRegistryOptions) -> None:
 
 
 def _log_in(notes: Notes, options: SchemaRegistryOptions) -> None:
-    """Whether a token comes, where there is one to come; the first question tells whether the registry takes it. Raises `Trouble`."""
+    """Checks that a token comes, if one is needed; the first request shows whether it is accepted. Raises `NetworkTrouble`."""
     if options.oauth is None:
         return
     try:
@@ -115,7 +115,7 @@ def _log_in(notes: Notes, options: SchemaRegistryOptions) -> None:
 
 
 def _ask(notes: Notes, label: str, converter: Any, topic: str) -> bool:  # noqa: ANN401 - a converter with schemas
-    """What the registry says of the schema of one topic. False when it would say the same of all others."""
+    """Checks the schema of one topic. Returns False for an error that all other topics would have as well."""
     try:
         notes.ok("subject", f"{label}: {converter.examine(topic)}")
     except DataError:

@@ -1,4 +1,4 @@
-"""A spool directory: may the agent's user read what is dropped there and take it away, and is there room where it goes."""
+"""Checks a spool directory: whether the agent's user may read its files and remove them, and has room where they go."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _MOVES = ("move", "move_by_date")
 
 
 def examine_spool(notes: Notes, definition: Definition, user: User, mounted: list[Mount]) -> PatternResult:
-    """The steps of one connector's spool directory. Reads nothing but directories."""
+    """Adds the steps of one connector's spool directory. Reads only directories."""
     source = definition.source
     assert isinstance(source, SpoolDirOptions)
     if not _examine_directory(notes, source, user):
@@ -45,7 +45,7 @@ def _targets(source: SpoolDirOptions) -> dict[str, str]:
 
 
 def _examine_directory(notes: Notes, source: SpoolDirOptions, user: User) -> bool:
-    """Whether there is anything to look at further."""
+    """Checks the directory itself. Returns whether its content can be checked."""
     path = source.dir
     if above := user.closed_parent(path):
         notes.fail("directory", f"user {user.name} may not pass through {above}", f"setfacl -m u:{user.name}:x {shlex.quote(above)}")
@@ -80,7 +80,7 @@ def _examine_files(notes: Notes, source: SpoolDirOptions, listing: Listing, file
 
 
 def _examine_taking(notes: Notes, source: SpoolDirOptions, directories: frozenset[str], user: User, mounted: list[Mount]) -> None:
-    """Whether files may be moved or deleted: that is a matter of their directories, and with the sticky bit of their owner."""
+    """Checks that files may be moved or deleted: that depends on their directories, and with the sticky bit on their owner."""
     if source.cleanup.policy == "none" and source.cleanup.failed_to is None:
         notes.ok("cleanup", "files stay where they are, and are read once")
         return
@@ -108,7 +108,7 @@ def _is_sticky_for(path: str, user: User) -> bool:
 
 
 class _Target:
-    """A directory that files are moved to: the option that names it, and what is to go there."""
+    """A directory that files are moved to: the option that names it, and the files that are to go there."""
 
     def __init__(self, option: str, path: str, source: SpoolDirOptions, files: tuple[Found, ...]) -> None:
         self.option = option

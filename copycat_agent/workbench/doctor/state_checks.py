@@ -1,4 +1,4 @@
-"""The state directory: is it there, private, writable; who holds it; was it written by another version."""
+"""Checks the state directory: whether it exists, is private and writable, which process holds it, and which version wrote it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _HEADER_BYTES = 100
 
 
 def examine_state(state_dir: Path, socket: Path, user: User, mounted: list[Mount]) -> list[CheckStep]:
-    """Steps of section `state`. Takes no lock and changes nothing."""
+    """Returns the steps of section `state`. Takes no lock and changes nothing."""
     notes = Notes("state")
     if not state_dir.exists():
         _examine_parent(notes, state_dir, user)
@@ -41,7 +41,7 @@ def examine_state(state_dir: Path, socket: Path, user: User, mounted: list[Mount
 
 
 def agent_uuid(state_dir: Path) -> str:
-    """That of the agent whose state directory this is, "" when it has none yet, or it may not be read."""
+    """Returns the uuid of the agent with this state directory, "" when it has none yet or it cannot be read."""
     try:
         kept = agent_identity.load(state_dir)
     except FatalError:
@@ -50,7 +50,7 @@ def agent_uuid(state_dir: Path) -> str:
 
 
 def holder(state_dir: Path) -> int | None:
-    """Pid of the process that holds the directory's lock, None when nobody does. From /proc/locks: asking takes no lock itself."""
+    """Returns the pid of the process that holds the directory's lock, None without one. Reads /proc/locks, which takes no lock."""
     try:
         info = (state_dir / "lock").lstat()
         table = Path("/proc/locks").read_text("ascii", "replace")
@@ -65,14 +65,14 @@ def holder(state_dir: Path) -> int | None:
 
 
 def _written_pid(state_dir: Path) -> int:
-    """What the holder wrote into its lock: right also where another pid namespace shows other numbers."""
+    """Returns the pid that the holder wrote into its lock, 0 without one: right also from another pid namespace."""
     with suppress(OSError, ValueError):
         return int((state_dir / "lock").read_text("ascii").strip() or 0)
     return 0
 
 
 def nearest(path: Path) -> Path:
-    """`path`, or the first directory above it that exists."""
+    """Returns `path`, or the first directory above it that exists."""
     return next(one for one in (path, *path.parents) if one.exists())
 
 
@@ -103,9 +103,9 @@ def _examine_directory(notes: Notes, state_dir: Path, user: User) -> None:
 
 
 def _examine_store(notes: Notes, state_dir: Path) -> None:
-    """The header of the offset store, without opening it as a database: an agent may be using it.
+    """Checks the header of the offset store, without opening it as a database: an agent may be using it.
 
-    Never in the agent's own process: to close the file there would free SQLite's locks on it.
+    Must not run in the agent's own process: closing the file there would release SQLite's locks on it.
     """
     store = state_dir / "offsets.db"
     marker = state_dir / "offsets.db.quarantined"
@@ -136,7 +136,7 @@ def _examine_store(notes: Notes, state_dir: Path) -> None:
 
 
 def _examine_identity(notes: Notes, state_dir: Path) -> None:
-    """Who the agent is in Kafka; before its first start nobody."""
+    """Checks the agent's identity in Kafka. It has none before its first start."""
     try:
         kept = agent_identity.load(state_dir)
     except FatalError as error:
@@ -197,7 +197,7 @@ def _examine_socket(notes: Notes, socket: Path) -> None:
 
 
 def _examine_running(notes: Notes, socket: Path) -> None:
-    """The agent that answers: after an upgrade it may still be the old version."""
+    """Checks the version of the agent that answers: after an upgrade the old one may still run."""
     try:
         version = AgentClient(socket).get("/v1").get("version")
     except CopycatError as error:

@@ -1,4 +1,4 @@
-"""The store of a sink: whether it answers, and how far each partition is written there. Writes nothing."""
+"""Checks the store of a files sink: whether it answers, and how many partitions are written there. Writes nothing."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from copycat_agent.workbench.doctor.steps import Notes
 
 
 def examine_store(notes: Notes, connector: str, sink: FilesSinkOptions) -> None:
-    """One step."""
+    """Adds step `store`."""
     try:
         store = store_at(sink.uri)
         written = Claims(store, connector).partitions()

@@ -1,6 +1,6 @@
-"""What connectors ask of a cluster's topics: those of records and, with exactly_once, those of positions and transactions.
+"""Checks a cluster's topics: those of records and, with exactly_once, those of positions and transactions.
 
-Whether they are there, this user may write, and records fit and last. One step for each thing that is not as it should be.
+The topics have to exist or be creatable, this user has to be allowed to write, and records have to fit and be kept. Each problem is a step.
 """
 
 from __future__ import annotations
@@ -19,38 +19,38 @@ from copycat_agent.producer.probing import ClusterState, TopicState, probe_trans
 from copycat_agent.workbench.doctor.steps import Notes, names
 
 _SHORT_RETENTION_MS = 3_600_000
-_COPIES = 2  # from so many replicas on a topic survives the loss of a broker
+_COPIES = 2  # least replicas with which a topic survives the loss of a broker
 
 
 def create_topic(options: KafkaOptions, name: str, partitions: int = 1, more: str = "") -> str:
-    """Makes a topic; `more` are further options."""
+    """Returns the command that creates a topic; `more` are further options."""
     command = f"kafka-topics.sh --bootstrap-server {_server(options)} --create --topic {shlex.quote(name)} --partitions {partitions}"
     return f"{command} {more}".rstrip()
 
 
 def alter_topic(options: KafkaOptions, name: str, setting: str) -> str:
-    """Sets one setting of a topic, `name=value`."""
+    """Returns the command that changes one setting of a topic, `name=value`."""
     command = f"kafka-configs.sh --bootstrap-server {_server(options)} --alter --entity-type topics --entity-name {shlex.quote(name)}"
     return f"{command} --add-config {setting}"
 
 
 def allow(options: KafkaOptions, *operations: str, topic: str) -> str:
-    """Lets this user do these things to a topic."""
+    """Returns the command that grants this user operations on a topic."""
     return f"{_acls(options, operations)} --topic {shlex.quote(topic)}"
 
 
 def allow_transactions(options: KafkaOptions, prefix: str) -> str:
-    """Lets this user use transactional ids that begin so."""
+    """Returns the command that grants this user transactional ids with this prefix."""
     return f"{allow_id(options, prefix)} --resource-pattern-type prefixed"
 
 
 def allow_id(options: KafkaOptions, transactional_id: str) -> str:
-    """Lets this user use this transactional id."""
+    """Returns the command that grants this user one transactional id."""
     return f"{_acls(options, ('Write', 'Describe'))} --transactional-id {shlex.quote(transactional_id)}"
 
 
 def allow_group(options: KafkaOptions, group: str) -> str:
-    """Lets this user be in a consumer group."""
+    """Returns the command that grants this user membership in a consumer group."""
     return f"{_acls(options, ('Read',))} --group {shlex.quote(group)}"
 
 
@@ -69,9 +69,9 @@ def _counted(count: int, noun: str) -> str:
 
 
 class Want(NamedTuple):
-    """What the connectors ask of a topic: how to make it, the longest record (0: any), and whether every record has a key.
+    """What connectors need of a topic: how to create it, the longest record (0: any), and whether every record has a key.
 
-    `limit` is the option of the source that says how long a record may be, `timestamps` are what `record.timestamp` of each says.
+    `limit` is the option of the source that limits records, `timestamps` are the values of `record.timestamp`.
     """
 
     create: TopicOptions | None
@@ -82,7 +82,7 @@ class Want(NamedTuple):
 
 
 def examine_topics(notes: Notes, options: KafkaOptions, topics: Mapping[str, Want], state: ClusterState) -> None:
-    """One step per topic, and one more for each thing that is not as it should be."""
+    """Adds one step per topic, and one more for each problem."""
     for name, want in topics.items():
         topic = state.topics.get(name)
         if topic is None:
@@ -190,7 +190,7 @@ def _examine_timestamps(notes: Notes, options: KafkaOptions, name: str, wanted: 
 
 
 class KeptTopic(NamedTuple):
-    """A compacted topic of the agent's own: how many partitions it is made with, and the step that is about it."""
+    """A compacted topic of the agent itself: its number of partitions at creation, and the name of its step."""
 
     name: str
     partitions: int
@@ -198,13 +198,13 @@ class KeptTopic(NamedTuple):
 
 
 TRANSACTION_STATE = "__transaction_state"
-"""Where the brokers keep who is in which transaction."""
+"""The brokers' topic of transactions."""
 _NEEDED = ("READ", "WRITE", "DESCRIBE")
 
 
 @dataclass(slots=True)
 class ClusterLanes:
-    """The connectors of one cluster that promise exactly once, and their topics. `agent`: this agent's uuid, "" while it has none."""
+    """The exactly-once connectors of one cluster, and their topics. `agent`: this agent's uuid, "" while it has none."""
 
     agent: str = ""
     connectors: list[str] = field(default_factory=list)
@@ -212,22 +212,22 @@ class ClusterLanes:
 
     @property
     def prefix(self) -> str:
-        """How all transactional ids of this agent begin."""
+        """Returns the prefix of all transactional ids of this agent."""
         return f"copycat.{self.agent}." if self.agent else "copycat."
 
     def asked_topics(self) -> tuple[str, ...]:
-        """What else is to be asked of the cluster."""
+        """Returns the further topics that have to be described."""
         return (OFFSETS_TOPIC, TRANSACTION_STATE) if self.connectors else ()
 
 
 Refusal = Callable[[str, int, int, Mapping[str, str]], CopycatError | None]
-"""`ClusterProbe.cannot_create`."""
+"""The type of `ClusterProbe.cannot_create`."""
 
 
 def examine_exactly_once(
     notes: Notes, options: KafkaOptions, lanes: ClusterLanes, state: ClusterState, cannot_create: Refusal, deadline: float
 ) -> None:
-    """Steps for all such connectors of a cluster together; none when there are none. `deadline` is `time.monotonic()`'s."""
+    """Adds the steps of all exactly-once connectors of a cluster together; none without any. `deadline` is `time.monotonic()`'s."""
     if not lanes.connectors:
         return
     _examine_transactions(notes, options, lanes, state, deadline)
@@ -236,7 +236,7 @@ def examine_exactly_once(
 
 
 def _examine_transactions(notes: Notes, options: KafkaOptions, lanes: ClusterLanes, state: ClusterState, deadline: float) -> None:
-    """Really asked for: an ACL that is there may be of another host or prefix, and an authorizer may be anything."""
+    """Checks transactions by initializing an id: ACLs may be of another host or prefix, and an authorizer may follow other rules."""
     try:
         probe_transactions(options, f"{lanes.prefix}doctor", TRANSACTION_MS, deadline)
     except BlockedError as error:
@@ -255,7 +255,7 @@ def _examine_transactions(notes: Notes, options: KafkaOptions, lanes: ClusterLan
 
 
 def examine_kept(notes: Notes, options: KafkaOptions, kept: KeptTopic, state: ClusterState, cannot_create: Refusal) -> None:
-    """A topic that the agent makes and reads itself."""
+    """Checks a topic that the agent itself creates and reads."""
     topic = state.topics.get(kept.name)
     if topic is None or (topic.error is not None and not topic.missing and not topic.hidden):
         why = topic.error.message if topic is not None and topic.error is not None else "no answer"
@@ -271,7 +271,7 @@ def examine_kept(notes: Notes, options: KafkaOptions, kept: KeptTopic, state: Cl
 
 
 def _examine_missing_kept(notes: Notes, options: KafkaOptions, kept: KeptTopic, state: ClusterState, cannot_create: Refusal) -> None:
-    """The broker judges the very requests that the agent would make."""
+    """Checks that the agent could create the topic: the broker validates the same requests that the agent would send."""
     config, fewer = topic_configs(_copies(state))
     error = cannot_create(kept.name, kept.partitions, _copies(state), config)
     if error is not None and cannot_create(kept.name, kept.partitions, _copies(state), fewer) is None:
@@ -289,7 +289,7 @@ def _copies(state: ClusterState) -> int:
 
 
 def _ways(options: KafkaOptions, kept: KeptTopic, state: ClusterState) -> str:
-    """Make it by hand and let this user use it, or let it make it."""
+    """Returns the commands that create the topic and grant its use, or grant its creation."""
     settings = " ".join(f"--config {name}={text}" for name, text in topic_configs(_copies(state))[0].items())
     return (
         f"{create_topic(options, kept.name, kept.partitions, f'--replication-factor {_copies(state)} {settings}')}\n"
@@ -328,7 +328,7 @@ def _examine_in_sync(notes: Notes, options: KafkaOptions, topic: TopicState, con
 
 
 def _examine_copies(notes: Notes, options: KafkaOptions, wanted: Iterable[str], state: ClusterState) -> None:
-    """What can take acknowledged records away from topics that exactly once depends on."""
+    """Checks for settings with which topics that exactly once depends on can lose acknowledged records."""
     there = [topic for name in wanted if (topic := state.topics.get(name)) is not None and topic.error is None]
     single = [topic.name for topic in there if topic.replicas == 1]
     if single:

@@ -1,4 +1,4 @@
-"""Who the agent will run as, what the kernel would let that user do (mode bits and POSIX ACLs), and which file system a path is on."""
+"""Users and mounts: what the kernel lets a user do (mode bits and POSIX ACLs), and which file system a path is on."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from typing import NamedTuple
 from copycat_agent.errors import CopycatError
 
 _NO_EVENTS = re.compile(r"nfs\d?|cifs|smb\w*|fuse(\..*)?|9p|ceph|glusterfs|lustre|afs|gpfs|beegfs|virtiofs|vboxsf|vmhgfs|overlay")
-"""Others can write there without this kernel's knowledge (overlay: through another layer), so it tells nobody."""
+"""File systems that can change without this kernel's knowledge (overlay: through another layer), and so without events."""
 SERVICE_USER = "copycat"
 """The user that the packaged service runs as."""
 
@@ -35,12 +35,12 @@ class Mount(NamedTuple):
 
     @property
     def is_silent(self) -> bool:
-        """Whether file-system events may be missing."""
+        """Returns whether file-system events may be missing."""
         return _NO_EVENTS.fullmatch(self.kind) is not None
 
 
 def mounts(text: str | None = None) -> list[Mount]:
-    """All mounts as this process sees them, from /proc/self/mountinfo (`text`: its content); empty where there is none."""
+    """Returns all mounts that this process sees, from /proc/self/mountinfo (`text`: its content); empty where that cannot be read."""
     if text is None:
         try:
             text = Path("/proc/self/mountinfo").read_text("utf-8", "surrogateescape")
@@ -50,7 +50,7 @@ def mounts(text: str | None = None) -> list[Mount]:
 
 
 def mount_of(path: str, known: list[Mount]) -> Mount | None:
-    """The mount that `path` is on, or would be; of several on one point the last one counts."""
+    """Returns the mount that `path` is on, or would be; the last one of several on one point."""
     real = os.path.realpath(path)
     best: Mount | None = None
     for mount in known:
@@ -61,7 +61,7 @@ def mount_of(path: str, known: list[Mount]) -> Mount | None:
 
 
 def _parse(line: str) -> Mount | None:
-    """`36 35 98:0 /root /point rw,noatime shared:1 - ext4 /dev/sda rw`, see proc(5)."""
+    """Parses `36 35 98:0 /root /point rw,noatime shared:1 - ext4 /dev/sda rw`, see proc(5). Returns None for another form."""
     own, separator, system = line.partition(" - ")
     fields, kinds = own.split(" "), system.split(" ")
     if not separator or len(fields) < 6 or len(kinds) < 3:  # noqa: PLR2004 - the format's
@@ -72,7 +72,7 @@ def _parse(line: str) -> Mount | None:
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """A user with all groups. `is_current`: it is this process's, so the kernel can simply be asked."""
+    """A user with all groups. `is_current`: this process runs as that user, so the kernel can be asked."""
 
     name: str
     uid: int
@@ -80,9 +80,9 @@ class User:
     is_current: bool
 
     def may(self, path: str, wanted: str) -> bool:
-        """Whether this user may do `wanted` (some of `rwx`) to what `path` leads to. Directories above it are not looked at.
+        """Returns whether this user has the permissions `wanted` (some of `rwx`) on the target of `path`, without its parents.
 
-        False also for what is not there, or cannot be looked at by this process.
+        False also for a path that does not exist, or that this process cannot inspect.
         """
         try:
             if self.is_current:
@@ -96,7 +96,7 @@ class User:
         return self._allowed(path, info) & needed == needed
 
     def _allowed(self, path: str, info: os.stat_result) -> int:
-        """The permission bits that apply: an ACL's, else those of the mode."""
+        """Returns the permission bits that apply: an ACL's, else those of the mode."""
         entries = _acl(path)
         if entries:
             return self._by_acl(info, entries)
@@ -105,7 +105,7 @@ class User:
         return (info.st_mode >> 3 if info.st_gid in self.groups else info.st_mode) & 7
 
     def _by_acl(self, info: os.stat_result, entries: list[tuple[int, int, int]]) -> int:
-        """The algorithm of acl(5). Of several groups that match any may grant; their union grants at most more than one of them."""
+        """Returns the permissions by the algorithm of acl(5). Of several matching groups only the one with most permissions counts."""
         by_tag = {tag: permissions for tag, permissions, _ in entries if tag in (_USER_OBJ, _MASK, _OTHER)}
         if info.st_uid == self.uid:
             return by_tag[_USER_OBJ]
@@ -123,13 +123,13 @@ class User:
         return by_tag[_OTHER]
 
     def closed_parent(self, path: str) -> str:
-        """The first directory above `path` that this user may not pass through; "" when there is none."""
+        """Returns the first directory above `path` that this user may not pass through, from the root on; "" without one."""
         above = list(reversed(Path(os.path.realpath(path)).parents))
         return next((str(one) for one in above if one.exists() and not self.may(str(one), "x")), "")
 
 
 def find_user(name: str | None) -> User:
-    """The user called `name`, or of that number; None: who runs this process. Raises CopycatError for one that is not there."""
+    """Returns the user with this name or number; None: the user of this process. Raises CopycatError for an unknown one."""
     current = os.geteuid()
     if name is None:
         return User(_name(current), current, frozenset((os.getegid(), *os.getgroups())), is_current=True)
@@ -142,7 +142,7 @@ def find_user(name: str | None) -> User:
 
 
 def exists(name: str) -> bool:
-    """Whether the host has this user."""
+    """Returns whether the host has this user."""
     with suppress(KeyError):
         pwd.getpwnam(name)
         return True
@@ -150,7 +150,7 @@ def exists(name: str) -> bool:
 
 
 def drop_in(setting: str, name: str) -> str:
-    """Commands that write a systemd drop-in with one `[Service]` setting, and make it hold."""
+    """Returns the commands that write a systemd drop-in with one `[Service]` setting, and apply it."""
     directory = "/etc/systemd/system/copycat.service.d"
     return (
         f"mkdir -p {directory} && printf '[Service]\\n{setting}\\n' > {directory}/{name}.conf"
@@ -159,10 +159,10 @@ def drop_in(setting: str, name: str) -> str:
 
 
 def how_to_open(user: User, path: str, wanted: str) -> str:
-    """How to let `user` do `wanted` to `path`: through the group it belongs to where that is enough, else by an ACL."""
+    """Returns the commands that grant `user` the permissions `wanted` on `path`: through its group where that suffices, or by an ACL."""
     lines = [f"setfacl -m u:{user.name}:{wanted} {shlex.quote(path)}"]
     directory = path if Path(path).is_dir() else str(Path(path).parent)
-    if "r" in wanted:  # what is created later, by a rotation
+    if "r" in wanted:  # for files created later, by a rotation
         lines.append(f"setfacl -d -m u:{user.name}:rX {shlex.quote(directory)}")
     with suppress(OSError, KeyError):
         info = Path(path).stat()
@@ -182,7 +182,7 @@ def _name(uid: int) -> str:
 
 
 def _acl(path: str) -> list[tuple[int, int, int]]:
-    """Entries (tag, permissions, id) of the access ACL; empty where there is none, or none beyond the mode."""
+    """Returns the entries (tag, permissions, id) of the access ACL; empty without one beyond the mode."""
     try:
         raw = os.getxattr(path, _ACL)
     except OSError:
