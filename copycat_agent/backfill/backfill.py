@@ -1,7 +1,7 @@
-"""One backfill at work: who carries its batches, and store, executor and worker for one connector, run until nothing is left.
+"""Runs one backfill: store, executor and worker for one connector, until nothing is left to read.
 
-What a run that came to its end leaves in the offsets topic is nothing: its keys get tombstones, and compaction drops them. Nothing of
-it is in flight any more, and its store is dropped as well: nobody asks for its heads again.
+A finished run leaves nothing in the offsets topic: its keys get tombstones, and compaction drops them. Nothing of it is in flight then,
+and its store is removed as well, so that its heads are not read again.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ from copycat_agent.watch import Watcher
 from copycat_agent.worker import State, Status, Worker
 
 MOST = 5000
-"""Tombstones in one transaction: about 1 MiB."""
+"""Most tombstones in one transaction: about 1 MiB."""
 _log = logs.get("backfill")
 
 
 def clear_lanes(definition: Definition, store: OffsetStore, make_world: MakeWorld = kafka_world) -> None:
-    """Delete all that is in Kafka of the lanes of a run with a store of its own. Raises nothing: where it fails, some KB stay.
+    """Deletes the lanes of a run with its own store from Kafka. Raises nothing: after a failure some KB stay.
 
-    Should the run be gone on with all the same, what is saved in its store counts.
+    If the run is resumed even so, its store counts.
     """
     try:
         kept = store.lanes(definition.name)
@@ -66,13 +66,13 @@ def _lane(store: OffsetStore, kept: KeptLanes, number: int) -> LaneId:
 
 
 def _home(definition: Definition, store: OffsetStore, kept: KeptLanes, world: World) -> OffsetsPartition:
-    """Where it stands which id the run's connector has."""
+    """Returns the partition that holds the id of the run's connector."""
     count = store.partitions(kept.cluster, world.ensure_topic(OFFSETS_TOPIC))
     return OffsetsPartition(OFFSETS_TOPIC, partition_of(store.agent_uuid, definition.name, count))
 
 
 def _tombstones(definition: Definition, store: OffsetStore, kept: KeptLanes) -> list[Entry]:
-    """Of every key that it may have: heads go last, so that what is left when this fails is still whole."""
+    """Returns a tombstone for every key that the run may have. Heads come last, so that a failure leaves complete lanes."""
     name, agent = definition.name, store.agent_uuid
     untold = store.unpublished(name, MOST)  # what it has forgotten, and Kafka has not
     positions = position_entries(agent, kept.id, [Position(one, 0, 0, None) for one in {**store.saved(name), **untold}])
@@ -81,7 +81,7 @@ def _tombstones(definition: Definition, store: OffsetStore, kept: KeptLanes) -> 
 
 
 def _of_name(definition: Definition, store: OffsetStore) -> list[Entry]:
-    """What stands under the name: which id it has, and the lane by which that was asked for."""
+    """Returns the tombstones of keys under the connector's name: its id, and the lane that requested it."""
     asked_by = LaneId(store.agent_uuid, definition.name, 0)
     return [id_entry(store.agent_uuid, definition.name, None), head_entry(asked_by, Head())._replace(value=None)]
 
@@ -104,30 +104,30 @@ def _transaction(transactional_id: str, place: OffsetsPartition, entries: Sequen
 
 
 MOST_LOCAL_TASKS = 16
-"""Each is a Python process of about 100 MB beside the JVM."""
+"""Most tasks on this host: each is a Python process of about 100 MB beside the JVM."""
 _ANY_CORES = ("local", "local[*]")
 
 
 class Host(Protocol):
-    """What has to be ended after the executor."""
+    """What has to be closed after the executor."""
 
     def close(self) -> None:
-        """End everything that was started."""
+        """Ends everything that was started."""
 
 
 class Carrier(NamedTuple):
-    """How many batches are carried at a time, and what starts their executor: called with the first batch, raises FatalError."""
+    """The number of batches at a time, and the function that starts their executor: called with the first batch, raises FatalError."""
 
     tasks: int
     start: Callable[[], tuple[Executor, Host]]
 
 
 Choose = Callable[["SparkOptions", Path, "Callable[[FatalError], None]"], Carrier]
-"""`choose(spark options, private directory, on_failure)`. Raises FatalError when that cannot be."""
+"""`choose(spark options, private directory, on_failure)` returns a `Carrier`. Raises FatalError."""
 
 
 def on_this_host(options: SparkOptions, run_dir: Path, on_failure: Callable[[FatalError], None]) -> Carrier:
-    """A Spark session of its own, beside an agent's: all cores, unless agent.yaml says how many. See `Choose`."""
+    """Returns a Spark session of its own, beside an agent's: with all cores, unless agent.yaml says how many. See `Choose`."""
     runners = min(MOST_LOCAL_TASKS, len(os.sched_getaffinity(0))) if options.master in _ANY_CORES else None
     host = SparkHost(options, run_dir, runners, on_failure=on_failure)
 
@@ -139,7 +139,7 @@ def on_this_host(options: SparkOptions, run_dir: Path, on_failure: Callable[[Fat
 
 
 def on_master(master: str, tasks: int) -> Choose:
-    """What PySpark takes for a master: a cluster, with so many cores of it, or `local[N]` for this host."""
+    """Returns the choice of a master as PySpark takes it: a cluster, with `tasks` of its cores, or `local[N]` for this host."""
     if not is_cluster(master):
         return lambda options, run_dir, on_failure: on_this_host(options.model_copy(update={"master": master}), run_dir, on_failure)
 
@@ -193,7 +193,7 @@ MOST_TASKS = 64
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What to do. `make_source` None: what the definition matches, else see `given.maker`. `rate`: bytes per second, 0 for no bound.
+    """What a run does. `make_source` None: what the definition matches, else see `given.maker`. `rate`: bytes per second, 0 for no limit.
 
     `home` is the directory of the store: the agent's state directory, or a run's own.
     """
@@ -206,13 +206,13 @@ class Job:
 
 
 class Backfill:
-    """Use as a context manager: the store is locked in between. The work goes on in threads; all methods return soon."""
+    """Runs a job. Use as a context manager, in which the store is locked. The work is done in threads; all methods return soon."""
 
     def __init__(self, job: Job, agent: AgentOptions, choose: Choose = on_this_host) -> None:
-        """Lock the store and begin to start the executor. FatalError when somebody else has the lock, or that cannot be started."""
+        """Locks the store and begins to start the executor. Raises FatalError when another process has the lock, or the start fails."""
         self.job = job
         self.failure: FatalError | None = None
-        """Why Spark does not come back; then nothing moves any more."""
+        """Why Spark does not come back, after which nothing is sent any more; None while it may."""
         self._began = time.time()
         self._troubled = ""
         with contextlib.ExitStack() as undo:
@@ -239,16 +239,16 @@ class Backfill:
         self._undo.close()
 
     def wait(self, seconds: float) -> bool:
-        """At most so long; True once it has come to its end, good or bad."""
+        """Waits up to `seconds`. Returns True once the run has ended, successfully or not."""
         return self.worker.wait(seconds) or self.failure is not None
 
     @property
     def status(self) -> Status:
-        """Of its connector."""
+        """Returns the status of its connector."""
         return self.worker.statuses()[0]
 
     def trouble(self) -> str:
-        """Why nothing moves now, "" while it does."""
+        """Returns why nothing is sent now, "" while records are."""
         status = self.status
         if status.state in {State.RETRYING, State.BLOCKED}:
             self._troubled = status.reason
@@ -256,18 +256,18 @@ class Backfill:
         return ""
 
     def gave_up_waiting(self) -> bool:
-        """Whether it failed because Kafka was away for longer than errors.retry_timeout."""
+        """Returns whether it failed because Kafka was unreachable for longer than errors.retry_timeout."""
         return self.status.state is State.FAILED and bool(self._troubled) and "retry_timeout" in self.status.reason
 
     def files(self) -> tuple[FileView, ...]:
-        """How far it is in each file; empty when it does not answer now."""
+        """Returns the progress in each file; empty when it does not answer now."""
         try:
             return self.worker.files(self.definition.name)
         except BusyError:
             return ()
 
     def stop(self, *, interrupted: bool) -> Summary:
-        """Settle what is in flight, save it, and say what became of everything. A run that came to its end begins the next account anew."""
+        """Settles batches in flight, saves their offsets, and returns the account. After a finished run the next account begins empty."""
         self.worker.stop()
         problem = str(self.failure) if self.failure else ""
         part = RunPart(self.status, self._began, time.time(), interrupted, problem)
@@ -283,7 +283,7 @@ class Backfill:
 
 
 def effective(job: Job, tasks: int) -> Definition:
-    """The definition as it holds for one run: all cores, no pauses, the run's own limits."""
+    """Returns the definition for one run: with all cores, no pauses, and the run's own limits."""
     definition = job.definition
     delivery = definition.delivery.model_copy(
         update={"tasks_max": min(MOST_TASKS, max(definition.delivery.tasks_max, tasks)), "linger": 0.0}

@@ -1,6 +1,6 @@
-"""What of a file Kafka has already: sent by the live connector, or by an earlier backfill, under this name or another one.
+"""Finds what Kafka has of a file already: sent by the live connector or an earlier backfill, under this name or another one.
 
-A saved offset proves it by the bytes before it, never by a name alone. In doubt the answer is "nothing": repeated, not left out.
+A saved offset proves it by the bytes before it, never by a name alone. In doubt nothing counts as sent: records are repeated, not lost.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from copycat_agent.sources.files.packing import compressions
 from copycat_agent.sources.log_file.rotation import rotation_family
 
 _TELLING_BYTES = 96
-"""A head that packs to less says the same again and again: many files may begin with it."""
+"""A head that compresses to less is repetitive: many files may begin with it."""
 _HASH_BLOCK_BYTES = 2**20
 _MOST_ALIKE = 64
-"""Files of one name and one beginning that a file is compared with: with thousands of them nobody would wait for the others."""
+"""Most files of one name and one beginning that a file is compared with: with thousands of them it would take too long."""
 
 
 class Former(NamedTuple):
-    """A saved offset, whose file it was, and who sent it, in words."""
+    """A saved offset, the file it belongs to, and what sent it, in words."""
 
     offset: SourceOffset
     identity: Identity | None
@@ -39,13 +39,13 @@ class Former(NamedTuple):
 
     @property
     def words(self) -> str:
-        """For the account."""
+        """Returns the text for the account."""
         return f"delivered by {self.who} as {self.offset.path}" if self.offset.path else f"delivered by {self.who}"
 
 
 @dataclass(frozen=True, slots=True)
 class Looked:
-    """An open file: `read` gives its bytes as they lie on the disk; `codec` is how it is packed, "" when it is not."""
+    """An open file: `read` returns its bytes as stored; `codec` is its compression, "" without."""
 
     path: str
     identity: Identity
@@ -59,7 +59,7 @@ class Delivered:
     """Saved offsets, looked up by the beginning of the files they belong to."""
 
     def __init__(self, rows: Iterable[tuple[SourcePartition, SourceOffset, str]]) -> None:
-        """`rows`: partition, offset, and whose it is, in words. Those that prove nothing are left out."""
+        """`rows`: partition, offset, and what saved it, in words. Those that prove nothing are left out."""
         self._by_head: dict[tuple[int, str, str], list[Former]] = {}
         self._by_identity: dict[Identity, list[Former]] = {}
         self._whole: dict[int, dict[str, list[Former]]] = {}
@@ -79,9 +79,9 @@ class Delivered:
         self._lengths = {length for length, *_ in self._by_head}
 
     def before(self, file: Looked) -> list[Former]:
-        """What the file may go on behind, that which reaches furthest first. Raises OSError.
+        """Returns the offsets after which the file may be continued, the furthest first. Raises OSError.
 
-        Of a file that is not packed, the first is proven. Of a packed one only unpacking tells: a task does that (`Split.origins`).
+        For a file that is not compressed, the first is proven. For a compressed one a task unpacks it to prove one (`Split.origins`).
         """
         if not self._by_head:
             return []
@@ -92,7 +92,7 @@ class Delivered:
         return found if file.codec else [former for former in found if _holds(file, former.offset)][:1]
 
     def _alike(self, file: Looked, head: bytes) -> Iterable[Former]:
-        """Other files of its name that began so, as many as one can look at."""
+        """Returns other files of its name with the same beginning, `_MOST_ALIKE` at most."""
         name = rotation_family(file.path)
         lengths = (length for length in self._lengths if length <= len(head))
         alike = (self._by_head.get((length, fingerprint.digest(head[:length]), name), ()) for length in lengths)
@@ -100,9 +100,9 @@ class Delivered:
         return itertools.islice(others, _MOST_ALIKE)
 
     def whole(self, file: Looked) -> Former | None:
-        """The file that was read to its end and held these very bytes, and is this one, or had its name or its time. Raises OSError.
+        """Returns the file that was read to its end with the same bytes, and is this one, or had its name or its time. Raises OSError.
 
-        Under another name the same bytes may mean the same once more, as those of a report that comes every hour.
+        Under another name equal bytes may be new records, as in a report that is written every hour.
         """
         alike = self._whole.get(file.size)
         if not (alike and file.size):
@@ -115,10 +115,10 @@ class Delivered:
         return None
 
     def _is_copy(self, former: Former, file: Looked, head: bytes) -> bool:
-        """Whether equal bytes make another file of that name the same log: bytes that no other log has.
+        """Returns whether equal bytes make another file of that name the same log: bytes that no other log has.
 
-        The head and the tail are all of a small file. Of a larger one what lies between is not known: so a beginning that other logs
-        may have proves nothing. Where the file that was read still stands, all of it is compared, or it is taken for what it is: another.
+        Head and tail are all of a small file. What lies between them in a larger one is unknown, so a beginning that other logs may have
+        proves nothing. If the file that was read still exists, all of it is compared, or it counts as another one.
         """
         offset, proof = former.offset, former.offset.fingerprint
         is_near = offset.path.rpartition("/")[0] == file.path.rpartition("/")[0]
@@ -136,7 +136,7 @@ class Delivered:
 
     @contextlib.contextmanager
     def _standing(self, former: Former) -> Iterator[Reader | None]:
-        """The file that was read, open; None when it is gone. Raises OSError."""
+        """Yields the open file that was read; None when it is gone. Raises OSError."""
         directory = former.offset.path.rpartition("/")[0] or "/"
         if directory not in self._listings:
             self._listings[directory] = _inodes(directory)
@@ -161,7 +161,7 @@ def _inodes(directory: str) -> dict[int, str]:
 
 
 def _is_of(former: Former, identity: Identity) -> bool:
-    """Whether it is the file's own, whatever number its device had."""
+    """Returns whether the offset is the file's own, whatever number its device had."""
     return former.identity is not None and former.identity.lasting == identity.lasting
 
 
@@ -175,13 +175,13 @@ def _holds(file: Looked, offset: SourceOffset) -> bool:
 
 
 def _says_when(head: bytes) -> bool:
-    """Whether the text says when it was written: two logs are not written at the same times."""
+    """Returns whether the text contains times: two logs are not written at the same times."""
     lines = head.decode("utf-8", "replace").split("\n")
     return recognise(lines, time.time()) is not None
 
 
 def _same(one: Reader, other: Reader, size: int) -> bool:
-    """Whether two files hold the same bytes up to `size`. Raises OSError."""
+    """Returns whether two files hold the same bytes up to `size`. Raises OSError."""
     starts = range(0, size, _HASH_BLOCK_BYTES)
     return all(one(start, length) == other(start, length) for start in starts if (length := min(_HASH_BLOCK_BYTES, size - start)))
 
@@ -194,7 +194,7 @@ def _identity(key: str) -> Identity | None:
 
 
 def _digest(file: Looked) -> str:
-    """As `fingerprint.digest`, of the whole file."""
+    """Returns `fingerprint.digest` of the whole file."""
     found = hashlib.blake2b(digest_size=16)
     position = 0
     while data := file.read(position, _HASH_BLOCK_BYTES):

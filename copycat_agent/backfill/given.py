@@ -1,7 +1,7 @@
-"""The source of a backfill of PATHs: files that a person named, read once, to the end they had when the run first met them.
+"""The source of a backfill of PATHs: reads given files once, to the end they had when the run first met them.
 
-The driver's half only; how a task opens a split and finds records in it is the definition's own source's. No directory is watched, no
-option about when a file is ready or where to begin holds, and nothing is ever cleaned up: these files are their owner's.
+This is the driver's half; tasks open splits and find records as the definition's own source does. No directory is watched, options about
+when a file is ready or where to begin do not apply, and files are never cleaned up.
 
 Worker, deliveries and batches are those of live connectors: there is no second data path.
 """
@@ -28,13 +28,13 @@ from copycat_agent.sources.planner import PER_BATCH, READY, Planner, UnsavedChan
 from copycat_agent.sources.spool_dir.outcomes import damage_loss
 
 HOPELESS_ERRORS = 3
-"""A file that could not be read so many times in a row is left out of the run."""
+"""Number of consecutive read errors after which a file is left out of the run."""
 BLOCKED_SECONDS = (5.0, 5.0)
-"""How often a file whose topic is missing is tried again."""
+"""Shortest and longest pause before a file whose topic is missing is tried again."""
 
 
 def maker(kind: SourceKind, paths: Sequence[str], delivered: Delivered | None) -> Callable[..., Source]:
-    """In place of `kind.make`: exactly these files (absolute). `delivered` None: whatever was sent before is sent again."""
+    """Returns a replacement of `kind.make` for exactly these files (absolute). `delivered` None: what was sent before is sent again."""
 
     def make(connector: str, options: SourceOptions, delivery: DeliveryOptions, offsets: Offsets, log: Log) -> _GivenFiles:
         return _GivenFiles(connector, kind, options, delivery, offsets, log, paths=paths, delivered=delivered)
@@ -61,7 +61,7 @@ class _GivenFiles:
         paths: Sequence[str],
         delivered: Delivered | None,
     ) -> None:
-        """`offsets` are this run's own, of an earlier part of it."""
+        """`offsets` are those of an earlier part of this run."""
         form: Any = kind.framing(options, raw=False)
         self._connector = connector
         self._options: Any = options
@@ -69,7 +69,7 @@ class _GivenFiles:
         self._log = log
         self._delivered = delivered
         self._counts_records = bool(getattr(form, "counts_records", False))
-        self._is_whole = hasattr(form, "counts_records")  # a format of whole files: what was sent is known by all of its content
+        self._is_whole = hasattr(form, "counts_records")  # a format of whole files: what was sent is recognised by all of its content
         self._offsets = dict(offsets)
         self._unsaved = UnsavedChanges()
         self._files: dict[SourcePartition, GivenFile] = {}
@@ -79,7 +79,7 @@ class _GivenFiles:
         self._is_met = False
 
     def scan(self) -> Changes:
-        """What was named is all there is: only the first look changes anything."""
+        """Returns the changes of the first look; later ones change nothing, since the files are given."""
         changes = Changes()
         if not self._is_met:
             self._is_met = True
@@ -108,7 +108,7 @@ class _GivenFiles:
             self._waiting[file.partition] = file
 
     def _known(self, file: GivenFile) -> tuple[SourcePartition, Any]:
-        """Its partition, and its offset when an earlier part of this run has met it: here, or under another name beside it since."""
+        """Returns its partition, and its offset if an earlier part of this run met it, here or under another name in its directory."""
         partition = SourcePartition(self._connector, file.key)
         if not self._offsets or partition in self._offsets:
             return partition, self._offsets.get(partition)
@@ -121,7 +121,7 @@ class _GivenFiles:
         return partition, None if file.why else offset
 
     def _begin(self, file: GivenFile, changes: Changes) -> None:
-        """Where to begin, by what Kafka has already."""
+        """Sets where to begin, by what Kafka has already."""
         file.formers = ()
         if self._delivered is None:
             return
@@ -140,7 +140,7 @@ class _GivenFiles:
             )
 
     def _line_up(self) -> None:
-        """Files of one log are read one after the other, the oldest first, where order is promised."""
+        """Has files of one log read one after the other, the oldest first, where order is guaranteed."""
         if self._is_whole or self._delivery.ordering != "file":
             return
         lines: dict[tuple[str, str], list[GivenFile]] = {}
@@ -156,7 +156,7 @@ class _GivenFiles:
         return True
 
     def plan(self, shares: int) -> Plan:
-        """As many files as make a batch, and no more than this task's share of those that can be read now."""
+        """Returns as many files as make a batch, and no more than this task's share of those that can be read now."""
         firsts = self._planner.ready((file for file in self._waiting.values() if file.is_first), shares)
         chosen = self._planner.fill(firsts, lambda file: file.unread, self._follower, PER_BATCH - len(firsts))
         for file in chosen:
@@ -165,7 +165,7 @@ class _GivenFiles:
         return Plan(splits, self._delivery.max_batch_time)
 
     def _follower(self, file: GivenFile) -> GivenFile | None:
-        """The next one of its log that can be read behind it."""
+        """Returns the next file of its log that can be read after it, None without one."""
         younger = file.before
         return younger if younger is not None and not younger.is_over and self._planner.may_follow(younger) else None
 
@@ -183,7 +183,7 @@ class _GivenFiles:
         return self._unsaved.add(changes)
 
     def _judge(self, file: GivenFile, result: SplitResult, offset: SourceOffset, changes: Changes) -> SourceOffset:
-        """What the file does next, or why it is left out. Returns what to save of it."""
+        """Handles a file's result, and leaves it out where it has to be. Returns the offset to save."""
         why = result.damage
         if result.damage:
             self._damaged(file, result, changes)
@@ -193,7 +193,7 @@ class _GivenFiles:
         elif offset.done and (cut := file.cut_to(result)) is not None:
             why = f"it was cut to {cut} bytes after the run had met it with {file.end}"
             self._leave_out(file, why, changes)
-        elif offset.done and not result.split.final:  # somebody writes to it
+        elif offset.done and not result.split.final:  # it is still written to
             changes.accounts[file.partition] = Account(path=file.path, why=f"read up to byte {offset.position}: it is still written to")
         elif result.error is None:
             file.backoff = READY
@@ -208,7 +208,7 @@ class _GivenFiles:
             file.backoff = file.backoff.after_block(time.monotonic(), BLOCKED_SECONDS)
 
     def _note_origin(self, file: GivenFile, result: SplitResult, changes: Changes) -> None:
-        """A task has found what of a packed file was delivered before."""
+        """Notes what a task has found of a compressed file that was delivered before."""
         former = file.formers[result.origin]
         is_all = result.at_end and not result.counts.read and result.error is None and not result.damage
         why = former.words if is_all else f"begun at unpacked byte {former.offset.position}: what is before was {former.words}"
@@ -220,7 +220,7 @@ class _GivenFiles:
         self._leave_out(file, result.damage, changes)
 
     def _failed(self, file: GivenFile, error: FileError, changes: Changes) -> None:
-        """It could not be read: once more later, or not at all in this run."""
+        """Has a file that could not be read tried again later, or leaves it out of this run."""
         file.backoff = file.backoff.after_error(time.monotonic())
         if file.backoff.errors >= HOPELESS_ERRORS:
             self._leave_out(file, error.message, changes)
@@ -243,7 +243,7 @@ class _GivenFiles:
                 self._waiting.pop(partition, None)
 
     def ripen(self, *, at_once: bool) -> float:
-        """Nothing waits for its time."""
+        """Returns infinity: nothing waits for its time."""
         del at_once
         return math.inf
 
@@ -251,7 +251,7 @@ class _GivenFiles:
         return self._is_met and not self._waiting
 
     def finalise(self) -> None:
-        """It is so from the beginning."""
+        """Does nothing: the files are final from the beginning."""
 
     def files(self) -> tuple[FileView, ...]:
         return tuple(file.view() for _, file in sorted(self._files.items(), key=lambda one: one[1].path))
@@ -260,12 +260,12 @@ class _GivenFiles:
         return {}
 
     def look_closely(self, path: str, most_bytes: int) -> Closeup | None:
-        """Nobody asks for one of these."""
+        """Returns None: not used for these files."""
         del path, most_bytes
         return None
 
     def lag(self) -> Lag:
-        """Files that are left out are troubled ones."""
+        """Returns the lag; files that are left out count as troubled."""
         unread = sum(file.unread for file in self._waiting.values())
         failed = sum(file.state == "failed" or bool(file.offset.trouble) for file in self._files.values())
         blocked = sum(file.backoff.blocked > 0 for file in self._waiting.values())

@@ -1,12 +1,12 @@
-"""A batch that stays at the ends of its files: it sends what is added at once, and reports now and then how far it came.
+"""A batch that stays at the ends of its files: it sends added data at once, and reports its progress at intervals.
 
-A batch for each few lines of a log that trickles costs a plan, two pickles, a wake-up at each end and a save. One that stays is told of
-writes by the kernel, looks at the sizes of the files written to once in a few milliseconds at most, and reports about twice a second. Files
-that get something to read meanwhile join it. When nothing has come for a while the batch ends: then events wake the driver when there is
-something to read.
+A separate batch for every few lines of a slow log costs a plan, two pickles, a wake-up at each end and a save. A batch that stays learns of
+writes from the kernel, checks the sizes of written files at most once in a few milliseconds, and reports about twice a second. Files with
+new data join it meanwhile. The batch ends when nothing was added for a while: then events wake the driver when there is something to
+read.
 
-inotify(7) is called directly (`Growth`): watchdog has no way to wait in the thread that reads, and to wake one thread by another costs
-as much again.
+inotify(7) is called directly (`Growth`): watchdog cannot wait in the thread that reads, and waking one thread by another costs as much
+again.
 """
 
 from __future__ import annotations
@@ -35,26 +35,26 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 LOOK_SECONDS = 0.008
-"""Least time between two looks that events lead to, or that find something, which costs a produce and a flush."""
+"""Least time between two looks after events or added data, each of which costs a produce and a flush."""
 FILE_SECONDS = 1e-5
-"""Added to it for each file: where many are written to, a flush is for several of them."""
+"""Added to `LOOK_SECONDS` for each file, so that one flush serves several of many files."""
 UNTOLD_FILE_SECONDS = 1e-4
-"""Added instead where no events can be had: then each look is at all files."""
+"""Added instead when there are no events: then each look is at all files."""
 CLOSE = 3.0
-"""Lines that come within so many of these times are close together: who knows that takes what comes meanwhile with one wake-up, not two."""
+"""Data added within this multiple of the time between looks is close together: the batch then sleeps, with one wake-up instead of two."""
 UNTOLD_SECONDS = 0.2
-"""Time between two looks at all files: what is written through a mapping is told by no event."""
+"""Time between two looks at all files: writes through a mapping cause no event."""
 LOOK_SHARE = 50.0
-"""Looks at all files are so many times as far apart as one takes, at least."""
+"""Least time between two looks at all files, as a multiple of the time that one takes."""
 REPORT_SECONDS = 0.4
-"""What is settled is reported so soon. A kill repeats what was not, with `at_least_once`."""
+"""Time between two reports of settled records. A kill repeats unreported ones, with `at_least_once`."""
 STAY_SECONDS = 30.0
-"""So long after it began, a batch stays no longer."""
+"""Longest time that a batch stays, from its beginning."""
 BYTES_SHARE = 4
-"""A batch that has a quarter of what it may read to report ends: where so much is written, batch after batch is saved as fast."""
+"""A batch that has a quarter of its byte limit to report ends: at such rates separate batches are as fast."""
 
 INSTANCES_MAX = 16
-"""Queues of events of one process: the kernel gives a user 128 by default, and others want some, too."""
+"""Most event queues of one process: the kernel gives a user 128 by default, for all programs."""
 _IN_MODIFY = 0x2
 _QUEUE_BYTES = 2**16
 _EVENT = struct.Struct("iIII")
@@ -69,10 +69,10 @@ Grown = tuple["Progress", int, int]
 
 
 class Reporting:
-    """What the driver and a batch that may stay tell each other. `set` and `join` are for other threads than the batch's, and wake it."""
+    """Messages between the driver and a batch that may stay. `set` and `join` are called from other threads, and wake the batch's."""
 
     def __init__(self, report: Callable[[Results], None]) -> None:
-        """`report` is told what has been settled since the last time, or since the batch began. It raises nothing."""
+        """`report` is called with what was settled since the last call, or since the batch began. It raises nothing."""
         self.report = report
         self._is_set = False
         self._joining: deque[tuple[Split, ...]] = deque()
@@ -81,7 +81,7 @@ class Reporting:
 
     @contextmanager
     def waking(self, ring: Callable[[], None]) -> Iterator[None]:
-        """Meanwhile `ring`, which any thread may call, ends the wait of the batch's thread."""
+        """Within this context `set` and `join` call `ring`, from any thread, to end the wait of the batch's thread."""
         with self._lock:
             self._ring = ring
         try:
@@ -96,32 +96,32 @@ class Reporting:
                 self._ring()
 
     def set(self) -> None:
-        """The batch shall settle and end."""
+        """Has the batch settle and end."""
         self._is_set = True
         self._wake()
 
     def join(self, splits: tuple[Split, ...]) -> None:
-        """The batch shall take on these splits as well. What it has not taken on when it ends has no result."""
+        """Has the batch take on these splits as well. Those not taken on when it ends have no result."""
         self._joining.append(splits)
         self._wake()
 
     def joined(self) -> tuple[Split, ...]:
-        """Returns what has come to be taken on since the last call."""
+        """Returns the splits that were passed to `join` since the last call."""
         splits: tuple[Split, ...] = ()
         while self._joining:
             splits += self._joining.popleft()
         return splits
 
     def __call__(self) -> bool:
-        """Whether the batch shall settle and end."""
+        """Returns whether the batch has to settle and end."""
         return self._is_set
 
 
 class Following:
-    """Keeps one batch at the ends of its files. `results` makes the results of some of its splits as they stand."""
+    """Keeps one batch at the ends of its files. `results` returns the present results of some of its splits."""
 
     def __init__(self, run: BatchRun, seconds: float, stopping: Reporting, results: Callable[[Sequence[Progress]], Results]) -> None:
-        """The batch begins now. `seconds`: it ends when nothing was added for so long to any file, or to one that ends within a record."""
+        """Called when the batch begins. It ends `seconds` after data was last added to any file, or to one that ends within a record."""
         self._run = run
         self._seconds = seconds
         self._stopping = stopping
@@ -132,9 +132,9 @@ class Following:
         self._unreported = dict.fromkeys(run.progresses)  # those of which there may be something to report
 
     def stay(self) -> None:
-        """Returns when nothing comes any more, when a file is no longer what it was, cannot be read to its end, or when asked to.
+        """Returns when nothing is added any more, a file was replaced or cannot be read to its end, or the batch has to end.
 
-        Raises what ends the whole batch. What was settled and not reported is for the batch's results to tell.
+        Raises what ends the whole batch. Settled records that were not reported are left to the batch's results.
         """
         if not all(map(_may_stay, self._run.progresses)):
             return
@@ -164,7 +164,7 @@ class Following:
             self._rest(growth, has_grown=bool(grown))
 
     def _rest(self, growth: Growth[Progress], *, has_grown: bool) -> None:
-        """Until the next look."""
+        """Waits until the next look."""
         seconds = LOOK_SECONDS + (FILE_SECONDS if growth.is_told else UNTOLD_FILE_SECONDS) * len(self._run.progresses)
         now = time.monotonic()
         is_close = has_grown and now - self._found_at < CLOSE * seconds
@@ -173,11 +173,11 @@ class Following:
         if is_close or not growth.is_told:
             time.sleep(seconds)
         elif growth.wait(max(0.0, min(now + UNTOLD_SECONDS, self._quiet_at(), self._report_at()) - now)):
-            time.sleep(max(0.0, self._woken_at + seconds - time.monotonic()))  # also after a write that made no file larger
+            time.sleep(max(0.0, self._woken_at + seconds - time.monotonic()))  # also after a write that did not extend a file
             self._woken_at = time.monotonic()
 
     def _go_on(self, grown: list[Grown]) -> bool:
-        """Send and settle what was added. Returns whether the batch may stay."""
+        """Sends and settles added data. Returns whether the batch may stay."""
         if not grown:
             return True
         if not self._run.go_on(grown):
@@ -187,7 +187,7 @@ class Following:
         return unreported <= self._run.max_bytes // BYTES_SHARE
 
     def _added(self, some: Iterable[Progress]) -> None:
-        """Something was added to these files, and is settled."""
+        """Called when data was added to these files and is settled."""
         self._added_at = now = time.monotonic()
         for one in some:
             self._unreported[one] = None
@@ -205,7 +205,7 @@ class Following:
         return min(since + self._seconds, self._begun + STAY_SECONDS)
 
     def _look(self, written: list[Progress] | None, new: list[Progress]) -> list[Grown] | None:
-        """Those that have grown; None when one is not what it was: the driver finds out why. `written`: see `Growth.take`."""
+        """Returns the files that have grown; None when one was replaced or cut, which the driver handles. `written`: see `Growth.take`."""
         begun = time.monotonic()
         if written is not None and begun < self._look_all_at:
             return _grown(dict.fromkeys([*written, *new]))
@@ -228,7 +228,7 @@ class Following:
 
 
 def _grown(some: Iterable[Progress]) -> list[Grown] | None:
-    """Those that have grown. None when one is not what it was."""
+    """Returns the files that have grown; None when one was replaced, cut, or cannot be read."""
     grown = []
     for one in some:
         assert one.stream is not None
@@ -244,15 +244,15 @@ def _grown(some: Iterable[Progress]) -> list[Grown] | None:
 
 
 def _may_stay(one: Progress) -> bool:
-    """Whether all of it is read, and the file is still what it was."""
+    """Returns whether all of the file is read, without an error, and it is still the same."""
     return one.stream is not None and one.at_end and not (one.changed or one.error or one.damage)
 
 
 class Growth(Generic[T]):
-    """Which of some open files are written to. For one thread."""
+    """Reports which of some open files are written to. Used from one thread, `ring` from any."""
 
     def __init__(self) -> None:
-        """Where events cannot be had of all files, `wait` lets the time pass."""
+        """If a file cannot be watched, there are no events, and `wait` only lets the time pass."""
         self._files: dict[int, T] = {}  # by watch descriptor
         self._queue = -1
         self._poll = select.poll()
@@ -268,11 +268,11 @@ class Growth(Generic[T]):
 
     @property
     def is_told(self) -> bool:
-        """Whether `wait` returns as soon as something is written."""
+        """Returns whether `wait` returns as soon as something is written."""
         return self._queue >= 0
 
     def add(self, fd: int, file: T) -> None:
-        """Hear of writes to `file`, open as `fd`, from now on: what was written before is to be looked for."""
+        """Watches `file`, open as `fd`, from now on. The caller has to look for what was written before."""
         if self.is_told:
             watch = watch_of(self._queue, fd)
             if watch < 0:
@@ -281,7 +281,7 @@ class Growth(Generic[T]):
                 self._files[watch] = file
 
     def take(self) -> list[T] | None:
-        """Returns those written to since the last call; None when each may have been."""
+        """Returns the files written to since the last call; None when any of them may have been."""
         if not self.is_told:
             return None
         try:
@@ -292,14 +292,14 @@ class Growth(Generic[T]):
         return None if _OVERFLOW in watches else [self._files[watch] for watch in watches]
 
     def wait(self, seconds: float) -> bool:
-        """Until something has been written since the last `take`, or somebody rings, at most so long. Returns whether it was a write."""
+        """Waits for a write since the last `take`, for `ring`, or for `seconds`. Returns whether there was a write."""
         ready = {fd for fd, _ in self._poll.poll(seconds * 1000)}
         if self._bell in ready:
             os.eventfd_read(self._bell)
         return self._queue in ready
 
     def ring(self) -> None:
-        """Ends a wait, or the next one. For any thread. Without effect where no descriptor was to be had."""
+        """Ends a wait, or the next one. Called from any thread. Has no effect if no descriptor was available."""
         if self._bell >= 0:
             os.eventfd_write(self._bell, 1)
 
@@ -320,7 +320,7 @@ class Growth(Generic[T]):
 
 
 def _new_bell() -> int:
-    """Returns a descriptor that any thread can make readable, -1 where the process has no more of them."""
+    """Returns a descriptor that any thread can make readable, -1 if none is available."""
     try:
         return os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
     except OSError:
@@ -328,13 +328,13 @@ def _new_bell() -> int:
 
 
 def new_queue() -> int:
-    """Returns a queue for events, -1 where there is none to be had."""
+    """Returns a queue for events, -1 if none is available."""
     queue: int = _libc().inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
     return queue
 
 
 def watch_of(queue: int, fd: int) -> int:
-    """Have `queue` told of writes to an open file. Returns the watch's number, -1 where there is none to be had."""
+    """Has `queue` get events of writes to an open file. Returns the watch's number, -1 if none is available."""
     try:
         is_local = clock.is_local(os.fstat(fd).st_dev)
     except OSError:

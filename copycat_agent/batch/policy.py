@@ -1,4 +1,4 @@
-"""Decides by `errors` what becomes of a single record: it is sent, dead-lettered, dropped or passed over, or ends the batch."""
+"""Decides by the `errors` section what becomes of a single record: it is sent, dead-lettered, dropped or passed over, or ends the batch."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _TOO_LONG = "the line is longer than line.max_bytes"
 _TOO_LONG_RECORD = "the record is longer than format.max_bytes"
 _TOO_LONG_GROUP = "the record is longer than multiline.max_lines, multiline.max_bytes or line.max_bytes"
 RAW_BYTES_CUT = 2**19
-"""Raw bytes that a dead letter keeps once Kafka refused more of them: half of what a topic takes by default."""
+"""Raw bytes that a dead letter keeps once Kafka has refused more: half of a topic's default limit."""
 
 _TRUNCATED = (("copycat.truncated", b"true"),)
 
@@ -62,7 +62,7 @@ class RecordOutcome(NamedTuple):
 
     @property
     def kept_bytes(self) -> int | None:
-        """The number of a bad record's bytes that its dead letter carries, from the first on; None when it carries all there were."""
+        """Returns how many of a bad record's first bytes its dead letter carries; None when it carries all of them."""
         raw = self.messages[0][1] if self.messages else None
         if raw is None:
             return None if self.draft.framed is None else 0
@@ -70,7 +70,7 @@ class RecordOutcome(NamedTuple):
 
 
 class StopAt(Exception):  # noqa: N818 - an order, not an error; `error` is one
-    """The end for now: everything before `draft` may settle, `draft` may not. FatalError for a bad record, or what comes from outside."""
+    """Ends the batch: everything before `draft` may settle, `draft` may not. `error`: FatalError for a bad record, or an outside error."""
 
     def __init__(self, draft: Draft, error: CopycatError) -> None:
         super().__init__(draft.start, error)
@@ -79,10 +79,10 @@ class StopAt(Exception):  # noqa: N818 - an order, not an error; `error` is one
 
 
 class ErrorPolicy:
-    """The `errors` section of one connector: makes outcomes of the records that are looked at by themselves."""
+    """Applies the `errors` section of one connector to records that are handled one by one."""
 
     def __init__(self, definition: Definition, on_too_long: OnTooLong, *, by_record: bool = False) -> None:
-        """`by_record`: places in the files are record numbers."""
+        """`by_record`: positions in the files are record numbers."""
         self._by_record = by_record
         self._definition = definition
         self._errors = definition.errors
@@ -94,7 +94,7 @@ class ErrorPolicy:
     def outcomes(
         self, progress: Progress, encoder: SplitEncoder, drafts: Iterable[Draft], until: float
     ) -> tuple[list[RecordOutcome], StopAt | None]:
-        """Outcomes of a chunk's records, up to the one that stops the connector, if one does, or with which it gets later than `until`."""
+        """Returns the outcomes of a chunk's records, up to one that stops the connector (with its StopAt), or until after `until`."""
         outcomes: list[RecordOutcome] = []
         for draft in drafts:
             try:
@@ -106,7 +106,7 @@ class ErrorPolicy:
         return outcomes, None
 
     def of_frame(self, progress: Progress, encoder: SplitEncoder, frame: Part | LongLine) -> RecordOutcome:
-        """The outcome of a frame that is one record, or a part of one. Raises StopAt."""
+        """Returns the outcome of a frame that is one record, or a part of one. Raises StopAt."""
         if isinstance(frame, LongLine):
             return self._of_long_line(progress, encoder, frame)
         part = self.part_of_record(progress, frame)
@@ -114,13 +114,13 @@ class ErrorPolicy:
         return self._outcome(progress, RecordOutcome(part.draft, part=headers), partial(encoder.encode_part, part, headers))
 
     def part_of_record(self, progress: Progress, part: Part) -> PartOfRecord:
-        """A part as an encoder takes it."""
+        """Returns a part as an encoder takes it."""
         draft = Draft(part.value, part.start, part.end, progress.sent_records + 1)
         draft.partial = part.partial
         return PartOfRecord(draft, part.number, part.first, lambda: _first_part(progress, part), record_of(progress.split, part.first[0]))
 
     def pass_frame(self, progress: Progress, frame: LongLine | Part | SkippedRest | Gap) -> None:
-        """A frame that is no chunk is passed: what there was to send of it is on its way."""
+        """Advances past a frame that is no chunk. Called when its messages, if any, are in flight."""
         size_bytes = frame.end - frame.start
         if isinstance(frame, LongLine):
             begin = frame.start if self._drops_long_lines else frame.start + len(frame.head)
@@ -135,7 +135,7 @@ class ErrorPolicy:
             progress.lose(frame.start, frame.end, "too_long", 0, self._limit)
             progress.advance(frame.end, 0, frame.tail, size_bytes, skipping=not frame.complete)
         else:
-            if frame.reason == "hole":  # the mark at the beginning of a text is no loss
+            if frame.reason == "hole":  # a byte order mark is no loss
                 progress.lose(frame.start, frame.end, "hole", 0, _HOLE_WORDS)
             progress.advance(frame.end, 0, frame.tail, size_bytes)
 
@@ -148,7 +148,7 @@ class ErrorPolicy:
         return self.bad(progress, outcome, "frame", DataError(self._too_long, "raise the limit, or set on_too_long"))
 
     def _outcome(self, progress: Progress, outcome: RecordOutcome, encode: Callable[[], tuple[Message, ...]]) -> RecordOutcome:
-        """An outcome with the messages that `encode` makes of its record. Raises StopAt."""
+        """Returns the outcome with the messages that `encode` returns for its record. Raises StopAt, FileError."""
         draft = outcome.draft
         try:
             messages = encode()
@@ -156,14 +156,14 @@ class ErrorPolicy:
             return self.bad(progress, outcome, bad.stage, bad.error)
         except FileError:
             raise
-        except CopycatError as error:  # not its fault, and it will come again: what stands before it is not to wait for that
+        except CopycatError as error:  # not the record's fault: it is read again, and those before it may settle
             raise self.stop_at(progress, draft, error) from None
         if draft.trouble:
             self.step_failed(progress, StepTrouble(draft.start, draft.end, draft.number, draft.trouble, bool(messages), 1))
         return outcome._replace(counts_as="acknowledged", messages=messages) if messages else outcome
 
     def stop_at(self, progress: Progress, draft: Draft, error: CopycatError) -> StopAt:
-        """The end before a record for what came from outside, or for a step that is at fault: that one is told with the record's place."""
+        """Returns the StopAt before a record for an outside error, or a step's own fault, which gets the record's place in its message."""
         if isinstance(error, StepFaultError):
             place = f"record {draft.start + 1}" if self._by_record else f"bytes {draft.start} to {draft.end}"
             where = _in_kafka(progress, draft)[0] or f"{progress.split.path!r}, {place}"
@@ -171,7 +171,7 @@ class ErrorPolicy:
         return StopAt(draft, error)
 
     def step_failed(self, progress: Progress, trouble: StepTrouble) -> None:
-        """Name a record that goes on, or is dropped, as the `on_error` of a step that failed says."""
+        """Notes a record that is kept or dropped by the `on_error` of a step that failed."""
         start, end, number, why, kept, _ = trouble
         progress.step_failed(StepFailure(progress.split.path, start, end, why, number, kept, self._by_record))
 
@@ -191,7 +191,7 @@ class ErrorPolicy:
             return outcome
         raw, said = self._raw(full, outcome.head_bytes, is_rendered=full.raw is not draft.raw)
         letter = dead_letter(definition, progress.split, full, stage, error, by_record=self._by_record)
-        if outcome.part:  # a key, so that the parts of a record stand one behind the other
+        if outcome.part:  # a key, so that the parts of a record stay in order in one partition
             letter = (*letter[:2], dict(outcome.part)[PART_OF], *letter[3:-1], [*letter[-1], *outcome.part])
         return outcome._replace(messages=(with_raw(letter, raw, said),), counts_as="dead_lettered")
 
@@ -213,7 +213,7 @@ class ErrorPolicy:
         return f"{progress.split.path!r}, {place}"
 
     def smaller(self, progress: Progress, outcome: RecordOutcome, reason: DataError) -> RecordOutcome:
-        """A dead letter that was refused itself, with its raw bytes cut, then without any. Raises StopAt when none were refused."""
+        """Returns the outcome of a refused dead letter with its raw bytes cut, then without any. Raises StopAt if it had none."""
         (letter,) = outcome.messages
         topic, value = letter[:2]
         if value is None:
@@ -226,7 +226,7 @@ class ErrorPolicy:
         return outcome._replace(messages=(with_raw(letter, kept, said),))
 
     def count(self, progress: Progress, outcomes: list[RecordOutcome]) -> None:
-        """Records are on their way: what they count as once they are settled, and what is lost with them."""
+        """Counts records in flight, for when they are settled, and what is lost with them."""
         numbers = Counter(outcome.counts_as for outcome in outcomes)
         kept = sum(bool(outcome.draft.trouble) for outcome in outcomes if outcome.counts_as == "acknowledged")
         progress.count(Counts(**{str(one): number for one, number in numbers.items()}, kept=kept))
@@ -250,7 +250,7 @@ class ErrorPolicy:
 
 
 def _in_kafka(progress: Progress, draft: Draft) -> tuple[str, int]:
-    """TOPIC/PARTITION@OFFSET of a record that comes from Kafka, and its offset; "" and where it begins for any other."""
+    """Returns TOPIC/PARTITION@OFFSET and the offset of a record that comes from Kafka; "" and its start for any other."""
     stream = progress.stream
     place = None if stream is None else stream.place()
     if stream is None or place is None:
@@ -267,13 +267,13 @@ def _rejection(progress: Progress, draft: Draft, stage: str, why: str, *, by_rec
 
 @lru_cache(maxsize=256)
 def policy_of(encoder: Encoder) -> ErrorPolicy:
-    """The policy of a connector, made once in each process."""
+    """Returns the policy of a connector, made once in each process."""
     frames = encoder.frames
     return ErrorPolicy(encoder.definition, frames.on_too_long, by_record=getattr(frames, "counts_records", False))
 
 
 def _first_part(progress: Progress, part: Part) -> Draft:
-    """The first part of the record that `part` is of, read again. Raises FileError."""
+    """Reads the first part of the record that `part` belongs to again. Raises FileError."""
     assert progress.stream is not None
     start, end = part.first
     raw = progress.stream.read(start, end - start)
@@ -283,7 +283,7 @@ def _first_part(progress: Progress, part: Part) -> Draft:
 
 
 def long_line(progress: Progress, frame: LongLine) -> Draft:
-    """The record that an over-long line makes where its beginning is sent."""
+    """Returns the record of an over-long line whose beginning is sent."""
     return Draft(frame.head if frame.value is None else frame.value, frame.start, frame.end, progress.sent_records + 1)
 
 

@@ -26,13 +26,13 @@ if TYPE_CHECKING:
 
 
 class AtLeastOnceGuarantee:
-    """Opens deliveries with this guarantee: at once, since nothing has to be asked."""
+    """Opens deliveries with this guarantee, at once and without a request."""
 
     def __init__(self, store: OffsetStore) -> None:
         self._store = store
 
     def open(self, definition: Definition, callbacks: Callbacks, _earlier: Sequence[str]) -> OpenDelivery:
-        """The delivery, open. FatalError where the offsets are lost: nobody else has them."""
+        """Returns the open delivery. Raises FatalError when the offsets are lost, since there is no other copy."""
         undecided = self._store.undecided(definition.name)
         if undecided:
             hint = f"put offsets.db back from a backup; or read everything again: copycat offsets reset {definition.name}"
@@ -40,10 +40,10 @@ class AtLeastOnceGuarantee:
         return OpenDelivery(AtLeastOnce(definition.name, self._store, callbacks.log))
 
     def leave(self, _connector: str) -> None:
-        """Nothing to do: offsets are saved with every guarantee."""
+        """Does nothing: offsets are saved with every guarantee."""
 
     def remember(self, _connector: str, _error: CopycatError) -> None:
-        """Nothing to do: there is nothing that a person has to decide."""
+        """Does nothing: a person has nothing to decide."""
 
 
 class OpenDelivery:
@@ -55,19 +55,19 @@ class OpenDelivery:
         self._delivery = delivery
 
     def tend(self) -> Delivery:
-        """The delivery."""
+        """Returns the delivery."""
         return self._delivery
 
     def seconds_left(self) -> float:
-        """Nothing is waited for."""
+        """Returns 0: nothing is waited for."""
         return 0.0
 
     def cancel(self) -> None:
-        """Nothing was begun."""
+        """Does nothing: nothing was begun."""
 
 
 class AtLeastOnce:
-    """The driver's half: what a batch brings back is saved in the store. Nothing is kept here, and Kafka is never asked."""
+    """The driver's half: saves the results of batches in the store. Has no state of its own, and sends no request to Kafka."""
 
     pace_seconds = 0.0
     may_stay = True
@@ -80,23 +80,23 @@ class AtLeastOnce:
         self._log = log
 
     def view(self) -> DeliveryView:
-        """Nothing but that: no positions are in Kafka."""
+        """Returns an empty view: no positions are in Kafka."""
         return DeliveryView()
 
     def is_free(self, _task: int) -> bool:
-        """Every task may have a batch."""
+        """Returns True: every task may have a batch."""
         return True
 
     def admit(self, splits: Sequence[Split]) -> tuple[Split, ...]:
-        """All of them."""
+        """Returns all of the splits."""
         return tuple(splits)
 
     def plan(self, _task: int, _splits: Sequence[Split]) -> AtLeastOncePlan:
-        """A batch has to be told nothing."""
+        """Returns the same plan for every batch."""
         return AT_LEAST_ONCE
 
     def take_in(self, _batch: Batch, results: Results) -> Results:
-        """The results as they are."""
+        """Returns the results unchanged."""
         return results
 
     def source_changed(self) -> None:
@@ -106,11 +106,11 @@ class AtLeastOnce:
         """It has nothing to publish."""
 
     def save(self, unsaved: Unsaved, accounts: Accounts) -> bool:
-        """Save offsets, losses and accounts in one transaction."""
+        """Saves offsets, losses and accounts in one transaction."""
         return self._commit(unsaved.changes, accounts)
 
     def save_last(self, changes: Changes, _unsaved: Iterable[Unsaved], accounts: Accounts) -> None:
-        """Save them for the last time: they hold what was left unsaved."""
+        """Saves `changes`, which contain all that was left unsaved."""
         self._commit(changes, accounts)
 
     def _commit(self, changes: Changes, accounts: Accounts) -> bool:
@@ -119,26 +119,26 @@ class AtLeastOnce:
         return self._store.commit(rows, changes.forget, changes.losses, accounts, None)
 
     def log_what_is_left(self, *, unsaved: bool, in_flight: bool) -> bool:
-        """Log that what was in flight is sent again. Offsets that are not saved mean repeats."""
+        """Logs that records in flight are sent again. Returns `unsaved`: without their offsets records are repeated."""
         if in_flight:
             self._log.warning("stopped before everything in flight was acknowledged; it will be sent again")
         return unsaved
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Does nothing: nothing is open."""
 
     def tend(self) -> Results:
-        """Nothing waits for Kafka."""
+        """Returns nothing: no split waits for Kafka."""
         return ()
 
 
 class AtLeastOnceTask:
-    """The task's half: what one producer has acknowledged counts, whatever becomes of the rest of the batch."""
+    """The task's half: acknowledged records count, whatever becomes of the rest of the batch."""
 
     def run(
         self, batch: Batch, encoder: Encoder, producers: Producers, stopping: Callable[[], bool], make_run: MakeRun, as_value: AsValue
     ) -> Results:
-        """Run a batch with one producer. What it raises came before anything was sent."""
+        """Runs a batch with one producer. Raises only before anything was sent."""
         kafka = encoder.kafka
         producer = producers.take(batch.task, kafka, tracked=batch.tracked)
         run = make_run(batch, encoder, producer, stopping)
@@ -170,7 +170,7 @@ def _results(progresses: Sequence[Progress], failure: CopycatError | None, as_va
 
 
 def _result(progress: Progress, failure: CopycatError | None, as_value: AsValue) -> SplitResult:
-    """The split's result. Where its source cannot say where it is, that is its error and its offset stays: the others keep theirs."""
+    """Returns the split's result. If its source cannot give its offset, it gets that error and keeps its offset."""
     try:
         return progress.result(failure)
     except Exception as error:  # noqa: BLE001 - a batch never raises

@@ -1,4 +1,4 @@
-"""The interface of a delivery, whichever guarantee it gives: what the loop of a connector asks, and what runs a batch."""
+"""The interface of deliveries, for every guarantee: the driver's half, which a connector's loop calls, and the half that runs a batch."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
 Results = tuple[SplitResult, ...]
 Pending = Future[Results]
-"""Results that are known once Kafka has answered."""
+"""Results that are available once Kafka has answered."""
 
 Accounts = Mapping[SourcePartition, Account]
-"""What became of files, by partition; empty where no accounts are kept."""
+"""Accounts of files by partition; empty where none are kept."""
 
 
 class Unsaved(NamedTuple):
@@ -50,7 +50,7 @@ class DeliveryView(NamedTuple):
 
 
 class Delivery(Protocol):
-    """Open from the beginning; `close` ends it. For the connector's steps, `view` for any thread.
+    """The driver's half, open until `close`. Called from the connector's steps, `view` from any thread.
 
     A batch passes `admit`, `plan`, `take_in` and `save`, in this order. Every method may raise what the store raises.
     """
@@ -68,7 +68,7 @@ class Delivery(Protocol):
         """Whether `tend` or `publish_if_due` may have something to do: a batch is under way, or offsets are to be published."""
 
     def view(self) -> DeliveryView:
-        """Returns what a status says of it."""
+        """Returns its part of a status."""
 
     @property
     def trouble(self) -> RetriableError | None:
@@ -85,50 +85,50 @@ class Delivery(Protocol):
         """The splits that may go into a batch now. The others come back, unread, from `take_in` or `tend`."""
 
     def plan(self, task: int, splits: Sequence[Split]) -> DeliveryPlan:
-        """Returns what a batch of these splits is told (`Batch.delivery`)."""
+        """Returns `Batch.delivery` for a batch of these splits."""
 
     def take_in(self, batch: Batch, results: Results) -> Results | Pending:
-        """Returns what the source may hear of a batch that came back; a future of it where Kafka has to be asked first.
+        """Returns the results for the source of a finished batch; a future of them where Kafka has to be asked first.
 
-        The future's result goes through here again. It may raise what ends the connector.
+        The future's result has to be passed to this method again. The future may raise what ends the connector.
         """
 
     def tend(self) -> Results:
-        """Go on with what waits for Kafka. Raises what ends the connector.
+        """Continues what waits for Kafka. Raises what ends the connector.
 
         Returns splits that were held back and come back unread, to be planned again.
         """
 
     def source_changed(self) -> None:
-        """The source has changed something by itself."""
+        """Called when the source has changed something by itself."""
 
     def publish_if_due(self) -> None:
-        """No batch is under way, and everything is saved: publish offsets that Kafka lacks, if it is time for that."""
+        """Publishes offsets that Kafka lacks, if it is time to. Called when no batch is under way and everything is saved."""
 
     def save(self, unsaved: Unsaved, accounts: Accounts) -> bool:
-        """Save changes, and what became of their batch. Returns whether there was anything to save."""
+        """Saves changes and the accounts of their batch. Returns whether there was anything to save."""
 
     def save_last(self, changes: Changes, unsaved: Iterable[Unsaved], accounts: Accounts) -> None:
-        """The connector ends: save `changes`, which hold once more what was left `unsaved`."""
+        """Saves `changes`, which contain what was left `unsaved` as well. Called when the connector ends."""
 
     def log_what_is_left(self, *, unsaved: bool, in_flight: bool) -> bool:
-        """The connector ends with offsets `unsaved`, or batches in flight: log what the next start does about it.
+        """Logs what the next start does about offsets `unsaved` or batches in flight. Called when the connector ends with such.
 
-        Returns whether it sends anything again because offsets could not be saved.
+        Returns whether the next start repeats records because offsets could not be saved.
         """
 
     def close(self) -> None:
-        """The connector has ended."""
+        """Called when the connector has ended."""
 
 
 MakeRun = Callable[[Batch, Encoder, TaskProducer, Callable[[], bool]], BatchRun]
 """`BatchRun`, or `sql_run.SqlRun` with its way through Spark."""
 AsValue = Callable[[Exception], CopycatError]
-"""An exception as the results of a batch tell it."""
+"""Converts an exception into the error that the results of a batch carry."""
 
 
 class TaskHalf(Protocol):
-    """The half of a delivery that works in a task."""
+    """The half of a delivery that runs in a task."""
 
     def run(
         self,
@@ -139,42 +139,42 @@ class TaskHalf(Protocol):
         make_run: MakeRun,
         as_value: AsValue,
     ) -> Results:
-        """As `executor.run_batch`. What it raises came before anything was sent."""
+        """Runs a batch, as `executor.run_batch` does. Raises only before anything was sent."""
 
 
 class Opening(Protocol):
-    """A delivery that is being opened. For the connector's steps."""
+    """A delivery that is being opened. Called from the connector's steps."""
 
     @property
     def doing(self) -> str:
-        """Says for people what it waits for; "" while it is quick."""
+        """Returns what it waits for, for a status; "" while it is quick."""
 
     def tend(self) -> Delivery | None:
-        """The delivery, once it is open; None before. RetriableError: call again later. Raises what ends the connector."""
+        """Returns the delivery once it is open, None before. After a RetriableError it is called again; other errors end the connector."""
 
     def seconds_left(self) -> float:
-        """Returns how long another attempt is of no use after a RetriableError, whatever the back-off says."""
+        """Returns the least wait before another attempt after a RetriableError, whatever the back-off says."""
 
     def cancel(self) -> None:
-        """The connector ends before it was opened."""
+        """Called when the connector ends before the delivery is open."""
 
 
 class Callbacks(NamedTuple):
-    """What a delivery calls to count, to log and to wake its connector. `wake` may be called by any thread."""
+    """What a delivery calls to count, log and wake its connector. `wake` may be called from any thread."""
 
     count_outcome: Callable[[str], None]
-    """One more outcome of this name, for metrics: `openings`, or what became of a transaction."""
+    """Counts one outcome of this name, for metrics: `openings`, or what became of a transaction."""
     count_records: Callable[[Counts], None]
-    """Records that were settled before this start, and counted nowhere yet."""
+    """Counts records that were settled before this start, and not counted yet."""
     wake: Callable[[], None]
     log: Log
 
 
 def is_empty(changes: Changes) -> bool:
-    """Whether there is nothing to save."""
+    """Returns whether there is nothing to save."""
     return not (changes.offsets or changes.forget or changes.losses or changes.accounts or changes.state)
 
 
 def joined(accounts: Accounts, changes: Changes) -> dict[SourcePartition, Account]:
-    """Adds what the source says of files to what tasks did with them."""
+    """Returns the accounts of tasks, with those of the source added."""
     return {**accounts, **{one: accounts.get(one, Account()) + account for one, account in changes.accounts.items()}}

@@ -1,9 +1,9 @@
-"""The outcome of a batch's delivery when its process has not told it.
+"""Determines the outcome of a batch's delivery when its process has not reported it.
 
-A batch is given to one process, once: if two could have it, what one says of it would say nothing about the other. A batch that may have
-reached a process and has no answer is unknown; one that certainly has not is undone.
+A batch is given to one process, once: if two could have it, the report of one would say nothing about the other. The outcome of a batch
+without an answer is `unknown` if it may have reached a process, else `undone`.
 
-A process of a cluster looks here before it knows whether it has what a batch needs: only the model is imported.
+Executors import this before they know whether they have what a batch needs: it imports only the model.
 """
 
 from __future__ import annotations
@@ -20,35 +20,35 @@ if TYPE_CHECKING:
 
 
 class BatchOutcomes(Protocol):
-    """One delivery's."""
+    """The outcomes of one kind of delivery."""
 
     is_always_asked: bool
     """Whether Kafka has to be asked about a batch even if no process is known to have begun it."""
 
     def add(self, batch: Batch, results: Results, why: str, *, begun: bool, again: bool = False) -> Results:
-        """The results with what is known of the delivery, where they do not say it themselves.
+        """Returns the results with the outcome of the delivery, where they have none.
 
         `begun`: a process may have had the batch. `again`: another process may have had it before the one that answers.
         """
 
 
 class _Acknowledged:
-    """At least once, and into files, where the store is always asked: each result stands for itself."""
+    """At least once, and into files, where tasks always ask the store: each result stands alone."""
 
     is_always_asked = False
 
     def add(self, _batch: Batch, results: Results, _why: str, *, begun: bool, again: bool = False) -> Results:  # noqa: ARG002 - see `BatchOutcomes`
-        """The results as they are."""
+        """Returns the results unchanged."""
         return results
 
 
 class _Transaction:
-    """Exactly once: the first result says what became of the transaction."""
+    """Exactly once: the first result carries the outcome of the transaction."""
 
     is_always_asked = True
 
     def add(self, batch: Batch, results: Results, why: str, *, begun: bool, again: bool = False) -> Results:
-        """The first result gets the outcome: what a result says of it, else unknown if a process may have begun it, else undone."""
+        """Returns the results, the first with the outcome: that of any result, else unknown if a process may have begun it, else undone."""
         plan = batch.delivery
         assert isinstance(plan, LanePlan), "a transaction has a lane"
         if not results:
@@ -62,37 +62,37 @@ class _Transaction:
 
 
 OUTCOMES: Mapping[str, BatchOutcomes] = {"at_least_once": _Acknowledged(), "exactly_once": _Transaction(), "files": _Acknowledged()}
-"""By what a batch's plan names: the guarantee, or files."""
+"""By the guarantee in a batch's plan, or `files`."""
 
 
 def without_answer(batch: Batch, error: CopycatError | None, *, begun: bool) -> Results:
-    """Results of a batch that gave no answer: every split stands where it stood. Not `begun`: no process has ever had it."""
+    """Returns the results of a batch without an answer: every split keeps its offset. Not `begun`: no process has ever had it."""
     results = tuple(SplitResult(split, split.offset, error=error) for split in batch.splits)
     return OUTCOMES[batch.delivery.guarantee].add(batch, results, str(error or ""), begun=begun)
 
 
 def completed(batch: Batch, results: Results, why: str, *, again: bool) -> Results:
-    """Returns the results, with an outcome where none says it: nothing was begun, for this reason. `again` as in `BatchOutcomes.add`."""
+    """Returns the results, with an outcome if they have none: nothing was begun, because of `why`. `again` as in `BatchOutcomes.add`."""
     return OUTCOMES[batch.delivery.guarantee].add(batch, results, why, begun=False, again=again)
 
 
 def is_always_asked(batch: Batch) -> bool:
-    """Whether Kafka has to be asked about this batch even if no process is known to have begun it."""
+    """Returns whether Kafka has to be asked about this batch even if no process is known to have begun it."""
     return OUTCOMES[batch.delivery.guarantee].is_always_asked
 
 
 class Reached:
-    """How far the splits of one batch that stays have come, as it has reported. Changed by one thread at a time."""
+    """The offsets that one batch that stays has reported for its splits. Changed by one thread at a time."""
 
     def __init__(self) -> None:
         self._offsets: dict[SourcePartition, SourceOffset] = {}
 
     def note(self, results: Results) -> None:
-        """It has reported these."""
+        """Notes results that the batch has reported."""
         self._offsets.update((one.split.partition, one.offset) for one in results)
 
     def apply(self, results: Results) -> Results:
-        """The results; those made without what was reported are as of a batch that broke off there: nothing since then, and why."""
+        """Returns the results. One behind the reported offset is replaced by an empty one from that offset on, with its error."""
         return tuple(map(self._applied, results))
 
     def _applied(self, result: SplitResult) -> SplitResult:

@@ -1,4 +1,4 @@
-"""Which delivery a connector gets: one line in a table for each guarantee."""
+"""Chooses a connector's delivery from a table with one line per guarantee."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ class Guarantee(Protocol):
     """Opens deliveries of one kind. Shared by all connectors, thread-safe. Every method may raise what the store raises."""
 
     def open(self, definition: Definition, callbacks: Callbacks, earlier: Sequence[str]) -> Opening:
-        """Begin to open a connector's delivery. FatalError when it must not begin before a person has decided something.
+        """Begins to open a connector's delivery. Raises FatalError when a person has to decide something first.
 
-        `earlier`: names under which Kafka may know the connector, where the store does not.
+        `earlier`: names under which Kafka may know the connector when the store does not.
         """
 
     def leave(self, connector: str) -> None:
-        """The connector runs with another guarantee from now on."""
+        """Called when the connector runs with another guarantee from now on."""
 
     def remember(self, connector: str, error: CopycatError) -> None:
-        """The connector ended with this error: save what the commands need with which a person decides."""
+        """Saves what the commands for a person's decision need. Called when the connector ended with this error."""
 
 
 class Deliveries:
@@ -40,9 +40,9 @@ class Deliveries:
     def __init__(
         self, store: OffsetStore, *, keeps_accounts: bool = False, make_world: MakeWorld = kafka_world, turns: Turns | None = None
     ) -> None:
-        """`keeps_accounts`: what becomes of each file is entered in the store. `make_world`: how lanes reach Kafka.
+        """`keeps_accounts`: the outcome of each file is saved in the store. `make_world`: makes the lanes' access to Kafka.
 
-        `turns` says on which threads lanes are opened, daemons by default.
+        `turns` provides the threads on which lanes are opened, daemons by default.
         """
         self._guarantees: Mapping[str, Guarantee] = {
             "at_least_once": AtLeastOnceGuarantee(store),
@@ -51,7 +51,7 @@ class Deliveries:
         }
 
     def open(self, definition: Definition, callbacks: Callbacks, earlier: Sequence[str] = ()) -> Opening:
-        """Begin to open the delivery that the definition asks for. Raises as `Guarantee.open` does."""
+        """Begins to open the definition's delivery. Raises as `Guarantee.open` does."""
         asked = _guarantee(definition)
         opening = self._guarantees[asked].open(definition, callbacks, earlier)
         for name, guarantee in self._guarantees.items():
@@ -60,7 +60,7 @@ class Deliveries:
         return opening
 
     def ended(self, definition: Definition, error: CopycatError) -> None:
-        """The connector ended with this error. Raises what the store raises."""
+        """Called when the connector ended with this error. Raises what the store raises."""
         self._guarantees[_guarantee(definition)].remember(definition.name, error)
 
 
