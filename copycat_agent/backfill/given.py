@@ -30,7 +30,7 @@ from copycat_agent.sources.spool_dir.outcomes import damage_loss
 HOPELESS_ERRORS = 3
 """Number of consecutive read errors after which a file is left out of the run."""
 BLOCKED_SECONDS = (5.0, 5.0)
-"""Shortest and longest pause before a file whose topic is missing is tried again."""
+"""First and longest pause before a file whose topic is missing is tried again."""
 
 
 def maker(kind: SourceKind, paths: Sequence[str], delivered: Delivered | None) -> Callable[..., Source]:

@@ -21,15 +21,15 @@ from copycat_agent.sources.planner import READY
 from copycat_agent.sources.spool_dir.spool_stream import ENDLESS
 
 _FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NOCTTY | os.O_NONBLOCK
-"""A link is followed: whoever names a file means it. Nobody is kept waiting by a pipe."""
+"""Links are followed, since the file was given by name. Opening a pipe does not block."""
 
 
 class GivenFile:
-    """Open while a split of it is under way. `state`: failed files are left out, with the reason in `why`.
+    """One file, open while a split of it is under way. `state`: failed files are left out, with the reason in `why`.
 
-    `after` is the older file of its log, which goes first; `before` the younger one.
-    `end` is where it ends, for this run: what is written to it later is not read. `formers` are those its next split's origins stand
-    for. Used from the connector's thread; raises nothing unless it is said.
+    `after` is the older file of its log, which is read first; `before` the younger one.
+    `end` is where it ends for this run: what is written to it later is not read. `formers` correspond to the origins of its next split.
+    Used from the connector's thread; methods raise nothing unless they say so.
     """
 
     def __init__(self, path: str, options: Any) -> None:  # noqa: ANN401 - options of any source
@@ -58,7 +58,7 @@ class GivenFile:
         self.offset = SourceOffset(0, path=path, size=self.end, mtime_ns=self._mtime_ns, compression=codec, done=not self.end)
 
     def _look(self) -> None:
-        """Open it and see what it is. Raises OSError."""
+        """Opens the file and notes its identity and size, or why it cannot be read. Raises OSError."""
         self.fd = os.open(self.path, _FLAGS)
         info = os.fstat(self.fd)
         if not stat.S_ISREG(info.st_mode):
@@ -69,35 +69,35 @@ class GivenFile:
 
     @property
     def key(self) -> str:
-        """Key of its partition: the file's own; of one that cannot be opened, its name."""
+        """Returns the key of its partition: the file's identity, or its name if it cannot be opened."""
         return f"path:{self.path.encode('utf-8', 'surrogateescape').hex()}"[:255] if self.why else self._identity.key(0)
 
     @property
     def age(self) -> tuple[int, int]:
-        """Orders the files of one log."""
+        """Returns the sort key for the files of one log."""
         return self._mtime_ns, self._identity.birth_ns
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing of it will be read any more."""
+        """Returns whether nothing of it will be read any more."""
         return self.offset.done or self.state == "failed"
 
     @property
     def unread(self) -> int:
-        """Bytes on the disk that are not read yet, an estimate."""
+        """Returns an estimate of the stored bytes that are not read yet."""
         if self.is_over:
             return 0
         return max(0, self.end - (self.packed_position if self.offset.compression else self.offset.position))
 
     def go_on(self, offset: SourceOffset) -> None:
-        """An earlier part of this run came so far."""
+        """Continues at the offset of an earlier part of this run."""
         self.offset = offset
         self.end = offset.size
 
     def find_again(self, key: str) -> bool:
-        """Look for the file with this key beside the name it had, and take its new name. False for one that was never opened, too.
+        """Looks for the file with this key in its directory, and takes its new name. Returns False if not found, or never opened.
 
-        A task compares what was read. Without times of birth, a file on a device with another number has to have its name still.
+        A task compares what was read. Without birth times, a file whose device number changed has to have its old name.
         """
         directory = self.path.rpartition("/")[0] or "/"
         try:
@@ -117,7 +117,10 @@ class GivenFile:
         return True
 
     def former(self, delivered: Delivered, *, whole: bool) -> Former | None:
-        """Go on behind what was delivered of it, if that is proven now; else remember what a task has to look for. Raises OSError."""
+        """Continues after what was delivered of it, and returns that, if it is proven now; else keeps what a task has to look for.
+
+        Raises OSError.
+        """
         self.fd = os.open(self.path, _FLAGS)
         try:
             looked = Looked(self.path, self._identity, self.end, self._mtime_ns, self.offset.compression, self._read)
@@ -142,11 +145,11 @@ class GivenFile:
 
     @property
     def is_first(self) -> bool:
-        """Whether no older file of its log goes before it."""
+        """Returns whether no older file of its log has to be read first."""
         return self.after is None or self.after.is_over
 
     def split(self, *, counts_records: bool) -> Split:
-        """Its next stretch: the batch's budget says how much of it is read. A task says why it cannot be opened."""
+        """Returns its next split; the batch's limits decide how much of it is read. If it cannot be opened, the task reports why."""
         if self.fd < 0:
             try:
                 self.fd = os.open(self.path, _FLAGS)
@@ -163,19 +166,19 @@ class GivenFile:
         )  # fmt: skip
 
     def taken_in(self, result: SplitResult) -> SourceOffset:
-        """What to save of it now."""
+        """Returns the offset to save after a result."""
         is_read = result.at_end and result.error is None and not result.changed
         self.read_at = time.time()
         return replace(result.offset, path=self.path, size=self.end, mtime_ns=self.offset.mtime_ns, done=is_read)
 
     def cut_to(self, result: SplitResult) -> int | None:
-        """Its size when it ended before `end`, so that what was there can never be read; None when it did not. The file is open."""
+        """Returns its size if it ends before `end`, so that the rest can never be read; else None. The file is open."""
         is_plain = result.split.end != ENDLESS
         is_cut = is_plain and result.offset.position < self.end and self._size_now() < self.end
         return self._size_now() if is_cut else None
 
     def view(self) -> FileView:
-        """For people."""
+        """Returns its state for a status."""
         offset = self.offset
         why = self.why or offset.trouble
         state: Literal["following", "failing", "blocked", "waiting"]
@@ -186,14 +189,14 @@ class GivenFile:
         )  # fmt: skip
 
     def close(self) -> None:
-        """Close it; what is known of it stays."""
+        """Closes the file; its state is kept."""
         if self.fd >= 0:
             os.close(self.fd)
             self.fd = -1
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[Reader]:
-        """Its bytes as they lie on the disk, for a look at it. Raises OSError."""
+        """Opens the file and yields a reader of its stored bytes. Raises OSError."""
         self.fd = os.open(self.path, _FLAGS)
         try:
             yield self._read
@@ -202,7 +205,7 @@ class GivenFile:
 
     @property
     def mtime(self) -> float:
-        """When it was last changed, epoch seconds."""
+        """Returns when it was last changed, in epoch seconds."""
         return self._mtime_ns / 1e9
 
     def _read(self, position: int, size: int) -> bytes:

@@ -1,4 +1,4 @@
-"""Backfills of PATHs: which files the PATHs mean, and what each run keeps on disk, a directory with its own store until it is finished.
+"""Backfills of PATHs: expands PATHs to files, and keeps each run on disk, in a directory with its own store until it is finished.
 
 ::
 
@@ -33,9 +33,9 @@ from copycat_agent.sources.files.paths.matching import excluded_by
 from copycat_agent.sources.files.reading.address import is_remote, parse_address
 
 DIRECTORY = "backfill"
-"""Below the state directory."""
+"""Directory of the runs, below the state directory."""
 KEPT_SECONDS = 30 * 86_400.0
-"""A finished run is remembered so long: what it delivered is not sent again, its account can be read."""
+"""How long a finished run is kept: what it delivered is not sent again, and its account can be read."""
 
 _WILD = "*?["
 
@@ -45,10 +45,10 @@ State = Literal["begun", "finished", "given_up"]
 
 
 class Chosen(NamedTuple):
-    """The files, absolute, each once, in the order they were named; a pattern's or a directory's by name.
+    """The files, absolute, each once, in the order of their PATHs; those of a pattern or a directory by name.
 
-    `remote` are addresses, which their own source lists. `nothing` are PATHs that mean no file, each with the reason. `excluded` are
-    files that the definition leaves out, however they were named.
+    `remote` are addresses, which their own source lists. `nothing` are PATHs without a file, each with the reason. `excluded` are
+    files that the definition excludes, even if given by name.
     """
 
     files: tuple[str, ...]
@@ -58,20 +58,20 @@ class Chosen(NamedTuple):
 
 
 def choose(paths: Iterable[str], exclude: Sequence[str] = ()) -> Chosen:
-    """The files that `paths` mean now, without those that `exclude` names.
+    """Returns the files that `paths` stand for now, without those that match `exclude`.
 
-    A directory means the regular files in it that are not hidden, and none of those below: for these there is `DIR/**/*`. A pattern
-    means regular files. What is named in full is taken as it is: that it cannot be read is for the account to say. Raises FatalError for
-    an address that cannot be used.
+    A directory stands for the regular files in it that are not hidden, without its subdirectories: for these there is `DIR/**/*`. A
+    pattern stands for regular files. A full name is taken as it is: the account says if it cannot be read. Raises FatalError for an
+    address that cannot be used.
     """
     files: dict[str, None] = {}
     excluded: dict[str, None] = {}
     remote, nothing = [], []
     for path in paths:
         if is_remote(path):
-            remote.append(parse_address(path).uri)  # before anything of it is written down: it must hold no secret
+            remote.append(parse_address(path).uri)  # before it is saved anywhere: it must hold no secret
             continue
-        found, why = _expand(os.path.abspath(path))  # noqa: PTH100 - resolve() would follow links, and their names are told
+        found, why = _expand(os.path.abspath(path))  # noqa: PTH100 - resolve() would follow links, whose names are shown
         left_out = {one for one in found if excluded_by(exclude, one)}
         files.update(dict.fromkeys(one for one in found if one not in left_out))
         excluded.update(dict.fromkeys(sorted(left_out)))
@@ -81,7 +81,7 @@ def choose(paths: Iterable[str], exclude: Sequence[str] = ()) -> Chosen:
 
 
 def _expand(path: str) -> tuple[list[str], str]:
-    """The files of one PATH, or why there are none."""
+    """Returns the files of one PATH, or why there are none."""
     try:
         info = os.stat(path)  # noqa: PTH116 - names are text with escapes
     except OSError as error:
@@ -114,9 +114,9 @@ def _is_file(path: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One run. `asked` are its PATHs made absolute, `files` what they meant when it began. Times in epoch milliseconds; None: no bound.
+    """One run. `asked` are its absolute PATHs, `files` what they stood for at its start. Times in epoch milliseconds; None: no limit.
 
-    `shape` stands for how the definition finds records in a file: what an offset counts depends on it.
+    `shape` identifies how the definition finds records in a file: the meaning of an offset depends on it.
     """
 
     directory: Path
@@ -135,24 +135,24 @@ class Run:
 
     @property
     def name(self) -> str:
-        """How people call it."""
+        """Returns the name of the run."""
         return self.directory.name
 
     def save(self) -> None:
-        """To disk, whole or not at all."""
+        """Writes it to disk atomically."""
         values = {name: value for name, value in asdict(self).items() if name != "directory"}
         write_json(self.directory / "run.json", {"version": 1, **values})
 
 
 class Runs:
-    """All runs below one state directory. `held` is for who looks for a run and begins one: two must not begin the same."""
+    """All runs below one state directory. Hold `held` while looking for a run and beginning one: two must not begin the same."""
 
     def __init__(self, state_dir: Path) -> None:
         self._home = state_dir / DIRECTORY
 
     @contextlib.contextmanager
     def held(self) -> Iterator[None]:
-        """Nobody else looks or begins meanwhile."""
+        """Locks the runs against other processes that use `held`. Raises FatalError."""
         try:
             self._home.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._home.mkdir(mode=0o700, exist_ok=True)
@@ -167,7 +167,7 @@ class Runs:
             os.close(descriptor)
 
     def all(self) -> list[Run]:
-        """Every run that can be read, the oldest first."""
+        """Returns every run that can be read, the oldest first."""
         try:
             names = sorted(entry.name for entry in self._home.iterdir() if entry.is_dir())
         except OSError:
@@ -175,12 +175,12 @@ class Runs:
         return [run for name in names if (run := _read(self._home / name))]
 
     def unfinished(self, connector: str, asked: tuple[str, ...]) -> Run | None:
-        """The latest run of this connector over these PATHs that did not come to its end."""
+        """Returns the latest unfinished run of this connector over these PATHs, None without one."""
         found = [run for run in self.all() if run.state == "begun" and run.connector == connector and sorted(run.asked) == sorted(asked)]
         return found[-1] if found else None
 
     def begin(self, run: Run) -> Run:
-        """Put a new run on disk; `run.directory` is chosen here."""
+        """Writes a new run to disk and returns it, with `run.directory` set."""
         now = time.time()
         name = time.strftime("%Y%m%d-%H%M%S", time.gmtime(now)) + f"-{secrets.token_hex(2)}"
         directory = self._home / name
@@ -190,7 +190,7 @@ class Runs:
         return made
 
     def prune(self) -> None:
-        """Remove what nobody needs: old finished runs, and the stores of finished ones that a crash left. Raises nothing."""
+        """Removes old finished runs, and the stores of finished ones that a crash left. Raises nothing."""
         oldest_ms = (time.time() - KEPT_SECONDS) * 1000
         for run in self.all():
             if run.state == "begun":
@@ -201,7 +201,7 @@ class Runs:
                 _drop_store(run.directory)
 
     def rows(self, connector: str) -> Iterator[tuple[SourcePartition, SourceOffset, str]]:
-        """How far each earlier run of the connector came, file by file."""
+        """Yields the offset of each file of the connector's runs, with the run in words."""
         for run in self.all():
             if run.connector == connector:
                 for partition, offset in rows_of(run).items():
@@ -209,7 +209,7 @@ class Runs:
 
 
 def is_worked_on(run: Run) -> bool:
-    """Whether a process works on it now: then nobody may end it."""
+    """Returns whether a process works on the run now: then it must not be ended."""
     try:
         descriptor = os.open(run.directory / "lock", os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError:
@@ -224,7 +224,7 @@ def is_worked_on(run: Run) -> bool:
 
 
 def finish(run: Run, summary: Mapping[str, Any], rows: Mapping[SourcePartition, SourceOffset]) -> None:
-    """The run came to its end: keep its account and its rows, drop its store, which is closed. Raises OSError: then it can be resumed."""
+    """Saves the account and offsets of a finished run, and removes its closed store. Raises OSError, after which it can be resumed."""
     write_json(run.directory / "rows.json", to_documents(rows))
     write_json(run.directory / "account.json", summary)
     replace(run, state="finished", ended_ms=int(time.time() * 1000)).save()
@@ -232,7 +232,7 @@ def finish(run: Run, summary: Mapping[str, Any], rows: Mapping[SourcePartition, 
 
 
 def give_up(run: Run) -> None:
-    """Somebody begins the same anew: what this one delivered stays known."""
+    """Ends an unfinished run that is replaced by a new one. What it delivered stays known."""
     rows = rows_of(run)
     write_json(run.directory / "rows.json", to_documents(rows))
     replace(run, state="given_up", ended_ms=int(time.time() * 1000)).save()
@@ -240,7 +240,7 @@ def give_up(run: Run) -> None:
 
 
 def rows_of(run: Run) -> dict[SourcePartition, SourceOffset]:
-    """How far it came in each file. Takes no lock; a store that cannot be read says nothing."""
+    """Returns the run's offset in each file, nothing if its store cannot be read. Takes no lock."""
     try:
         kept = json.loads((run.directory / "rows.json").read_text("utf-8"))
     except FileNotFoundError:
@@ -257,7 +257,7 @@ def rows_of(run: Run) -> dict[SourcePartition, SourceOffset]:
 
 
 def write_json(path: Path, values: Mapping[str, Any]) -> None:
-    """Durable, and whole or not at all."""
+    """Writes a JSON file atomically and durably. Raises OSError."""
     beside = path.with_name(f".{path.name}.new")
     descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     with os.fdopen(descriptor, "w", encoding="utf-8", errors="backslashreplace") as file:
@@ -273,7 +273,7 @@ def write_json(path: Path, values: Mapping[str, Any]) -> None:
 
 
 def _read(directory: Path) -> Run | None:
-    """None for what is no run, or was never written to its end."""
+    """Returns the run in a directory, None for anything else or an incomplete one."""
     try:
         values = json.loads((directory / "run.json").read_text("utf-8"))
         known = {one.name for one in fields(Run)} - {"directory"}

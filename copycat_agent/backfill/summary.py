@@ -1,4 +1,4 @@
-"""The account of a run to the end: every file, every record, what became of it. A plain value that becomes JSON as it is."""
+"""Makes the account of a run to the end: what became of every file and record. A plain value that can be written as JSON."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ Summary = dict[str, Any]
 Totals = Mapping[tuple[str, LossReason], LossTotal]
 
 VERSION = 1
-"""Of the form. A field that is added does not change it, one that goes or means something else does."""
+"""Version of the account's format. A removed field or a changed meaning raises it, an added field does not."""
 COUNTED = ("read", "acknowledged", "dead_lettered", "dropped", "rejected", "too_long", "kept")
 _ON_PURPOSE = ("drop", "truncate")
 
 
 class RunPart(NamedTuple):
-    """How one process's part of a run went. `began` and `ended` in epoch seconds; `problem` is what kept it from its end, in words."""
+    """One process's part of a run. `began` and `ended` in epoch seconds; `problem` is why it did not finish, in words."""
 
     status: Status
     began: float
@@ -31,7 +31,7 @@ class RunPart(NamedTuple):
 
 
 class Books(Protocol):
-    """Where it stands what became of files: a store, or an agent that has one."""
+    """Access to accounts and offsets: a store, or an agent that has one."""
 
     def accounts(self, connector: str, /) -> Mapping[SourcePartition, Account]:
         """Returns what became of each file."""
@@ -44,9 +44,9 @@ class Books(Protocol):
 
 
 def summarise(definition: Definition, books: Books, part: RunPart, *, before: Totals | None = None, untouched: bool = False) -> Summary:
-    """What the books say of the connector's run, and what is known of its last part.
+    """Returns the account of the connector's run, with its last part.
 
-    `before`: loss totals that are no affair of this run. `untouched`: files that were there and had nothing new are told, too.
+    `before`: loss totals from before this run. `untouched`: includes files without anything new.
     """
     name = definition.name
     files = _files(books.accounts(name), offsets_in(books.offsets(name)), untouched=untouched)
@@ -82,7 +82,7 @@ def summarise(definition: Definition, books: Books, part: RunPart, *, before: To
 
 
 def _is_complete(definition: Definition, totals: Summary, losses: Iterable[Mapping[str, Any]], status: Status) -> bool:
-    """Whether every record that was there is in Kafka, in the dead-letter topic, or left out on purpose."""
+    """Returns whether every record is in Kafka, in the dead-letter topic, or left out on purpose."""
     records = totals["records"]
     source = definition.source
     limits = getattr(source, "multiline", None) or getattr(source, "line", None) or getattr(getattr(source, "format", None), "line", None)
@@ -98,7 +98,7 @@ def _is_complete(definition: Definition, totals: Summary, losses: Iterable[Mappi
 def _files(
     accounts: Mapping[SourcePartition, Account], offsets: Mapping[SourcePartition, SourceOffset], *, untouched: bool
 ) -> list[Summary]:
-    """By path. Several partitions of one name (ranges, what was begun anew) are one file."""
+    """Returns the files by path. Several partitions of one name (ranges, restarted files) are one file."""
     found: dict[str, Summary] = {}
     for partition in {**accounts, **offsets}:
         account, offset = accounts.get(partition), offsets.get(partition)

@@ -1,6 +1,6 @@
-"""The bulk way through a chunk: its records go through the steps one after the other, in one draft.
+"""Encodes a chunk in bulk: its records pass through the steps one after the other, in one draft.
 
-It ends before each bad record, which is then looked at by itself, and goes on behind it: an object, two calls and a `try` for each record
+It stops before each bad record, which is then handled by itself, and continues after it: an object, two calls and a `try` for each record
 would cost more than all the rest.
 """
 
@@ -23,16 +23,16 @@ if TYPE_CHECKING:
     from copycat_agent.encoding.layout import SplitLayout
 
 Places = Iterator[tuple[Any, tuple[int, int], int, Envelope | None]]
-"""Value, place (start and end), number and envelope of records."""
+"""Yields value, place (start and end), number and envelope of records."""
 
 NAMED_MAX = 10
-"""Records of one split that are named one by one for what is wrong with them; all are counted."""
+"""Most records of a split whose errors are reported one by one; all are counted."""
 
 
 class StepTrouble(NamedTuple):
-    """A record of which a step failed, and which went on (`kept`) or was dropped, as the step's `on_error` says.
+    """A record for which a step failed, and which was kept (`kept`) or dropped by the step's `on_error`.
 
-    `messages` is how many there were, its own included.
+    `messages` is the number of messages so far, its own included.
     """
 
     start: int
@@ -45,11 +45,11 @@ class StepTrouble(NamedTuple):
 
 @dataclass(slots=True)
 class Encoded:
-    """Says what became of some of a chunk's records.
+    """What became of some of a chunk's records.
 
-    `messages` are to be sent: whole ones, or values alone where the layout is steady. `drops` says of each dropped record how many
-    messages there were before it, `kept` which messages are of records that went on though a step failed, `troubles` the first
-    of those and of the ones that were dropped for it. `error` is what the next record ended with, see `ChunkEncoding.draft`.
+    `messages` are to be sent: whole ones, or values alone if the layout is steady. `drops` has for each dropped record the number of
+    messages before it, `kept` the messages of records that were kept though a step failed, `troubles` the first of those and of the
+    ones that were dropped for it. `error` is the error of the next record, see `ChunkEncoding.draft`.
     """
 
     messages: list[Any] = field(default_factory=list)
@@ -60,11 +60,11 @@ class Encoded:
 
     @property
     def total(self) -> int:
-        """The number of records."""
+        """Returns the number of records."""
         return len(self.messages) + len(self.drops)
 
     def counts(self) -> Counts:
-        """Returns what the records count as once they are settled."""
+        """Returns the counts of the records, for when they are settled."""
         return Counts(acknowledged=len(self.messages), dropped=len(self.drops), kept=len(self.kept))
 
     def up_to(self, sent: int) -> Encoded:
@@ -74,7 +74,7 @@ class Encoded:
 
 
 class ChunkEncoding:
-    """One chunk under way."""
+    """A chunk that is being encoded."""
 
     def __init__(
         self,
@@ -86,7 +86,7 @@ class ChunkEncoding:
         *,
         owns_fields: bool = False,
     ) -> None:
-        """The chunk's first record is the `number`-th of its file. `raw`: what is sent of each, None for what the steps leave."""
+        """The chunk's first record is the `number`-th of its file. `raw`: the bytes to send of each, None for the steps' results."""
         self._steps, self._chunk, self._first = steps, chunk, number
         self._records = places(chunk, number, owns_fields=owns_fields)
         self._make = _maker(layout, raw, number)
@@ -94,11 +94,11 @@ class ChunkEncoding:
         self._draft.schema = chunk.schema if isinstance(chunk, Parsed) else None
 
     def skip(self, records: int) -> None:
-        """Pass over so many: they are done with otherwise."""
+        """Skips records that were handled otherwise."""
         next(islice(self._records, records, records), None)
 
     def take(self, most: int, until: float) -> Encoded:
-        """The records up to the next bad one, or to the chunk's end; no more than so many, and none once it is later than `until`."""
+        """Returns the records up to the next bad one, or to the chunk's end; at most `most`, and none once it is later than `until`."""
         encoded = Encoded()
         draft, steps, make, append = self._draft, self._steps, self._make, encoded.messages.append
         try:
@@ -130,7 +130,7 @@ class ChunkEncoding:
         draft.kept, draft.trouble = 0, ""
 
     def draft(self) -> Draft:
-        """The record that was looked at last, as framing left it."""
+        """Returns the last record that was taken, as framing left it."""
         draft, chunk = self._draft, self._chunk
         index, place = draft.number - self._first, (draft.start, draft.end, draft.number)
         if isinstance(chunk, Chunk):
@@ -141,32 +141,32 @@ class ChunkEncoding:
 
 
 class AllAtOnce(ChunkEncoding):
-    """A chunk whose messages are all made: no step is left to work on its records, and none of them is a bad one."""
+    """A chunk whose messages are all made: no steps are left, and no record is bad."""
 
     def __init__(self, chunk: Chunk | Parsed, number: int, encoded: Encoded) -> None:
         self._chunk, self._first = chunk, number
         self._encoded = encoded
 
     def skip(self, records: int) -> None:
-        """Pass over so many records: they are done with otherwise."""
+        """Skips records that were handled otherwise."""
         messages, drops = self._encoded.messages, self._encoded.drops
         dropped = sum(before + index < records for index, before in enumerate(drops))
         sent = records - dropped
         self._encoded = Encoded(messages[sent:], [before - sent for before in drops[dropped:]])
 
     def take(self, most: int, until: float) -> Encoded:
-        """All of them, whatever is asked for: they are made, and in memory."""
+        """Returns all records, whatever the arguments: they are already in memory."""
         del most, until
         return self._encoded
 
     def draft(self) -> Draft:
-        """The last one."""
+        """Returns the last record."""
         *_, last = self._chunk.rows(self._first)
         return last
 
 
 def places(chunk: Chunk | Parsed, number: int, *, owns_fields: bool) -> Places:
-    """Value, place, number and envelope of each record, as `rows` has them but without an object for each.
+    """Yields value, place, number and envelope of each record, as `rows` does but without an object for each.
 
     `owns_fields`: fields are copies.
     """
@@ -182,7 +182,7 @@ def places(chunk: Chunk | Parsed, number: int, *, owns_fields: bool) -> Places:
 
 
 def _maker(layout: SplitLayout, raw: Sequence[bytes] | None, first: int) -> Callable[[Draft], Any]:
-    """Returns a function that makes a message of a draft, or its value alone where all else is the same for every record."""
+    """Returns a function that makes a message of a draft, or its value alone if all else is the same for every record."""
     outline, value, topic = layout.outline, layout.value, layout.literal_topic
 
     def whole(draft: Draft) -> Message:

@@ -1,9 +1,9 @@
-"""From records to messages: a definition, compiled once per process, and bound to each split that a batch reads.
+"""Turns records into messages: a definition is compiled once per process, and bound to each split that a batch reads.
 
-A record goes from `Chunk` (framed bytes) through `Draft` (one record that is worked on) to `Message` (the arguments of `produce`), in bulk
-(`bulk`) or one by one (`SplitEncoder.encode`): bad and refused records, the last unfinished line, backfills by time, what `tap` shows, and
-what `try` and `test` look at. Tests hold the two ways against each other (`tests/unit/batch/test_fast.py`), and all ways for random
-definitions and files (`test_ways.py`): the same messages in the same order, the same counts and offsets.
+A record goes from `Chunk` (framed bytes) through `Draft` (one record with its steps) to `Message` (the arguments of `produce`): in bulk
+(`bulk`), or one by one (`SplitEncoder.encode`) for bad and refused records, an unfinished last line, backfills by time, `tap`, `try` and
+`test`. Tests compare the two ways (`tests/unit/batch/test_fast.py`), and all ways for random definitions and files (`test_ways.py`): they
+give the same messages in the same order, the same counts and offsets.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ Steps = tuple[Step, ...]
 
 
 class StageError(Exception):
-    """A bad record, and in which stage it showed: frame, parse, transform, record, convert or send."""
+    """A bad record, with the stage that found it: frame, parse, transform, record, convert or send."""
 
     def __init__(self, stage: str, error: DataError) -> None:
         super().__init__(stage, error)
@@ -51,7 +51,7 @@ class StageError(Exception):
 
 @lru_cache(maxsize=256)
 def compiled(pickled: bytes) -> Encoder:
-    """The encoder of a pickled definition, kept by the definition's bytes. Called by `run_batch` in every process."""
+    """Returns the encoder of a pickled definition, cached by its bytes. Called by `run_batch` in every process."""
     try:
         definition = pickle.loads(pickled)  # noqa: S301 - from the driver, over an authenticated socket
     except (ImportError, AttributeError) as error:  # a part of an installed package, which the driver has
@@ -61,9 +61,9 @@ def compiled(pickled: bytes) -> Encoder:
 
 
 class Encoder:
-    """A definition, compiled: how its files are framed, what its steps do to a record, what its messages look like.
+    """A compiled definition: the framing of its files, the steps on its records, and the layout of its messages.
 
-    Stateless after construction; shared by threads. `changes_fields`: a step may change a record, so its fields have to be its own.
+    Stateless after construction; shared by threads. `changes_fields`: a step may change a record, so its fields have to be a copy.
     `kafka` is the cluster.
     """
 
@@ -84,11 +84,11 @@ class Encoder:
 
     @property
     def writes_files(self) -> bool:
-        """Whether messages are records of files; a null is none of them."""
+        """Returns whether messages are records of files, which cannot be null."""
         return not self.definition.sink.has_topics
 
     def step(self, options: TransformOptions, number: int) -> Transform:
-        """Compile the `number`-th step, from 0."""
+        """Returns the compiled `number`-th step, from 0."""
         return build_transform(options, number)
 
     def bind(
@@ -100,7 +100,7 @@ class Encoder:
         window: BoundWindow | None = None,
         origin: RecordOrigin = UNKNOWN,
     ) -> SplitEncoder:
-        """The encoder for the records of one split. `partitions` gives a topic's partition count; `run` rotates sticky ones.
+        """Returns the encoder for the records of one split. `partitions` returns a topic's partition count; `run` rotates sticky ones.
 
         `host` is the one with the file, None for this one; `origin` see `SplitMeta`.
         Raises DataError when a template cannot be rendered for any record of this file.
@@ -109,24 +109,24 @@ class Encoder:
 
     @property
     def stages(self) -> tuple[tuple[Transform, ...], ...]:
-        """The steps, cut at every query: those before the first one, those between it and the next, and so on. One stage without any."""
+        """Returns the steps, cut at every query: those before the first one, those between it and the next, and so on."""
         return tuple(self.transforms[stage] for stage in self._stages) if len(self._stages) > 1 else (self.transforms,)
 
     @property
     def literal_topics(self) -> tuple[str, ...]:
-        """The topics that are known before any record is read."""
+        """Returns the topics that are known before any record is read."""
         return (self.layout.literal_topic,) if self.layout.literal_topic else ()
 
     def options_of(self, stage: int) -> tuple[TransformOptions, ...]:
-        """The options of the steps of one stage."""
+        """Returns the options of the steps of one stage."""
         return self.definition.transforms[self._stages[stage]]
 
 
 class SplitEncoder:
     """Makes messages of the records of one split. Used from one thread.
 
-    `bulk` does so for whole chunks, many times as fast; None where a definition needs a look at each record. `window`: which records it
-    takes by their times, None for all.
+    `bulk` does so for whole chunks, many times as fast; None if the definition needs each record handled by itself. `window` selects
+    records by their times, None for all.
     """
 
     def __init__(
@@ -139,7 +139,7 @@ class SplitEncoder:
         window: BoundWindow | None,
         origin: RecordOrigin,
     ) -> None:
-        """Made by `Encoder.bind`, with arguments as there."""
+        """Called by `Encoder.bind`, with arguments as there."""
         self._encoder = encoder
         self.window = window
         self._begun: Begun | None = None
@@ -147,7 +147,7 @@ class SplitEncoder:
         self._stages = tuple([tuple([transform.bind(meta) for transform in stage]) for stage in encoder.stages])
         self._make_layout = cache(partial(encoder.layout.bind, split, meta, partitions, run))
         if encoder.layout.same_tail is None:
-            self._make_layout()  # else only records that are looked at by themselves need it
+            self._make_layout()  # else only records that are handled one by one need it
         self.bulk: BulkEncoder | None = None
         if window is None and len(self._stages) == 1:
             nulls: Steps = (lambda _: False,) if encoder.writes_files else ()
@@ -155,15 +155,15 @@ class SplitEncoder:
 
     @cached_property
     def layout(self) -> SplitLayout:
-        """The layout of the split's messages."""
+        """Returns the layout of the split's messages."""
         return self._make_layout()
 
     def steps(self, stage: int) -> tuple[Step, ...]:
-        """The steps of one stage, see `Encoder.stages`."""
+        """Returns the steps of one stage, see `Encoder.stages`."""
         return self._stages[stage]
 
     def encode(self, draft: Draft, extra: Headers = ()) -> tuple[Message, ...]:
-        """The messages of one record, none when a transform dropped it; only a query makes several. `draft` is worked on.
+        """Returns the messages of one record, none when a transform dropped it; only a query makes several. Changes `draft`.
 
         Raises `StageError` for a bad record. RetriableError, BlockedError and FatalError come from outside, such as a schema registry.
         """
@@ -177,7 +177,7 @@ class SplitEncoder:
         return (self.finish(draft, extra),)
 
     def encode_part(self, part: PartOfRecord, extra: Headers) -> tuple[Message, ...]:
-        """Does what `encode` does for a part of a record. What the steps make of the record's first part decides for all of them."""
+        """Does what `encode` does for a part of a record. The steps' results for the record's first part apply to all parts."""
         assert len(self._stages) == 1, "as for `encode`"
         begun, draft = self.begun(part), part.draft
         draft.trouble = begun.trouble if part.number == 1 or not begun.goes_on else ""
@@ -188,7 +188,7 @@ class SplitEncoder:
         return (self.finish_part(begun, draft, part, extra),)
 
     def begun(self, part: PartOfRecord) -> Begun:
-        """Returns what the first stage made of the record's first part, kept for the parts after it. Raises StageError for a bad one."""
+        """Returns the first stage's results for the record's first part, kept for later parts. Raises StageError for a bad one."""
         if self._begun is None or self._begun.draft.start != part.first[0]:
             self._begun = self.begin(Begun(self.ready(self._first(part))), 0)
         return _good(self._begun)
@@ -201,16 +201,16 @@ class SplitEncoder:
         return first
 
     def begin(self, begun: Begun, stage: int) -> Begun:
-        """Let the steps of one stage work on a first part."""
+        """Applies the steps of one stage to a first part."""
         self._part_steps(stage).begin(begun)
         return begun
 
     def go_on(self, begun: Begun, stage: int) -> Begun:
-        """Lets the steps of a later stage work on a first part. Raises StageError for a bad one."""
+        """Applies the steps of a later stage to a first part. Raises StageError for a bad one."""
         return _good(self.begin(begun, stage))
 
     def apply_to_part(self, begun: Begun, draft: Draft, stage: int) -> bool:
-        """Let the steps of one stage work on a later part. False when one of them dropped it. Raises StageError."""
+        """Applies the steps of one stage to a later part. Returns False when one of them dropped it. Raises StageError."""
         try:
             return self._part_steps(stage).go_on(begun, draft)
         except DataError as error:
@@ -221,7 +221,7 @@ class SplitEncoder:
 
     @property
     def _asks_no_first(self) -> bool:
-        """Whether nothing is taken from a record's first part: reading back in a packed file costs."""
+        """Returns whether parts need nothing of a record's first part: reading back in a compressed file is expensive."""
         return self.window is None and not self._encoder.transforms and self.layout.is_steady
 
     def _is_wanted(self, begun: Begun) -> bool:
@@ -240,9 +240,9 @@ class SplitEncoder:
         return draft
 
     def apply(self, draft: Draft, stage: int = 0) -> bool:
-        """Let the steps of one stage (see `Encoder.stages`) work. False when one of them dropped it. Raises StageError.
+        """Applies the steps of one stage (see `Encoder.stages`). Returns False when one of them dropped it. Raises StageError.
 
-        A null goes on as it is, where it can.
+        A null passes unchanged, where it can.
         """
         if draft.framed is None:
             return not self._encoder.writes_files
@@ -255,7 +255,7 @@ class SplitEncoder:
         return True
 
     def finish(self, draft: Draft, extra: Headers = ()) -> Message:
-        """The message of a record that has been through the steps. Raises StageError."""
+        """Returns the message of a record after the steps. Raises StageError."""
         try:
             topic, key, partition, timestamp, headers = self.layout.outline(draft, extra)
         except DataError as error:
@@ -265,7 +265,7 @@ class SplitEncoder:
         return topic, self._value(draft, topic), key, partition, None, None, timestamp, headers
 
     def finish_part(self, begun: Begun, draft: Draft, part: PartOfRecord, extra: Headers) -> Message:
-        """The message of a part of a record, where `begun` and `draft` are what the steps made of the first part and of this one."""
+        """Returns the message of a part of a record; `begun` and `draft` are the steps' results for the first part and this one."""
         try:
             topic, key, partition, timestamp, headers = self.layout.outline_of_part(begun.draft, draft, extra, part.record)
         except DataError as error:
@@ -280,10 +280,10 @@ class SplitEncoder:
 
 
 class BulkEncoder:
-    """Makes messages of whole chunks of one split: `values` where no record has to be looked at, `begin` for all others."""
+    """Makes messages of whole chunks of one split: `values` if no record has to be handled by itself, `begin` for all others."""
 
     def __init__(self, layout: MessageLayout, make: Callable[[], SplitLayout], steps: tuple[Steps, Steps], *, changes_fields: bool) -> None:
-        """`make` gives the split's layout; `steps` are those of values, and those of nulls; `changes_fields` as in `Encoder`.
+        """`make` returns the split's layout; `steps` are those of values, and those of nulls; `changes_fields` as in `Encoder`.
 
         Raises DataError when no message of this split can be made.
         """
@@ -292,17 +292,17 @@ class BulkEncoder:
         self._steps, self._null_steps = steps
         self._changes_fields = changes_fields
         self.tail: Message | None = None
-        """What follows the value in every message; None where messages differ in more than their values, or a step works on records."""
+        """What follows the value in every message; None if messages differ in more than their values, or there are steps."""
         if layout.is_steady and not self._steps and not layout.wants_record and layout.value is None:
             self.tail = make().tail if layout.same_tail is None else layout.same_tail
 
     @property
     def literal_topic(self) -> str:
-        """The topic of all records, where they have one."""
+        """Returns the topic of all records, "" where it is made from data."""
         return self._make_layout().literal_topic
 
     def values(self, chunk: Chunk | Parsed) -> list[bytes] | None:
-        """The chunk's records as Kafka gets them, each with `tail`. None where there is no `tail`, or a record has to be looked at."""
+        """Returns the chunk's records as sent values, each with `tail`. None without `tail`, or if a record has to be handled by itself."""
         layout, values = self._of_definition, chunk.values
         convert = layout.convert_value
         if self.tail is None or chunk.partial:
@@ -325,7 +325,7 @@ class BulkEncoder:
             return None
 
     def begin(self, chunk: Chunk | Parsed, number: int) -> ChunkEncoding | None:
-        """Begin with a chunk whose first record is the `number`-th of its file. None where each has to be looked at by itself."""
+        """Begins a chunk whose first record is the `number`-th of its file. Returns None if each record has to be handled by itself."""
         if chunk.partial:
             return None
         if isinstance(chunk, Chunk):
@@ -340,7 +340,7 @@ class BulkEncoder:
         raw = chunk.raw if self._takes_raw(chunk) else None
         if Unparsed in kinds or (raw is not None and self._changes_fields and kinds != {dict}):
             return None
-        # where a step changes fields, they are its own, and no record goes as its raw bytes any more
+        # if a step changes fields, they are copies, and no record is sent as its raw bytes any more
         owns = self._changes_fields
         steps = self._null_steps if kinds == {type(None)} else self._steps
         layout = self._make_layout()
@@ -349,7 +349,7 @@ class BulkEncoder:
         return ChunkEncoding(layout, steps, chunk, number, None if owns else raw, owns_fields=owns)
 
     def _by_columns(self, chunk: Parsed, rows: ArrowRows, number: int) -> Encoded | None:
-        """The messages of rows whose values are made at once: of a record only what stands beside its value is looked at."""
+        """Returns the messages of rows whose values are made at once; all else is made one by one. None if that is not possible."""
         layout, encoded = self._of_definition, Encoded()
         if layout.is_steady or (values := layout.rows(rows.batch)) is None:
             return None
@@ -362,23 +362,23 @@ class BulkEncoder:
                 topic, key, partition, timestamp, headers = outline(draft)
                 append((topic, value, key, partition, None, None, timestamp, headers))
         except CopycatError:
-            return None  # which of the records it is shows one by one
+            return None  # handling the records one by one finds the bad one
         return encoded
 
     def _takes_raw(self, chunk: Parsed) -> bool:
-        """Whether records go as their raw bytes where no step makes other fields of them."""
+        """Returns whether records are sent as their raw bytes unless a step changes their fields."""
         return chunk.raw is not None and self._of_definition.takes_raw(as_is=chunk.as_is)
 
 
 def _good(begun: Begun) -> Begun:
-    """Raises StageError when the first part is a bad record, as all others are then."""
+    """Returns `begun`. Raises StageError when the first part is a bad record, as all others are then."""
     if begun.bad is not None:
         raise StageError("transform", begun.bad)
     return begun
 
 
 def _kafka(definition: Definition) -> KafkaOptions:
-    """The cluster; topics that are made get the broker's time where records are to have it."""
+    """Returns the cluster's options; created topics get the broker's time if records are to have it."""
     kafka = definition.kafka
     if definition.record.timestamp != "broker" or kafka.create_topics is None:
         return kafka
@@ -387,6 +387,6 @@ def _kafka(definition: Definition) -> KafkaOptions:
 
 
 def _is_raw(definition: Definition) -> bool:
-    """Whether values go as the bytes that stand in the file: asked for by `converters: {value: bytes}`, without transforms."""
+    """Returns whether values are sent as the file's own bytes: with `converters: {value: bytes}` and no transforms."""
     value = definition.converters.value
     return not definition.transforms and definition.record.value is None and value is not None and CONVERTERS[value.type].is_identity

@@ -1,7 +1,7 @@
 """The layout of records that go into files: a directory below the store's root in place of a topic, and the value as the steps left it.
 
-Directories are made of data, so what a field gives is written as Hive does: characters that mean something in paths are `%` and two hex
-digits, and so is a `_` or a `.` that a name begins with, for readers pass over files with such names. `/` only comes from the template.
+Directories are made from data, so fields are escaped as Hive does: characters with a meaning in paths become `%` and two hex digits, and so
+does a leading `_` or `.`, since readers ignore files with such names. `/` only comes from the template.
 """
 
 from __future__ import annotations
@@ -27,23 +27,23 @@ if TYPE_CHECKING:
     from copycat_agent.templates import SplitMeta
 
 NAME_BYTES = 200
-"""The name of a directory has no more: file systems take 255."""
+"""Longest name of a directory: file systems take 255."""
 PATH_BYTES = 700
-"""Nor has the whole path: object stores take names of 1,024."""
+"""Longest path of a directory: object stores take names of 1,024."""
 DIRECTORIES_KNOWN = 4096
-"""So many are remembered for each split."""
+"""Most directories that are remembered for each split."""
 _MEANS_SOMETHING = re.compile(r"[\x00-\x1f\x7f\"#%'*/:=?\\{}\[\]^|<>&`$;!]")
 
 
 class Shaped(NamedTuple):
-    """A value, and the schema that it is of."""
+    """A value with its schema."""
 
     value: bytes | dict[str, Any]
     schema: Schema
 
 
 def shown_value(value: bytes | dict[str, Any] | Shaped | None) -> bytes | None:
-    """The value of a message as people are shown it: bytes as they are, fields as JSON."""
+    """Returns the value of a message for display: bytes unchanged, fields as JSON."""
     bare = value.value if isinstance(value, Shaped) else value
     try:
         return bare if bare is None or isinstance(bare, bytes) else dump(bare)
@@ -85,7 +85,7 @@ class _SplitFilesLayout:
         self._parts = parts
         self._made = [one for one in parts if not isinstance(one, str)]
         self._known: dict[tuple[str, ...], str] = {}
-        """What the parts that are made give -> the directory."""
+        """Directories by the rendered parts of their paths."""
         self.is_steady = layout.is_steady
         self._has_schema = layout.wants_record
         self._is_of_second = layout.topic.is_of_second
@@ -94,7 +94,7 @@ class _SplitFilesLayout:
             self.literal_topic = self._directory(Draft(b""))
 
     def value(self, draft: Draft, _topic: str) -> Any:  # noqa: ANN401 - bytes, text or fields
-        """The value as the steps left it, with its schema where that still says what it is."""
+        """Returns the value as the steps left it, with its schema if that still describes it."""
         return Shaped(draft.value, draft.schema) if self._has_schema and draft.schema is not None else draft.value
 
     def outline(self, draft: Draft, extra: Headers = ()) -> Outline:
@@ -102,7 +102,7 @@ class _SplitFilesLayout:
         return self.literal_topic or self._directory(draft), None, ANY_PARTITION, 0, None
 
     def messages(self, chunk: Parsed) -> list[Message] | None:
-        """Returns the messages of records whose values stay as they are. None where directories depend on more than records' times."""
+        """Returns the messages of records whose values are not changed. None if directories depend on more than records' times."""
         times = None if chunk.envelopes is None or not self._is_of_second else chunk.envelopes.timestamps_ms
         if times is None or None in times:
             return None
@@ -120,7 +120,7 @@ class _SplitFilesLayout:
         return list(zip(directories, values, nothing, repeat(ANY_PARTITION), nothing, nothing, repeat(0), nothing))
 
     def _directory(self, draft: Draft) -> str:
-        """Raises DataError where a field is missing, or the path is too long."""
+        """Returns the record's directory. Raises DataError when a field is missing, or the path is too long."""
         made = tuple([one(draft) for one in self._made])
         found = self._known.get(made)
         if found is None:
@@ -133,17 +133,17 @@ class _SplitFilesLayout:
 
 
 def changes_fields(definition: Definition) -> bool:
-    """Whether a step may change a record: its schema says no longer what it is then."""
+    """Returns whether a step may change a record, whose schema then no longer describes it."""
     return not all(kind_of(step).is_filter for step in definition.transforms)
 
 
 def escaped(text: str) -> str:
-    """A text as a part of a name in a path."""
+    """Returns a text escaped as part of a name in a path."""
     return _MEANS_SOMETHING.sub(lambda found: f"%{ord(found[0]):02X}", text)
 
 
 def directory(path: str) -> str:
-    """The directory of a path, with a slash behind it. Raises DataError for one that no store takes."""
+    """Returns the directory of a path, with a trailing slash. Raises DataError for one that stores do not take."""
     names = path.strip("/").split("/")
     if not all(names):
         raise DataError("the path of the record's file has an empty part", "see sink.path; default: gives a field a value")

@@ -1,7 +1,7 @@
-"""Rows of Arrow columns as JSON, column by column: the bytes that `plain.dump` makes of each row, in a sixth of the time. Door to numpy.
+"""Writes rows of Arrow columns as JSON, column by column: the same bytes as `plain.dump`, in a sixth of the time. Door to numpy.
 
-A column becomes a column of JSON texts, and one call joins those of all columns. Columns of types that are not known here, and the few
-texts with a character that JSON escapes, are written value by value as `dump` does. Tests compare both ways over random columns.
+Each column becomes a column of JSON texts, and one call joins those of all columns. Columns of other types, and the few texts with a
+character that JSON escapes, are written value by value as `dump` does. Tests compare both ways over random columns.
 """
 
 from __future__ import annotations
@@ -18,24 +18,24 @@ from copycat_agent.errors import DataError
 from copycat_agent.formats.records.parquet_values import values
 
 _MICROS_FIRST, _MICROS_LAST = -62_135_596_800_000_000, 253_402_207_199_999_999
-"""The year 1 begins with the first; orjson knows no numpy times behind the last, the 30th of December 9999."""
+"""First and last microsecond that orjson writes from numpy: the begin of year 1, and the end of the 30th of December 9999."""
 _DAYS_FIRST, _DAYS_LAST = -719_162, 2_932_896
-"""The years 1 to 9999; others are texts of their own."""
+"""First and last day of the years 1 to 9999; a column with other dates is written one by one."""
 _SMALLEST_ESCAPED, _QUOTE, _BACKSLASH, _COMMA = 32, ord('"'), ord("\\"), ord(",")
 _ASCII_END = 128
 _FEW = 8
-"""Texts with escaped characters are few as long as they are less than this part of all."""
+"""Texts with escaped characters are few if they are less than one in `_FEW`."""
 
 
 class _Texts(NamedTuple):
-    """A column as JSON, without nulls. `is_bare`: texts of which each lacks the quotes around it."""
+    """A column as JSON, without nulls. `is_bare`: the texts lack the quotes around them."""
 
     column: pa.Array
     is_bare: bool = False
 
 
 def rows_as_json(batch: pa.RecordBatch) -> list[bytes] | None:
-    """Each row as an object. None where there are none, and where they have to be looked at one by one."""
+    """Returns each row as a JSON object. None without rows, and if they have to be converted one by one."""
     names = batch.schema.names
     if not names or not batch.num_rows or len(set(names)) < len(names):
         return None
@@ -50,11 +50,11 @@ def rows_as_json(batch: pa.RecordBatch) -> list[bytes] | None:
         joined = pc.binary_join_element_wise(*parts, f"{before[:-1]}}}", "")
         return list(joined.cast(pa.binary()).to_pylist())
     except (pa.ArrowException, DataError, ValueError, TypeError, OverflowError):  # orjson raises TypeError
-        return None  # whatever it is, it is found where each row is looked at
+        return None  # converting the rows one by one finds the error
 
 
 def _texts_of(column: pa.Array) -> _Texts:
-    """Raises what is caught above."""
+    """Returns a column as JSON texts. Raises what `rows_as_json` catches."""
     type_ = column.type
     if pa.types.is_string(type_):
         return _of_strings(column)
@@ -116,7 +116,7 @@ def _within(counts: pa.Array, first: int, last: int) -> bool:
 
 
 def _split(text: bytes) -> pa.StringArray:
-    """A list in JSON, of values without a comma in them, as its values."""
+    """Returns the values of a JSON list whose values contain no comma."""
     data = np.frombuffer(text, np.uint8)[1:-1]
     is_comma = data == _COMMA
     places = np.flatnonzero(is_comma)
@@ -136,4 +136,4 @@ _WRITERS = {
     pa.lib.Type_TIMESTAMP: _of_times,
     pa.lib.Type_DATE32: _of_days,
 }
-"""By the type of a column: what writes its values; what it makes of nulls does not count."""
+"""The writers of values by the type of a column. Their results for nulls are not used."""

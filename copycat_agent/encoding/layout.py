@@ -1,4 +1,4 @@
-"""The layout of a message once the steps are done with its record: topic, key, headers, partition, timestamp and value."""
+"""Determines topic, key, headers, partition, timestamp and value of a message, after the steps have worked on its record."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Outline = tuple[str, bytes | None, int, int, list[tuple[str, bytes]] | None]
 
 ANY_PARTITION = -1
 TOPICS_KEPT = 1000
-"""Topics of one split that are not checked again. There are seldom more than a few; data may hold any number."""
+"""Most checked topics of a split that are remembered. There are seldom more than a few, but data may name any number."""
 
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _PARTIAL = ("copycat.partial", b"true")
@@ -40,11 +40,11 @@ _TAKE_TEXT = ("string", "bytes")
 
 
 class MessageLayout:
-    """The `record` and `converters` sections of a definition, compiled. Stateless after construction; shared by threads.
+    """The compiled `record` and `converters` sections of a definition. Stateless after construction; shared by threads.
 
-    `convert_value` is None where bytes go as they are. `wants_record`, `key_wants_record`: the converter is called with the topic and
-    the schema of the record's file beside the value. `has_same_headers`: they are the same for all records of a split that are whole.
-    `same_tail`: what follows the value in every message, as in `SplitLayout.tail`, where it is the same for all files; else None.
+    `convert_value` is None if bytes are sent unchanged. `wants_record`, `key_wants_record`: the converter is called with the topic and
+    the schema of the record's file beside the value. `has_same_headers`: all complete records of a split have the same headers.
+    `same_tail`: what follows the value in every message, as in `SplitLayout.tail`, if it is the same for all files; else None.
     """
 
     def __init__(self, definition: Definition, *, has_fields: bool, has_envelopes: bool = False) -> None:
@@ -70,7 +70,7 @@ class MessageLayout:
 
     @property
     def key_wants_record(self) -> bool:
-        """See `wants_record`."""
+        """Returns whether the key's converter needs topic and schema, see `wants_record`."""
         key = self.definition.converters.key
         return key is not None and CONVERTERS[key.type].wants_record
 
@@ -82,28 +82,28 @@ class MessageLayout:
         return _tail(None, record.partition if isinstance(record.partition, int) else ANY_PARTITION, 0, None)
 
     def bind(self, split: Split, meta: SplitMeta, partitions: Callable[[str], int], run: int) -> SplitLayout:
-        """The layout of the messages of one split, see `SplitLayout`. Raises DataError as that."""
+        """Returns the layout of the messages of one split. Arguments and DataError as of `SplitLayout`."""
         return SplitLayout(self, split, meta, partitions, run)
 
     def takes_raw(self, *, as_is: bool) -> bool:
-        """Whether the value of a record with fields is its raw bytes, as long as no step makes other fields of it; `as_is` see `Parsed`."""
+        """Returns whether a record with fields is sent as its raw bytes, as long as no step changes its fields; `as_is` see `Parsed`."""
         return self.value is None and (self._wants_bytes or (as_is and not self._wants_fields))
 
     def rows(self, batch: RecordBatch) -> list[bytes] | None:
-        """The values of all rows at once; None where each has to be looked at."""
+        """Returns the values of all rows, made at once; None if each row has to be converted by itself."""
         value = self.definition.converters.value
         is_json = self.value is None and (value is None or CONVERTERS[value.type].is_json)
         make = _rows_as_json() if is_json else None
         return None if make is None else make(batch)
 
     def asks_for(self, names: Sequence[str]) -> list[str]:
-        """Those of a record's fields that something beside its value is made of."""
+        """Returns the fields among `names` that topic, key or headers are made of."""
         asked = {field for template in (self.topic, self.key, *self.headers.values()) if template for field in template.fields}
         return [name for name in names if any(field == name or field.startswith(f"{name}.") for field in asked)]
 
     @property
     def convert_fields(self) -> Converter | None:
-        """The converter of fields where `convert_value` goes by what the value is, and sends bytes as they are; else None."""
+        """Returns the converter of fields if `convert_value` depends on the type of the value, and sends bytes unchanged; else None."""
         return _json if self.convert_value is _by_kind else None
 
 
@@ -140,14 +140,14 @@ class DataTopics:
 
 
 class SplitLayout:
-    """The layout of the messages of one split. What is the same for all of them is made once.
+    """The layout of the messages of one split. Parts that are equal in all messages are made once.
 
-    `literal_topic` is "" where the topic is made from data. `is_steady`: messages differ in their values only. `value` gives a
-    record's value as `produce` takes it, called with the record and its topic; raises DataError, or what its converter raises.
+    `literal_topic` is "" where the topic is made from data. `is_steady`: messages differ in their values only. `value` returns a
+    record's value as `produce` takes it, for the record and its topic; it raises DataError, or what its converter raises.
     """
 
     def __init__(self, layout: MessageLayout, split: Split, meta: SplitMeta, partitions: Callable[[str], int], run: int) -> None:
-        """`partitions` gives a topic's partition count; `run` rotates sticky ones.
+        """`partitions` returns a topic's partition count; `run` rotates sticky partitions.
 
         Raises DataError when a template cannot be rendered for any record of this file.
         """
@@ -167,7 +167,7 @@ class SplitLayout:
         self.value = self._value(meta)
 
     def outline(self, draft: Draft, extra: Headers = ()) -> Outline:
-        """Everything but the value. Raises DataError for a record of which it cannot be made."""
+        """Returns everything but the value. Raises DataError for a record that it cannot be made from."""
         topic = self.literal_topic or self._topic_of(draft)
         if self._key is not None:
             key: bytes | None = self._key_bytes(self._key(draft), topic, draft)
@@ -186,9 +186,9 @@ class SplitLayout:
         return None
 
     def outline_of_part(self, first: Draft, draft: Draft, extra: Headers, spread: bytes) -> Outline:
-        """The outline of `draft`, a part of a record whose first one is `first`: what says where it goes, and when it was, is the first's.
+        """Returns the outline of `draft`, a part of a record with the first part `first`, which determines topic, key, partition and time.
 
-        Where nothing of the definition says into which partition a record goes, all parts go into one, by `spread`.
+        If the definition does not determine the partition of a record, all its parts go to one, chosen by `spread`.
         """
         topic, key, partition, timestamp, _ = self.outline(first)
         if self._record.partition == "sticky" or (partition == ANY_PARTITION and key is None):
@@ -197,7 +197,7 @@ class SplitLayout:
 
     @cached_property
     def tail(self) -> Message:
-        """What follows the value in every message of a layout that `is_steady`, for `TaskProducer.send`. Raises DataError as `outline`."""
+        """Returns what follows the value in every message, if `is_steady`, for `TaskProducer.send`. Raises DataError as `outline`."""
         return _tail(*self.outline(_NOTHING)[1:])
 
     def _key_bytes(self, text: str, topic: str, draft: Draft) -> bytes:
@@ -225,7 +225,7 @@ class SplitLayout:
         return self._run % self._partitions(topic) if key is not None else ANY_PARTITION
 
     def _value(self, meta: SplitMeta) -> Callable[[Draft, str], Any]:
-        """Builds the function `value`, with no more in it than this definition needs. A null stays one."""
+        """Returns the function `value`, with only the steps that this definition needs. A null stays null."""
         make = self._value_of_data(meta)
         if not self._layout.has_envelopes:
             return make
@@ -260,30 +260,30 @@ def _tail(key: bytes | None, partition: int, timestamp: int, headers: list[tuple
 
 
 def event_time(timestamp_ms: int) -> int:
-    """An event's time as a client takes it. Raises DataError for one that Kafka has no number for."""
+    """Returns an event's time as a client takes it. Raises DataError for a time before 1970."""
     if timestamp_ms > 0:
         return timestamp_ms
     if timestamp_ms < 0:
         raise DataError("the event time is before 1970: Kafka has no timestamp for it", "see record.timestamp")
-    return 1  # a client takes 0 for now
+    return 1  # for a client 0 means now
 
 
 def origin_headers(path: str, start: int, end: int) -> Headers:
-    """Headers that say where a record came from: with these a consumer can drop repeats."""
+    """Returns headers that say where a record came from, with which a consumer can drop repeats."""
     name = path.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
     return (("copycat.file", name.encode()), ("copycat.offset", b"%d" % start), ("copycat.end", b"%d" % end))
 
 
 @lru_cache(maxsize=1)
 def host_name() -> str:
-    """This host, as `@host` names it."""
+    """Returns this host's name, the value of `@host`."""
     return socket.gethostname()
 
 
 def _field(path: str) -> Callable[[Draft], Any]:
-    """A closure that finds a field, as it is. Raises DataError when it is missing, or null.
+    """Returns a function that returns a record's field unchanged, and raises DataError when it is missing or null.
 
-    A null would be Kafka's null, which deletes what a compacted topic has for the key: no log line may do that by chance.
+    Null would be a tombstone, which deletes a key's record in a compacted topic: no log line may do that by accident.
     """
     find = compile_path(path)
 
@@ -304,7 +304,7 @@ def _key_converter(definition: Definition) -> Converter:
 
 
 def _value_converter(definition: Definition, *, has_fields: bool) -> Converter | None:
-    """The converter of values; None where bytes can go as they are."""
+    """Returns the converter of values; None if bytes are sent unchanged."""
     options = definition.converters.value
     if options is None:
         return _by_kind if has_fields else None
@@ -313,7 +313,7 @@ def _value_converter(definition: Definition, *, has_fields: bool) -> Converter |
 
 
 def _site(definition: Definition) -> Site:
-    """Describes the values that the converter gets. A value made by a template has no declared fields."""
+    """Returns the description of the converter's values. A value made by a template has no declared fields."""
     steps, registry = definition.transforms, definition.converters.schema_registry
     if definition.record.value is not None:
         return Site("value", registry, None, lambda _: None)
@@ -331,7 +331,7 @@ def _rows_as_json() -> Callable[[RecordBatch], list[bytes] | None] | None:
 
 
 def _by_kind(value: bytes | str | dict[str, Any]) -> bytes:
-    """The default: bytes and texts as they are, JSON once a transform has made fields."""
+    """The default converter: sends bytes and text unchanged, and fields as JSON."""
     if isinstance(value, bytes):
         return value
     return value.encode("utf-8", "backslashreplace") if isinstance(value, str) else _json(value)

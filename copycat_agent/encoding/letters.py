@@ -1,4 +1,4 @@
-"""The form of a dead letter: the raw bytes are its value; headers say where they come from, and why they were not sent.
+"""Makes dead letters: the value is the raw bytes; headers say where they come from, and why they were not sent.
 
 `docs/errors.md` lists the headers; `copycat_agent.dlq` reads them back.
 """
@@ -27,24 +27,24 @@ LENGTH = "copycat.length"
 RECORD = "copycat.record"
 STAGE = "copycat.stage"
 STEP = "copycat.step"
-"""Of stage transform: the step that failed, as in `transforms[1] regex`."""
+"""Header of stage transform: the step that failed, as in `transforms[1] regex`."""
 
 ERROR = "copycat.error"
 MESSAGE = "copycat.message"
 PARTIAL = "copycat.partial"
 RAW = "copycat.raw"
-"""What became of the raw bytes; absent when the value is all of them."""
+"""Header that says why the value is not exactly the raw bytes; absent when it is."""
 
 PLACES = "copycat.places"
 """`records` where the file's positions are record numbers; absent where they are bytes."""
 
 PART, PARTS, PART_OF = "copycat.part", "copycat.parts", "copycat.part_of"
-"""Of a part of a record over the limit: its number, how many there are (of the last one only), and which record it is of."""
+"""Headers of a part of a record over the limit: its number, their count (last part only), and the record it belongs to."""
 
 COLUMNS = "copycat.columns"
-"""Names of the file's columns, a JSON array, where the record's bytes mean nothing without them."""
+"""Header with the names of the file's columns, a JSON array, where the record's bytes cannot be read without them."""
 HEADERS, TIME = "copycat.headers", "copycat.timestamp"
-"""Of a record that comes from Kafka: how many headers it had, which come before all others, and its time, where it had one."""
+"""Headers of a record that comes from Kafka: the number of its own headers, which come first, and its time, if it had one."""
 _COLUMNS_BYTES = 2**14
 
 OMITTED = b"omitted: refused by the topic"
@@ -61,16 +61,13 @@ def record_of(split: Split, start: int) -> bytes:
 
 
 def part_headers(number: int, record: bytes, *, is_last: bool) -> Headers:
-    """Headers of every part of a record, whether it is sent or a dead letter."""
+    """Returns the headers of a part of a record, for messages and dead letters."""
     count = b"%d" % number
     return ((PART, count), (PART_OF, record), *(((PARTS, count),) if is_last else ()))
 
 
 def rendered(record: Draft) -> Draft:
-    """The record with bytes: where the file holds none, its fields as JSON; still none where those are not known, or cannot be written so.
-
-    A copy where the file holds none.
-    """
+    """Returns the record with bytes: if the file has none, a copy with its fields as JSON, or without bytes if that is not possible."""
     if record.raw is not None or not isinstance(record.framed, dict):
         return record
     full = record.anew()
@@ -82,10 +79,10 @@ def rendered(record: Draft) -> Draft:
 
 
 def dead_letter(definition: Definition, split: Split, record: Draft, stage: str, error: DataError, *, by_record: bool = False) -> Message:
-    """The dead letter of one bad record, without its raw bytes: see `with_raw`. The definition has a dead-letter topic.
+    """Returns the dead letter of a bad record, without its raw bytes: see `with_raw`. The definition has a dead-letter topic.
 
-    One that comes from Kafka keeps its key, and its headers before these.
-    `by_record`: places in the file are record numbers.
+    A record that comes from Kafka keeps its key, and its headers come first.
+    `by_record`: positions in the file are record numbers.
     """
     dlq = definition.errors.dlq
     assert dlq is not None
@@ -116,7 +113,7 @@ def _of_envelope(envelope: Envelope) -> Headers:
 
 
 def _columns(record: Draft) -> tuple[tuple[str, bytes], ...]:
-    """The header with the columns' names, unless there are none, or too many for a header."""
+    """Returns the header with the columns' names, unless there are none, or too many for a header."""
     if record.schema is None or record.raw is None:
         return ()
     names = json.dumps([column.name for column in record.schema.columns]).encode()
@@ -124,7 +121,7 @@ def _columns(record: Draft) -> tuple[tuple[str, bytes], ...]:
 
 
 def with_raw(letter: Message, raw: bytes | None, said: bytes | None) -> Message:
-    """The letter with these raw bytes; `said` explains why they are not all, None when they are."""
+    """Returns the letter with these raw bytes; `said` explains why they are not exactly the record's, None when they are."""
     topic, _, *rest, headers = letter
     others = [pair for pair in headers if pair[0] != RAW]
     return topic, raw, *rest, [*others, *([(RAW, said)] if said is not None else [])]

@@ -1,8 +1,8 @@
-"""Steps on the parts of a record over the limit: the first part goes through them like any record, the later ones carry what it gave.
+"""Applies steps to the parts of a record over the limit: the first part passes through them like any record; later ones copy its results.
 
-A later part has the fields, and the time, that the first one had behind each step; its own text stands where the end of the first one's
-text stood. So a step that parses does not work on it, nor does a filter: both have decided. All other steps do: what is to be masked is
-masked in every part.
+After each step a later part has the fields and the time of the first one, with its own text in place of the end of the first one's text.
+So parsing steps and filters are not applied to later parts: the first part has decided. All other steps are: masking, for example, has to
+mask every part.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from copycat_agent.transforms.paths import with_field
 Value = bytes | dict[str, Any]
 
 _UNWRAPS = ("cri", "docker")
-"""Steps that take something off every line of a record, so off those of a later part too."""
+"""Steps that remove something from every line of a record, and so from those of later parts, too."""
 
 
 class PartOfRecord(NamedTuple):
-    """The `number`-th part, from 1, of a record, whose first part is in the bytes from `first[0]` up to `first[1]`.
+    """The `number`-th part, from 1, of a record, whose first part is the bytes from `first[0]` up to `first[1]`.
 
-    `read_first` makes a draft of that, a new one with each call. `record` names the record: the same for all of its parts.
+    `read_first` returns a draft of the first part, a new one with each call. `record` names the record, equal for all of its parts.
     """
 
     draft: Draft
@@ -40,10 +40,10 @@ class PartOfRecord(NamedTuple):
 
 @dataclass(slots=True)
 class Begun:
-    """Holds what the steps of one stage made of a record's first part, `draft`.
+    """The results of one stage's steps for a record's first part, `draft`.
 
-    `seen`: of each step that did its work, the value before it and behind it. `goes_on`: none dropped it. `trouble` see `Draft`.
-    `bad`: why the first part is a bad record, and so all others are; None when it is not.
+    `seen`: the values before and after each step that was applied. `goes_on`: no step dropped it. `trouble` see `Draft`.
+    `bad`: why the first part is a bad record, and with it all others; None when it is not.
     """
 
     draft: Draft
@@ -60,7 +60,7 @@ class PartSteps:
         self._steps = tuple(zip(steps, options, strict=True))
 
     def begin(self, begun: Begun) -> None:
-        """Let the steps work on the first part."""
+        """Applies the steps to the first part, and stores their results in `begun`."""
         draft = begun.draft
         try:
             for step, _ in self._steps:
@@ -75,7 +75,7 @@ class PartSteps:
         begun.trouble = draft.trouble
 
     def go_on(self, begun: Begun, draft: Draft) -> bool:
-        """Let them work on a later part. False when one of them dropped it. Raises DataError."""
+        """Applies the steps to a later part. Returns False when one of them dropped it. Raises DataError."""
         for (step, options), (before, after) in zip(self._steps, begun.seen, strict=True):
             if kind_of(options).is_filter:
                 continue
@@ -90,13 +90,13 @@ class PartSteps:
 
 
 def _takes_text(draft: Draft, before: Value, parsing: ParseOptions) -> bool:
-    """Whether the step parses what is the part's own, and not a field that it carries."""
+    """Returns whether the step parses the part's own text, and not a field copied from the first part."""
     own = _text(draft.value, parsing.field)
     return own is not None and own != _text(before, parsing.field)
 
 
 def _carry(draft: Draft, before: Value, after: Value, parsing: ParseOptions, unwrap: Step | None) -> None:
-    """Give a later part what a step that parses made of the first one; `unwrap` is that step where it is one of `_UNWRAPS`."""
+    """Gives a later part the results of a parsing step for the first one; `unwrap` is that step if it is one of `_UNWRAPS`."""
     if isinstance(after, bytes):
         return  # its condition did not hold
     text, first = _text(draft.value, parsing.field), _text(before, parsing.field) or ""
@@ -107,13 +107,13 @@ def _carry(draft: Draft, before: Value, after: Value, parsing: ParseOptions, unw
     if unwrap is not None and made:
         path = [*([parsing.into] if parsing.into else []), "message"]
         text = _unwrapped(draft, unwrap, ".".join(path)) or text
-    # where no field has it, the step leaves the text out, of every record: it must not come back, with what was to be masked in it
+    # if no field has the text, the step removes it from every record: it must not return, since it may hold what has to be masked
     carried = {name: value if name in made else own.get(name, value) for name, value in after.items()}
     draft.value = carried if path is None else with_field(carried, ".".join(path).split("."), text)
 
 
 def _unwrapped(draft: Draft, unwrap: Step, path: str) -> str | None:
-    """The text of a part without what is around each of its lines; None for one that begins or ends within a line."""
+    """Returns the text of a part without the wrapping of its lines; None for one that begins or ends within a line."""
     alone = Draft(dict(draft.fields()), draft.start, draft.end, draft.number)
     try:
         goes_on = unwrap(alone)
@@ -123,13 +123,13 @@ def _unwrapped(draft: Draft, unwrap: Step, path: str) -> str | None:
 
 
 def _end_of(text: str, fields: dict[str, Any]) -> list[str] | None:
-    """The path of the field that a step made of the end of `text`: the longest that ends with the text, or else with a line of it."""
+    """Returns the path of the field that a step made of the end of `text`: the longest that ends with the text, else with a line of it."""
     found = sorted(_ends(text.rstrip() + "\n", fields), reverse=True)
     return found[0][2] if found else None
 
 
 def _ends(text: str, fields: dict[str, Any]) -> Iterator[tuple[bool, int, list[str]]]:
-    """Fields that end with a line of `text`: whether it is the last one, their length, and their path."""
+    """Yields fields that end with a line of `text`: whether it is the last one, their length, and their path."""
     for name, value in fields.items():
         if isinstance(value, dict):
             yield from ((is_last, size, [name, *path]) for is_last, size, path in _ends(text, value))
@@ -138,7 +138,7 @@ def _ends(text: str, fields: dict[str, Any]) -> Iterator[tuple[bool, int, list[s
 
 
 def _text(value: Value, name: str) -> str | None:
-    """A field's text; a raw line is the text of its field `message`. None for anything else."""
+    """Returns a field's text; a raw line is the text of its field `message`. None for anything else."""
     found = compile_path(name)(Draft(value))
     if isinstance(found, bytes):
         return found.decode("utf-8", "replace")
@@ -146,5 +146,5 @@ def _text(value: Value, name: str) -> str | None:
 
 
 def _copy(value: Value) -> Value:
-    """A copy that later steps leave as it is: they change the dict of fields, and nothing within a field."""
+    """Returns a copy that later steps do not change: they change the dict of fields, and nothing within a field."""
     return dict(value) if isinstance(value, dict) else value

@@ -1,7 +1,7 @@
-"""Which records a backfill wants by their time: those written at or after one moment and before another one.
+"""Selects the records of a backfill by their time: those written at or after one moment and before another one.
 
-A record's time is what a transform has set, else what it says itself, as `formats.timestamps` reads it. A line that does
-not say belongs to the line before. Records of which nobody knows the time are sent, and counted.
+A record's time is the one that a transform has set, else the one in its text, as `formats.timestamps` reads it. A line
+without a time belongs to the line before. Records without any known time are sent, and counted.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from copycat_agent.formats.timestamps import HEAD_CHARACTERS, Clock, recognise, 
 from copycat_agent.options import Definition, Field, Options
 
 LOOK_BYTES = 2**16
-"""The beginning of a file shows how it writes times; so far back the line is looked for that a line without a time belongs to."""
+"""Bytes at the beginning of a file that show how it writes times, and the most to read back for the line that a line belongs to."""
 
 Read = Callable[[int, int], bytes]
 
@@ -44,7 +44,7 @@ def window_of(definition: Definition, *, raw: bool) -> Window | None:
 
 
 class Window:
-    """Stateless, one per definition and process."""
+    """The window of a definition. Stateless, one per definition and process."""
 
     def __init__(self, options: WindowOptions, file_encoding: str, encoding: str) -> None:
         self.options = options
@@ -52,12 +52,12 @@ class Window:
         self.encoding = encoding
 
     def bind(self, read: Read, position: int, mtime_ms: int) -> BoundWindow:
-        """For the records of one file from `position` on; `read` reads it by position, unpacked."""
+        """Returns the window for the records of one file from `position` on; `read` reads its uncompressed bytes by position."""
         return BoundWindow(self, read, position, mtime_ms / 1000)
 
 
 class BoundWindow:
-    """Sees each record of a file once, in their order."""
+    """The window for one file. Sees each of its records once, in order."""
 
     def __init__(self, window: Window, read: Read, position: int, near: float) -> None:
         self._window = window
@@ -71,7 +71,7 @@ class BoundWindow:
         self._undated = 0
 
     def see(self, record: Draft) -> None:
-        """The next record, before any transform."""
+        """Takes note of the next record. Called before any transform."""
         framed = record.framed
         if isinstance(framed, dict):
             names = [column.name for column in record.schema.columns if column.type.startswith("timestamp")] if record.schema else []
@@ -84,7 +84,7 @@ class BoundWindow:
             self._now = self._before = self._before if found is None else found
 
     def takes(self, record: Draft) -> bool:
-        """Whether the record that was seen last, as the transforms left it, is wanted."""
+        """Returns whether the last record that was seen is selected, as the transforms left it."""
         options = self._window.options
         at_ms = record.timestamp_ms
         if at_ms is None:
@@ -95,7 +95,7 @@ class BoundWindow:
         return (options.since_ms is None or at_ms >= options.since_ms) and (options.until_ms is None or at_ms < options.until_ms)
 
     def take_undated(self) -> int:
-        """Returns how many records without a time there were since the last call."""
+        """Returns the number of records without a time since the last call."""
         undated, self._undated = self._undated, 0
         return undated
 
@@ -109,7 +109,7 @@ class BoundWindow:
         return self._clock.read(line) if self._clock else None
 
     def _look(self) -> None:
-        """Finds out how this file writes times, and the time of what stands before the position."""
+        """Determines how this file writes times, and the time of the record before the position."""
         self._has_looked = True
         codec = self._window.file_encoding
         head = self._read(0, LOOK_BYTES).decode(codec, "replace").split("\n")
