@@ -1,4 +1,4 @@
-"""How far one split is: what is sent, what of it is settled, and what became of its records.
+"""Tracks the progress of one split: what is sent, what of it is settled, and what became of its records.
 
 A record's bytes include its delimiter. Of a line over `line.max_bytes` everything beyond the limit is lost, its delimiter
 included, whatever becomes of its beginning; a line that is dropped for its length is lost as a whole. So for every settled
@@ -32,15 +32,15 @@ from copycat_agent.model import (
 from copycat_agent.sources.files.reading.stream import Stream
 
 ENTRIES_MAX = 20
-"""Loss entries of one split in one batch; from then on a loss joins the latest entry with its reason, and sums stay exact."""
+"""Most loss entries of one split in one batch; further losses are added to the latest entry with their reason, and sums stay exact."""
 _OTHERS = "; and others"
 
 
 class Losses(list[Loss]):
-    """What is given up of one split, as entries of the loss ledger in the file's order. Bounded in number, exact in sums."""
+    """The losses of one split, as entries of the loss ledger in the file's order. Bounded in number, exact in sums."""
 
     def add(self, loss: Loss) -> None:
-        """Take one in. A neighbour of the latest entry with the same reason becomes a part of it."""
+        """Adds a loss. A neighbour of the latest entry with the same reason is merged with it."""
         index = self._joins(loss)
         if index is None:
             self.append(loss)
@@ -69,9 +69,9 @@ def _joined(one: Loss, other: Loss) -> Loss:
 class RecordTally:
     """What became of some of a split's records.
 
-    `size_bytes` is what was read for them, `messages` how many went to the producer, `undated` how many of the settled ones had no time of
-    their own. `rejections` and `step_failures` name the first
-    of the bad ones and of those that a step's `on_error` let pass. `places` are where Kafka has them, by topic and partition.
+    `size_bytes` is what was read for them, `messages` the number given to the producer, `undated` the number of settled ones without a
+    time of their own. `rejections` and `step_failures` hold the first bad ones, and the first that a step's `on_error` kept or dropped.
+    `places` are where Kafka has them, by topic and partition.
     """
 
     counts: Counts = field(default_factory=Counts)
@@ -85,7 +85,7 @@ class RecordTally:
     places: dict[tuple[str, int], Delivered] = field(default_factory=dict)
 
     def add(self, other: RecordTally) -> None:
-        """Take in the records of `other`, which come after these."""
+        """Adds the records of `other`, which come after these."""
         self.counts += other.counts
         self.size_bytes += other.size_bytes
         self.messages += other.messages
@@ -99,7 +99,7 @@ class RecordTally:
             self.places[key] = Delivered(*key, min(known.first, one.first), max(known.last, one.last))
 
     def place(self, topic: str, partition: int, offset: int) -> None:
-        """Kafka has a record here. Called for each: it is quick."""
+        """Notes where Kafka has a record. Called for each one, so it has to be quick."""
         known = self.places.get((topic, partition))
         if known is None:
             self.places[topic, partition] = Delivered(topic, partition, offset, offset)
@@ -110,7 +110,7 @@ class RecordTally:
 
 
 class Reach(NamedTuple):
-    """How far something came in a split: the byte behind it, records up to there, and where that lies within a record over the limit.
+    """A point in a split: the next byte, the records before it, and whether and where it lies within a record over the limit.
 
     `tail` are the last bytes before it, None when they have to be read again.
     """
@@ -123,18 +123,18 @@ class Reach(NamedTuple):
 
 
 class Limit(NamedTuple):
-    """The byte that reading goes up to, and when the file of a batch that stays at its end was seen to reach so far; 0 before."""
+    """The byte that reading goes up to, and when a batch that stays saw its file reach that size; 0 before."""
 
     end: int
     seen_ns: int = 0
 
 
 class Progress:
-    """One split under way. *Sent* runs ahead of *settled*; `settle` moves settled up to sent, nothing else does.
+    """One split under way. *Sent* runs ahead of *settled*; only `settle` moves settled up to sent.
 
-    `sent` tells of the records on their way, `done` of those that are settled. `orphans` counts messages that were sent and never will
+    `sent` counts the records in flight, `done` those that are settled. `orphans` is the number of messages that were sent and will never
     be settled. `changed`: the file is not the one that was read before. `error`, `damage`: why reading ended before the split's end.
-    `encoder` is what its records are encoded with, None before any is read.
+    `encoder` encodes its records, None before any is read.
     """
 
     def __init__(self, split: Split) -> None:
@@ -152,10 +152,10 @@ class Progress:
         self.limit = Limit(split.end)
 
     def begin(self, stream: Stream) -> None:
-        """Its file is open and is what was read before. Raises FileError.
+        """Called when its file is open and is the one that was read before. Raises FileError.
 
-        It goes on where the stream says, which is at once `at_end` when there is nothing to go on with yet.
-        The bytes before the offset are taken along, so that a fingerprint covers `TAIL_BYTES` however little is read at a time.
+        Reading continues at the stream's offset; `at_end` is set at once if there is nothing to read yet.
+        The bytes before the offset are kept, so that a fingerprint covers `TAIL_BYTES` however little is read at a time.
         """
         self.stream = stream
         self._settled = stream.offset
@@ -165,19 +165,19 @@ class Progress:
         self.at_end = stream.waits
 
     def go_on(self, end: int, seen_ns: int) -> None:
-        """Its file was seen to end at byte `end` at this time, by the clock of its file system: what was added is read next."""
+        """Sets the end up to which to read: its file was seen to end at byte `end` at `seen_ns`, by the clock of its file system."""
         self.limit = Limit(end, seen_ns)
         self.at_end = False
 
     def reported(self) -> None:
-        """What is settled has been told: from now on it tells of what comes after it."""
+        """Called when what is settled was reported: later results begin there."""
         self.split = replace(self.split, offset=self.settled)
         self.encoder = None
         self.done = RecordTally()
 
     @property
     def settled(self) -> SourceOffset:
-        """The offset that is saved for what is settled, made when it is asked for: a batch that stays settles oftener than it reports."""
+        """Returns the offset to save for what is settled. Made on demand, since a batch that stays settles more often than it reports."""
         position, records, skipping, cut, tail = self._settled_reach
         if position != self._settled.position or skipping != self._settled.skipping:
             assert self.stream is not None
@@ -190,17 +190,17 @@ class Progress:
 
     @property
     def settled_position(self) -> int:
-        """Where what is settled ends."""
+        """Returns the position up to which records are settled."""
         return self._settled_reach.position
 
     @property
     def has_moved(self) -> bool:
-        """Whether what is settled is more than was told."""
+        """Returns whether more is settled than was reported."""
         reach, told = self._settled_reach, self.split.offset
         return self._settled is not told or reach.position != told.position or reach.skipping != told.skipping
 
     def holds(self) -> bool:
-        """Whether the file still has the bytes around what is settled that were read there. Raises FileError."""
+        """Returns whether the file still has the bytes that were read around the settled position. Raises FileError."""
         position, tail = self._settled_reach.position, self._settled_reach.tail
         assert self.stream is not None
         assert tail is not None
@@ -208,40 +208,40 @@ class Progress:
 
     @property
     def window(self) -> BoundWindow | None:
-        """Which of its records are taken by their times; None for all."""
+        """Returns the window that selects records by their times; None for all."""
         return None if self.encoder is None else self.encoder.window
 
     @property
     def sent_position(self) -> int:
-        """Where what is sent ends."""
+        """Returns the position up to which records are sent."""
         return self.reach.position
 
     @property
     def sent_records(self) -> int:
-        """Records up to where what is sent ends."""
+        """Returns the number of records before `sent_position`."""
         return self.reach.records
 
     def bounds(self) -> tuple[int, bool]:
-        """Where framing has to end, and whether the split's `final` and `flush` hold there. Of a packed file both are known late."""
+        """Returns where framing ends, and whether the split's `final` and `flush` apply there; known late for a compressed file."""
         assert self.stream is not None
         return self.stream.bounds(self.limit.end)
 
     def reach_end(self) -> None:
-        """No complete record is left before `bounds`."""
+        """Called when no complete record is left before `bounds`."""
         assert self.stream is not None
         self.at_end = self.stream.is_exhausted(self.limit.end)
 
     def pass_chunk(self, chunk: Chunk | Parsed) -> None:
-        """The whole chunk is on its way. It has fewer values than lines where empty lines were left out."""
+        """Called when the whole chunk is in flight. It has fewer values than lines if empty lines were left out."""
         total = chunk.total
         self.advance(chunk.end, total, chunk.tail, chunk.size_bytes, dropped=total - len(chunk.values))
 
     def pass_up_to(self, chunk: Chunk | Parsed, record: Draft, sent: int) -> None:
-        """Only what stands before `record` is on its way, `sent` records of it."""
+        """Called when only the records before `record` are in flight, `sent` of them."""
         self._pass_some(chunk, record.start, record.number - self.sent_records - 1, sent)
 
     def pass_with(self, chunk: Chunk | Parsed, record: Draft, sent: int) -> None:
-        """Only what stands before the end of `record` is on its way, `sent` records of it."""
+        """Called when only the records up to and including `record` are in flight, `sent` of them."""
         self._pass_some(chunk, record.end, record.number - self.sent_records, sent)
 
     def _pass_some(self, chunk: Chunk | Parsed, end: int, total: int, sent: int) -> None:
@@ -250,19 +250,19 @@ class Progress:
     def advance(
         self, end: int, records: int, tail: bytes, size_bytes: int, *, dropped: int = 0, skipping: bool = False, cut: str = ""
     ) -> None:
-        """Everything before `end` is on its way: `records` more, read from `size_bytes`. `tail` are the last bytes before `end`.
+        """Moves sent up to `end`: `records` more, read from `size_bytes`. `tail` are the last bytes before `end`.
 
-        A part of what a format found at once comes with fewer of them than it covers, or with none.
+        For a part of what a format found at once, `tail` has fewer bytes than were passed, or none.
         """
         self.sent.counts += Counts(read=records, read_bytes=size_bytes, dropped=dropped)
-        self.sent.size_bytes += max(size_bytes, records)  # rows without bytes have to be waited for, too
+        self.sent.size_bytes += max(size_bytes, records)  # rows without bytes have to be flushed, too
         tail_now = self._tail_after(tail, end - self.sent_position)
         self.reach = Reach(end, self.sent_records + records, skipping, cut, tail_now)
 
     def _tail_after(self, tail: bytes, passed: int) -> bytes | None:
-        """The last bytes once `passed` more are on their way; None when they have to be read again.
+        """Returns the last bytes after `passed` more; None when they have to be read again.
 
-        `tail` are the last of them, or reach back to what was on its way before.
+        `tail` are the last of those bytes, or reach further back.
         """
         if len(tail) >= TAIL_BYTES:
             return tail[-TAIL_BYTES:]
@@ -272,23 +272,23 @@ class Progress:
         return (before + tail[len(tail) - passed :])[-TAIL_BYTES:]
 
     def count(self, counts: Counts) -> None:
-        """Adds what records on their way count as once they are settled."""
+        """Adds counts of records in flight, for when they are settled."""
         self.sent.counts += counts
 
     def reject(self, rejection: Rejection) -> None:
-        """Name a bad record, once it is settled."""
+        """Notes a bad record, for when it is settled."""
         if len(self.done.rejections) + len(self.sent.rejections) < NAMED_MAX:
             self.sent.rejections.append(rejection)
 
     def step_failed(self, failure: StepFailure) -> None:
-        """Name a record of which a step failed and that is no bad one, once it is settled."""
+        """Notes a record for which a step failed and that is not bad, for when it is settled."""
         if len(self.done.step_failures) + len(self.sent.step_failures) < NAMED_MAX:
             self.sent.step_failures.append(failure)
 
     def lose(self, start: int, end: int, reason: LossReason, records: int, detail: str, *, size_bytes: int | None = None) -> None:
-        """Bytes `start` to `end` are given up on, once what was sent is settled; `records` are harmed by it.
+        """Notes bytes `start` to `end` as lost, for when what was sent is settled; `records` are affected.
 
-        `size_bytes`: how many bytes that is, where positions are record numbers.
+        `size_bytes`: the number of lost bytes, if positions are record numbers.
         """
         if end > start:
             at_ms = int(time.time() * 1000)
@@ -298,19 +298,19 @@ class Progress:
 
     @property
     def sampled(self) -> int:
-        """The number of samples it has, settled or not."""
+        """Returns the number of its samples, settled or not."""
         return len(self.done.samples) + len(self.sent.samples)
 
     def sample(self, sample: Sample) -> None:
-        """A record on its way, for `copycat tap` once it is settled."""
+        """Adds a record in flight for `copycat tap`, which gets it once it is settled."""
         self.sent.samples.append(sample)
 
     def place(self, topic: str, partition: int, offset: int) -> None:
-        """Kafka has a record of this split here."""
+        """Notes where Kafka has a record of this split."""
         self.sent.place(topic, partition, offset)
 
     def move(self) -> None:
-        """Settle what was sent, if the file is still the one it was read from, or was while it was read; else nothing of it counts."""
+        """Settles what was sent, if the file is still the same, or was while it was read; else rewinds."""
         if self.stream is None or self.changed:
             return
         try:
@@ -324,14 +324,14 @@ class Progress:
             self.error = error
 
     def move_before(self) -> None:
-        """Settle what was sent before a bad record, as `move` does; nothing of it where the split's records go together."""
+        """Settles what was sent before a bad record, as `move` does; rewinds if the split's records have to be settled together."""
         try:
             self.move()
         except SentInPartError:
             self.rewind()
 
     def settle(self) -> None:
-        """Kafka has everything that was sent: the offset moves there."""
+        """Moves settled up to sent. Called when everything sent is acknowledged."""
         reach, before = self.reach, self._settled_reach
         if reach.position == before.position and reach.skipping == before.skipping:
             return
@@ -346,20 +346,20 @@ class Progress:
         self._forget()
 
     def rewind(self) -> None:
-        """Forget what was sent since the last `settle`: it will be read again, so the end is not reached."""
+        """Forgets what was sent since the last `settle`: it will be read again, so the end is not reached."""
         self.at_end = False
         self.orphans += self.sent.messages
         self.reach = self._settled_reach
         self._forget()
 
     def _forget(self) -> None:
-        """Nothing is on its way any more."""
+        """Clears the records in flight."""
         self.sent = RecordTally()
         if self.window:
             self.window.take_undated()
 
     def result(self, error: CopycatError | None) -> SplitResult:
-        """The result as it stands; `error` is the batch's, the split's own comes first."""
+        """Returns the present result; `error` is the batch's, for a split without an error of its own."""
         done, split = self.done, self.split
         if self.limit.seen_ns:
             split = replace(split, end=self.limit.end, final=False, flush=False)
@@ -382,6 +382,6 @@ class Progress:
         return result if self.stream is None else self.stream.complete(result)
 
     def close(self) -> None:
-        """Close the file."""
+        """Closes the file."""
         if self.stream is not None:
             self.stream.close()

@@ -1,4 +1,4 @@
-"""The search for the record that Kafka refused in a run: its records are sent once more in small groups, then one by one."""
+"""Searches for the record that Kafka refused in a run: sends the records again in small groups, then one by one."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from copycat_agent.producer import TaskProducer
 GROUP_RECORDS = 100
 """Records between two flushes."""
 SEARCH_SECONDS = 10.0
-"""Time in which a refused record is looked for; then the batch returns what it has settled, and the next one goes on."""
+"""Time limit of the search; then the batch returns what it has settled, and the next one continues."""
 
 
 class RefusedSearch:
-    """One search, among records that are sent and not settled."""
+    """One search among records that were sent and are not settled."""
 
     def __init__(self, producer: TaskProducer, policy: ErrorPolicy, sender: Sender, stopping: Callable[[], bool], *, whole: bool) -> None:
-        """`whole`: the records go as one, and cannot be settled up to where the time is over. So it goes on to their end."""
+        """`whole`: the records have to be settled together, so the search has no time limit."""
         self._producer = producer
         self._policy = policy
         self._sender = sender
@@ -35,11 +35,11 @@ class RefusedSearch:
 
     @property
     def is_vain(self) -> bool:
-        """Whether everything was sent again and nothing was refused: no single record was to blame."""
+        """Returns whether everything was sent again without a refusal: no single record was the cause."""
         return self._sender.refused == self._refused and time.monotonic() < self._until
 
     def send(self, progress: Progress, encoder: SplitEncoder, frames: Iterable[Frame], target: int) -> bool:
-        """Send and settle frames of a split up to position `target`. False when the time is over before."""
+        """Sends and settles frames of a split up to position `target`. Returns False when the time ends before."""
         for frame in frames:
             is_sent = self._send(progress, encoder, _up_to(frame, target))
             if is_sent and progress.sent_position >= target:
@@ -54,7 +54,7 @@ class RefusedSearch:
         return self._stopping() or time.monotonic() > self._until
 
     def _send(self, progress: Progress, encoder: SplitEncoder, frame: Frame) -> bool:
-        """Send a frame and wait for its acknowledgements. False when the time is over before its end; some of it is settled."""
+        """Sends a frame and waits for its acknowledgements. Returns False when the time ends before; then a part of it is settled."""
         if isinstance(frame, Chunk | Parsed):
             return self._send_chunk(progress, encoder, frame)
         if isinstance(frame, LongLine | Part):
@@ -81,9 +81,9 @@ class RefusedSearch:
         return True
 
     def _deliver(self, progress: Progress, outcomes: list[RecordOutcome]) -> tuple[int, StopAt | None]:
-        """Send and settle a group; a group with a refused record is sent once more, record by record.
+        """Sends and settles a group; a group with a refused record is sent again, record by record.
 
-        Returns how many of them are settled, from the first on, and why the next one is not, when it stops the connector.
+        Returns the number of settled ones, from the first on, and the StopAt of the next one, when it stops the connector.
         """
         sent, stop = self._sender.hand_over(progress, outcomes)
         try:
@@ -108,7 +108,7 @@ class RefusedSearch:
 
 
 def _up_to(frame: Frame, target: int) -> Frame:
-    """The part of `frame` before byte `target`, where it can be cut: reading anew cuts blocks elsewhere."""
+    """Returns the part of `frame` before byte `target`, if it can be cut: reading again cuts blocks elsewhere."""
     if not isinstance(frame, Chunk | Parsed) or frame.end <= target:
         return frame
     index = frame.before(target)

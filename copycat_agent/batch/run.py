@@ -1,4 +1,4 @@
-"""One batch, from files to acknowledgements.
+"""Runs one batch, from files to acknowledgements.
 
 Records are sent in *runs* of a few MiB over all the batch's splits; a run ends with a flush, and only a flush that leaves
 nothing behind moves offsets. When Kafka refuses a record somewhere in a run, the run is read again and sent in small groups,
@@ -32,22 +32,22 @@ if TYPE_CHECKING:
 RUN_BYTES = 16 * 2**20
 """Bytes between two flushes. A flush costs a round trip; a failure repeats a run."""
 RUN_FILES = 128
-"""Files that one run may hold open."""
+"""Most files that one run may hold open."""
 GRACE_SECONDS = 10.0
-"""Time that waiting for missing topics may add to a batch."""
+"""Most time that waiting for missing topics may add to a batch."""
 
 _BLOCK_BYTES = 2**20
-"""Batches below this size are small: they read less at a time, and what is read may be cut."""
+"""Batches below this size are small: they read less at a time, and a block may be cut."""
 _LEAST_BLOCK_BYTES = 2**16
 _LIKELY_BYTES = 1024
-"""The size that a record is taken to have, so that a batch of few records does not read a whole block for them."""
+"""Assumed size of a record, so that a batch of few records does not read a whole block for them."""
 _ANY = 2**62
 
 _runs = itertools.count()
 
 
 class Budget:
-    """Knows what is left of a batch's budget. A record may overdraw it, so that every batch gets ahead; nothing else does by much."""
+    """What is left of a batch's budget. A single record may exceed it, so that every batch makes progress; nothing else does by much."""
 
     def __init__(self, batch: Batch) -> None:
         self._deadline = time.monotonic() + batch.max_seconds
@@ -58,18 +58,18 @@ class Budget:
 
     @property
     def is_spent(self) -> bool:
-        """Whether reading should end."""
+        """Returns whether reading should end."""
         return self._bytes <= 0 or self._records <= 0 or time.monotonic() > self._deadline
 
     @property
     def block_bytes(self) -> int | None:
-        """The number of bytes to read at a time; None for the format's own choice, which is the fastest."""
+        """Returns the number of bytes to read at a time; None for the format's own choice, which is the fastest."""
         if not self._is_small:
             return None
         return max(1, min(_BLOCK_BYTES, self._bytes, max(_LEAST_BLOCK_BYTES, self._records * _LIKELY_BYTES)))
 
     def pieces(self, frame: Frame) -> Iterator[Frame]:
-        """`frame`, cut to what is left; its last piece may be missing. Ask `is_spent` before taking the next one."""
+        """Yields `frame` in pieces that fit what is left; its last piece may be missing. Ask `is_spent` before taking the next one."""
         while self._is_small and isinstance(frame, Chunk | Parsed):
             index = frame.fitting(self._records, self._bytes)
             if index == frame.total:
@@ -79,25 +79,25 @@ class Budget:
         yield frame
 
     def take(self, size_bytes: int, records: int) -> None:
-        """Account for `size_bytes` that were read and `records` that were sent."""
+        """Deducts `size_bytes` that were read and `records` that were sent."""
         self._bytes -= size_bytes
         self._records -= records
 
     def extend(self, seconds: float) -> None:
-        """Time that was lost without the batch's fault: it counts up to `GRACE_SECONDS` in all."""
+        """Adds time that was lost without the batch's fault, up to `GRACE_SECONDS` in all."""
         granted = min(seconds, self._grace_seconds)
         self._grace_seconds -= granted
         self._deadline += granted
 
     def end(self) -> None:
-        """Read no more."""
+        """Ends the budget: nothing more is read."""
         self._bytes = 0
 
 
 class BatchRun:
     """The state of one batch while it runs. Used once, from one thread.
 
-    `most_run_bytes`: bytes between two flushes, `RUN_BYTES` where nothing else is said.
+    `most_run_bytes`: bytes between two flushes, `RUN_BYTES` by default.
     """
 
     most_run_bytes = 0
@@ -111,7 +111,7 @@ class BatchRun:
         *,
         rows: FrameRows | None = None,
     ) -> None:
-        """`rows`: what Spark has read for the batch's only split, of a source that has it read."""
+        """`rows`: what Spark has read for the batch's only split, for a source that is read by Spark."""
         self.progresses = [Progress(split) for split in batch.splits]
         self._by_partition = {one.split.partition: one for one in self.progresses}
         self._rows = rows
@@ -128,16 +128,16 @@ class BatchRun:
 
     @property
     def max_bytes(self) -> int:
-        """How much the batch may read."""
+        """Returns how many bytes the batch may read."""
         return self._batch.max_bytes
 
     def run(self) -> None:
-        """Read, send and settle until the splits are done or the budget is spent. Raises what ends the whole batch."""
+        """Reads, sends and settles until the splits are done or the budget is spent. Raises what ends the whole batch."""
         with closing(self):
             self.send()
 
     def send(self) -> None:
-        """Do what `run` does. The files of a batch that may stay at their ends are open afterwards."""
+        """Does what `run` does, but leaves the files of a batch that may stay open."""
         for topic in self._encoder.literal_topics:
             self._producer.topics.partitions(topic)
         for progress in self.progresses:
@@ -147,12 +147,12 @@ class BatchRun:
         self._settle()
 
     def close(self) -> None:
-        """Close all files."""
+        """Closes all files."""
         for progress in self.progresses:
             progress.close()
 
     def go_on(self, grown: Sequence[tuple[Progress, int, int]]) -> bool:
-        """Send and settle what was added to files whose end had been reached; each with where it was seen to end, and when.
+        """Sends and settles what was added to files whose end had been reached; each with its observed end, and the time of that.
 
         Returns whether their ends are reached again. Raises what ends the whole batch.
         """
@@ -166,7 +166,7 @@ class BatchRun:
         return all(progress.at_end and not progress.changed for progress, _, _ in grown)
 
     def join(self, splits: Sequence[Split]) -> list[Progress]:
-        """Read, send and settle further splits of a batch that stays. Returns them. Raises what ends the whole batch."""
+        """Reads, sends and settles further splits of a batch that stays. Returns their progress. Raises what ends the whole batch."""
         self._budget = Budget(self._batch)
         joined = [Progress(split) for split in splits]
         self.progresses += joined
@@ -179,7 +179,7 @@ class BatchRun:
         return joined
 
     def anew(self, batch: Batch, producer: TaskProducer, stopping: Callable[[], bool]) -> BatchRun:
-        """Another run, of what is left of the same batch: nothing of this one counts."""
+        """Returns another run for what is left of the same batch: nothing of this one counts."""
         return BatchRun(batch, self._encoder, producer, stopping, rows=self._rows)
 
     def expect(self, refusals: Sequence[DataError]) -> None:
@@ -194,7 +194,7 @@ class BatchRun:
         return self._stopping() if any(one.split.goes_as_one for one in self._open) else self._spent()
 
     def _one(self, progress: Progress) -> None:
-        """Send one split, as far as the budget goes. A file's own trouble stays with it; a bad record ends the batch."""
+        """Sends one split, as far as the budget goes. A file's error affects only this split; a StopAt ends the batch."""
         if not self._comes_too_early(progress):
             self._attempt(progress, self._begin)
 
@@ -209,7 +209,7 @@ class BatchRun:
             progress.changed = True
 
     def _opened(self, split: Split) -> Stream:
-        """Raises FileError."""
+        """Returns the open stream of a split. Raises FileError."""
         stream: Stream = self._encoder.source.open(split, self._encoder.frames)
         if self._rows is not None:
             cast("FrameStream", stream).rows = self._rows
@@ -260,7 +260,7 @@ class BatchRun:
             progress.reach_end()
 
     def _read_piece(self, progress: Progress, encoder: SplitEncoder, frame: Frame) -> bool:
-        """Send a frame or a piece of one. False when reading should end here."""
+        """Sends a frame or a piece of one. Returns False when reading should end here."""
         assert progress.stream is not None
         if not self._producer.may_send(progress.stream, frame.end):
             return False
@@ -289,7 +289,7 @@ class BatchRun:
         return progress.encoder
 
     def _frames(self, progress: Progress, block_bytes: int | None) -> Iterator[Frame]:
-        """Frames from what is sent on."""
+        """Yields frames from the sent position on."""
         assert progress.stream is not None
         (end, is_end), split = progress.bounds(), progress.split
         how: How = {
@@ -325,7 +325,7 @@ class BatchRun:
         return messages
 
     def _send_one(self, progress: Progress, encoder: SplitEncoder, frame: LongLine | Part) -> int:
-        """Hand over a frame that is one record. Returns how many messages that made. Raises StopAt."""
+        """Sends a frame that is one record. Returns the number of its messages. Raises StopAt."""
         sent, stop = self.sender.hand_over(progress, [self._policy.of_frame(progress, encoder, frame)])
         if stop:
             raise stop
@@ -336,7 +336,7 @@ class BatchRun:
         return messages
 
     def _settle(self) -> None:
-        """End the run: wait for every acknowledgement, then move the offsets of what was sent."""
+        """Ends the run: waits for every acknowledgement, then settles what was sent."""
         pending, self._open = self._open, [progress for progress in self._open if not progress.at_end][-1:]
         if size_bytes := sum(progress.sent.size_bytes for progress in pending):
             self._producer.weigh(size_bytes)
@@ -350,14 +350,14 @@ class BatchRun:
                 progress.close()
 
     def _settle_before(self, progress: Progress) -> None:
-        """Settle what stands before a bad record of this split; nothing of it where its records go together."""
+        """Settles what precedes a bad record of this split; nothing if its records have to be settled together."""
         try:
             self._settle()
         except SentInPartError:
             progress.rewind()
 
     def _settle_one_by_one(self, pending: list[Progress]) -> None:
-        """Kafka refused something in this run: send it again in small groups until it is found. Raises FatalError for it."""
+        """Sends a run again in small groups, in which Kafka refused a record, until that is found. Raises FatalError for it."""
         is_whole = any(progress.split.goes_as_one for progress in pending)
         search = RefusedSearch(self._producer, self._policy, self.sender, self._stopping, whole=is_whole)
         targets = [(progress, progress.sent_position, progress.at_end) for progress in pending]
@@ -380,7 +380,7 @@ class BatchRun:
             self._budget.end()
 
     def _sent_again(self, progress: Progress, target: int, search: RefusedSearch) -> bool:
-        """Send and settle this split's part of the run, up to position `target`. False when the time is over before."""
+        """Sends and settles this split's part of the run, up to position `target`. Returns False when the time ends before."""
         if progress.sent_position == target:
             return True
         encoder = self._bind(progress)

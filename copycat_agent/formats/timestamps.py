@@ -1,7 +1,7 @@
-"""When was a line written: recognises the timestamps that programs write, without being told which.
+"""Determines when a line was written: recognises the timestamp formats of programs without configuration.
 
-Where a time can be read in more than one way (no year, an hour that a change of clocks repeats) the latest reading counts. So who looks
-for the first line at or after some time may begin too early, never too late.
+If a time can be read in more than one way (no year, an hour that a change of clocks repeats) the latest reading counts. So a search for
+the first line at or after some time may begin too early, never too late.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta, timezone
 
 HEAD_CHARACTERS = 256
-"""So far into a line a timestamp is looked for."""
+"""Characters at the beginning of a line in which a timestamp is searched."""
 _AT_FRONT = 2
 """A timestamp that stands no further into the first lines is looked for no further in all: the text behind it may hold others."""
 _ENOUGH_LINES = 10
-"""So many lines show how a file writes times."""
+"""Number of lines that show how a file writes times."""
 _YEARS = 9
-"""So many years a time without one is tried in: 29 February comes back after eight at the latest."""
+"""Number of years in which a time without a year is tried: 29 February returns after eight at the latest."""
 _SLACK_SECONDS = 86400.0
-"""A file's last line may seem to be younger than its last change by so much: clocks, and zones that are not written."""
+"""Most by which a line may seem younger than its file's last change: clocks differ, and zones may be missing."""
 _EARLIEST, _LATEST = 946_684_800.0, 4_102_444_800.0
-"""Numbers that are seconds of 2000 to 2100 are taken for a time."""
+"""Numbers that are seconds of the years 2000 to 2100 count as a time."""
 _JSON_FIELDS = ("@timestamp", "timestamp", "time", "ts", "t", "date", "datetime", "asctime", "__REALTIME_TIMESTAMP")
 
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
@@ -48,7 +48,7 @@ class Form:
 
 
 def _calendar(match: re.Match[str], near: float) -> float | None:
-    """A date and a time of day, in the zone that is given, else in the host's."""
+    """Reads a date and a time of day, in the given zone, else in the host's."""
     found = match.groupdict()
     month = found["month"]
     number = int(month) if month.isdigit() else _MONTHS.index(month) + 1
@@ -89,19 +89,19 @@ def _number(match: re.Match[str], near: float) -> float | None:  # noqa: ARG001 
 
 
 def _seconds(whole: str, fraction: str | None = None) -> float | None:
-    """A number of seconds, milliseconds, microseconds or nanoseconds since 1970."""
+    """Reads a number of seconds, milliseconds, microseconds or nanoseconds since 1970."""
     scale = 1000 ** max(0, (len(whole) - 10 + 2) // 3)
     seconds = int(whole) / scale + float(f"0.{fraction or 0}") / scale
     return seconds if _EARLIEST <= seconds < _LATEST else None
 
 
 def _journal(match: re.Match[str], near: float) -> float | None:  # noqa: ARG001 - one of the forms
-    """The first line of an entry that journalctl exports holds microseconds since 1970, in hexadecimal."""
+    """Reads the first line of an entry that journalctl exports: it holds microseconds since 1970, in hexadecimal."""
     return int(match["hex"], 16) / 1e6
 
 
 def _json(match: re.Match[str], near: float) -> float | None:
-    """A line that is a JSON object: a field that is named as times are, else the first time that stands in it."""
+    """Reads a line that is a JSON object: a field with the name of a time, else the first time in it."""
     try:
         found = json.loads(match.string)
     except (ValueError, RecursionError):
@@ -125,13 +125,13 @@ def _value(value: object, near: float) -> float | None:
 
 
 def time_of(fields: Mapping[str, object], near: float, names: Iterable[str] = ()) -> float | None:
-    """When a record of fields was written, epoch seconds: what the first of `names` says, else a field that is named as times are."""
+    """Returns when a record of fields was written, epoch seconds: by the first of `names` with a time, else by a usual field."""
     readings = (_field(fields.get(name), near) for name in (*names, *_JSON_FIELDS))
     return next((one for one in readings if one is not None), None)
 
 
 def _field(value: object, near: float) -> float | None:
-    """A field's value: a time without a zone is the host's, as in lines."""
+    """Reads a field's value; a time without a zone is in the host's, as in lines."""
     if isinstance(value, datetime):
         return value.timestamp()
     if isinstance(value, date):
@@ -164,14 +164,14 @@ _FORMS = (
 
 @dataclass(frozen=True)
 class Clock:
-    """Tells when a line of one file was written. `near`: when the file was changed last, epoch seconds."""
+    """Reads the times of one file's lines. `near`: when the file was changed last, epoch seconds."""
 
     form: Form
     reach: int
     near: float
 
     def read(self, line: str) -> float | None:
-        """Epoch seconds; None when it does not say, and so belongs to the line before."""
+        """Returns the line's time in epoch seconds; None without one, when it belongs to the line before."""
         match = self.form.pattern.search(line, 0, HEAD_CHARACTERS)
         if match is None or match.start() > self.reach:
             return None
@@ -179,7 +179,7 @@ class Clock:
 
 
 def recognise(lines: Iterable[str], near: float) -> Clock | None:
-    """The clock of a file that begins with `lines`, which are heads of lines or, best for JSON, whole ones. None when it has none."""
+    """Returns the clock of a file that begins with `lines` (heads of lines or, better for JSON, whole ones). None if no format fits."""
     starts: dict[str, list[int]] = {}
     for line in lines:
         if sum(map(len, starts.values())) >= _ENOUGH_LINES:
