@@ -1,4 +1,4 @@
-"""What a run would do, looked at beforehand: files, bytes, records and time, estimated from the beginnings of the files; the topic."""
+"""Plans a run without sending: files, bytes, records and time, estimated from the beginnings of the files, and the state of the topic."""
 
 from __future__ import annotations
 
@@ -29,21 +29,21 @@ if TYPE_CHECKING:
     from copycat_agent.backfill.path_runs import Chosen
 
 SAMPLE_BYTES = 2**20
-"""Of each of the first `SAMPLED_FILES` files: enough to know how long its records are."""
+"""Bytes read of each of the first `SAMPLED_FILES` files: enough to estimate the size of its records."""
 SAMPLED_FILES = 200
-"""The others are taken to be like these."""
+"""Number of files that are sampled; the others are assumed to be like these."""
 PACKED_SAMPLE_BYTES = 2**18
 CHECKED_BYTES = 256 * 2**20
-"""A packed file is unpacked up to here to see whether it was delivered; further on only the run itself finds out."""
+"""A compressed file is unpacked up to here to check whether it was delivered; beyond that only the run itself finds out."""
 ASSUMED_BYTES_PER_SECOND = 20 * 2**20
-"""Where nothing was measured: two cores with a broker beside them did more with every format."""
+"""Assumed rate without a measurement: two cores with a local broker reached more with every format."""
 ANSWER_SECONDS = 10.0
 
 _log = logs.get("backfill")
 
 
 class SizeSample(NamedTuple):
-    """What the beginning of a file says: unpacked bytes for a byte on the disk, and records for an unpacked byte (None: unknown)."""
+    """An estimate from a file's beginning: unpacked bytes per stored byte, and records per unpacked byte (None: unknown)."""
 
     ratio: float = 1.0
     records_per_byte: float | None = None
@@ -57,7 +57,7 @@ def plan_of(
     rate: int,
     measured: float,
 ) -> dict[str, Any]:
-    """The plan, as a value that becomes JSON. `chosen` None: what the definition matches, by what is `saved`. `rate`: 0 for no bound.
+    """Returns the plan as a JSON value. `chosen` None: what the definition matches, by what is `saved`. `rate`: 0 for no limit.
 
     `measured`: bytes per second of an earlier run, 0.0 without one.
     """
@@ -124,7 +124,7 @@ def _given(definition: Definition, paths: Sequence[str], delivered: Delivered | 
 
 
 def _former(file: GivenFile, delivered: Delivered | None, *, whole: bool) -> tuple[Former | None, str]:
-    """What of a file was delivered, and what to say of one that is sent."""
+    """Returns what of a file was delivered, and a remark about one that is sent."""
     former = file.former(delivered, whole=whole) if delivered else None
     if former is not None:
         return former, f"from byte {file.offset.position}: what is before was {former.words}"
@@ -173,7 +173,7 @@ def _entry(file: GivenFile, action: str, why: str, sample: SizeSample) -> dict[s
 
 
 def _partition(view: FileView) -> dict[str, Any]:
-    """Of a source that has no files: what it says itself."""
+    """Returns the plan for a partition of a source without files, as the source describes it."""
     action = "fail" if view.state == "failing" else "send" if view.unread or view.behind else "skip"
     return {
         "path": view.path,
@@ -189,7 +189,7 @@ def _partition(view: FileView) -> dict[str, Any]:
 
 
 def _sample(definition: Definition, file: GivenFile, usual: SizeSample) -> SizeSample:
-    """Look at the beginning of a file as a task would."""
+    """Returns an estimate from the beginning of a file, read as a task would."""
     if not file.end:
         return usual
     kind = SOURCES[definition.source.type]
@@ -208,7 +208,7 @@ def _sample(definition: Definition, file: GivenFile, usual: SizeSample) -> SizeS
 
 
 def _ratio(file: GivenFile) -> float:
-    """Unpacked bytes for each packed one, at the beginning."""
+    """Returns the unpacked bytes per compressed byte at the beginning of a file."""
     with file.reading() as read:
         unpacker = unpacker_of(file.offset.compression, file.end)
         while unpacker.taken < min(file.end, PACKED_SAMPLE_BYTES) and unpacker.read(read, unpacker.produced, compressions.OUTPUT_BYTES):
@@ -228,7 +228,7 @@ def _records_per_byte(kind: Any, form: Any, split: Split) -> float | None:  # no
 
 
 def _matched(definition: Definition, saved: Mapping[SourcePartition, SavedRow]) -> Iterator[dict[str, Any]]:
-    """One scan by the source itself, whose changes nobody saves."""
+    """Yields the plan of what the source itself finds in one scan, whose changes are not saved."""
     kind = SOURCES[definition.source.type]
     with closing(create_source(kind.make, definition, saved, _log, only_looks=True)) as source:
         source.scan()
@@ -252,7 +252,7 @@ def _matched(definition: Definition, saved: Mapping[SourcePartition, SavedRow]) 
 
 
 def _topic(definition: Definition, sending: Sequence[dict[str, Any]]) -> tuple[dict[str, Any], list[str]]:
-    """The topic as the cluster says it is, and what to be warned of. Without a broker there is only a note."""
+    """Returns the topic's state in the cluster, and warnings. Without a broker there is only a note."""
     name = definition.record.topic
     if "{" in name:
         return {"name": name, "state": "depends on each record"}, []
@@ -273,7 +273,7 @@ def _topic(definition: Definition, sending: Sequence[dict[str, Any]]) -> tuple[d
 
 
 def _retention(definition: Definition, topic: TopicState, sending: Sequence[dict[str, Any]]) -> Iterator[str]:
-    """What the topic deletes soon after it arrives."""
+    """Yields warnings about records that the topic's retention deletes soon after they arrive."""
     config = topic.config or {}
     if "delete" not in config.get("cleanup.policy", "delete"):
         return

@@ -48,7 +48,7 @@ class RecordOutcome(NamedTuple):
     """One record, the messages that are sent for it, and what it counts as once those are acknowledged.
 
     `messages`: several only where a query made several rows of the record, which counts once. `stage` and `why` are a bad record's.
-    `head_bytes`: the record is only the first so many bytes of its line, which is over the limit. `part` are the headers of one part of
+    `head_bytes`: the record is only this number of first bytes of its line, which is over the limit. `part` are the headers of one part of
     a record.
     """
 

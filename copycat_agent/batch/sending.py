@@ -1,6 +1,6 @@
-"""Handing records to the producer: chunks in the bulk way as far as that goes, all others one by one.
+"""Hands records to the producer: chunks in bulk where possible, all others one by one.
 
-A record that is refused on the spot becomes a dead letter, is passed over, or stops the connector, as `policy` says.
+A record that the client refuses at once becomes a dead letter, is passed over, or stops the connector, as `policy` says.
 """
 
 from __future__ import annotations
@@ -23,31 +23,31 @@ from copycat_agent.model import Counts, Sample
 from copycat_agent.producer import Message, Refused, TaskProducer
 
 PIECE_RECORDS = 300
-"""Records that are made into messages at once: what steps and templates add to each is in memory then, however small it is in the file.
+"""Most records that are made into messages at once, which bounds the memory for what steps and templates add to each.
 
-As fast as a whole chunk at once; with 100 the client's calls begin to show.
+As fast as a whole chunk at once; with 100 the cost of the client's calls begins to show.
 """
 CLOSE_RECORDS, CLOSE_TIMES = 4, 8
-"""A chunk in which a bad record follows fewer than so many good ones, so often in a row, goes on one by one."""
+"""A chunk continues one by one once a bad record has followed fewer than `CLOSE_RECORDS` good ones `CLOSE_TIMES` times in a row."""
 _TIMESTAMP = 6
-"""Its place in a message, see `producer.Message`."""
+"""Index of the timestamp in a message, see `producer.Message`."""
 _SHOWN_BYTES = 4096
 """Bytes of a key, a value or a header that `copycat tap` shows."""
 
 
 LOOK_SECONDS = 0.1
-"""How often work on records asks whether it has to end. One record may take long: a pattern tries for as much as that."""
+"""Interval at which work on records checks whether it has to end. A pattern may take this long on a single record."""
 
 
 class Watch:
-    """Says whether work on records has to end before it is done, at little cost: who works on them asks once it is later than `until`."""
+    """Decides whether work on records has to end early, at little cost: `ends` is called only once it is later than `until`."""
 
     def __init__(self, is_over: Callable[[], bool]) -> None:
         self._is_over = is_over
         self.until = monotonic() + LOOK_SECONDS
 
     def ends(self) -> bool:
-        """Whether to work on no more records now."""
+        """Returns whether to work on no more records now."""
         now = monotonic()
         if now <= self.until:
             return False
@@ -65,11 +65,11 @@ class Tap:
 
     @property
     def is_open(self) -> bool:
-        """Whether more of them are wanted."""
+        """Returns whether more records are wanted."""
         return bool(self._wanted) and self._room() > 0
 
     def take(self, progress: Progress, outcomes: Sequence[RecordOutcome]) -> None:
-        """From records on their way, dead letters included."""
+        """Takes samples of records in flight, dead letters included."""
         if self._wanted:
             for outcome in [outcome for outcome in outcomes if outcome.messages][: self._room()]:
                 progress.sample(self._sample(progress, outcome.draft, outcome.messages[0]))
@@ -78,7 +78,7 @@ class Tap:
         return max(0, self._wanted - sum(progress.sampled for progress in self._progresses))
 
     def _sample(self, progress: Progress, draft: Draft, message: Message) -> Sample:
-        """Secrets are hidden before anything is cut."""
+        """Returns the sample of a message. Secrets are masked before anything is cut."""
         topic, value, key, _, _, _, timestamp, headers = self._mask.value((message[0], shown_value(message[1]), *message[2:]))
         shown = tuple((name, content[:_SHOWN_BYTES]) for name, content in headers or ())
         return Sample(topic, _cut(key), _cut(value), shown, timestamp or None, progress.split.path, draft.start, draft.end)
@@ -89,7 +89,7 @@ def _cut(content: bytes | None) -> bytes | None:
 
 
 class Sender:
-    """Sends the records of one batch one by one. `refused` counts what was not taken, `refusals` are left of those that are expected."""
+    """Sends the records of one batch one by one. `refused` counts refused records, `refusals` are the expected ones that are left."""
 
     def __init__(self, producer: TaskProducer, policy: ErrorPolicy) -> None:
         self._producer = producer
@@ -99,17 +99,17 @@ class Sender:
         self._expects = False
 
     def expect(self, refusals: Sequence[DataError]) -> None:
-        """So many of the first messages are refused, for these reasons: Kafka has refused them in a transaction that was undone."""
+        """Has the first messages refused, one for each reason: Kafka has refused them in a transaction that was aborted."""
         self.refusals = list(refusals)
         self._expects = bool(refusals)
 
     @property
     def has_found(self) -> bool:
-        """Whether the record that was expected to be refused is done with."""
+        """Returns whether all expected refusals have occurred."""
         return self._expects and not self.refusals
 
     def hand_over(self, progress: Progress, outcomes: list[RecordOutcome]) -> tuple[list[RecordOutcome], StopAt | None]:
-        """Send them; what is refused on the spot becomes a dead letter or is passed over. Returns the outcomes as they went."""
+        """Sends records; one that the client refuses at once becomes a dead letter or is passed over. Returns the final outcomes."""
         todo, stop = self._with_topics(outcomes)
         done: list[RecordOutcome] = []
         while todo:
@@ -138,7 +138,7 @@ class Sender:
         self._producer.send_each(messages)
 
     def _with_topics(self, outcomes: list[RecordOutcome]) -> tuple[list[RecordOutcome], StopAt | None]:
-        """The outcomes up to the first whose topic is missing or closed to this user, and that one as what stops here."""
+        """Returns the outcomes up to the first whose topic is missing or closed to this user, and a StopAt for that one."""
         known: set[str] = set()
         for index, outcome in enumerate(outcomes):
             for message in outcome.messages:
@@ -153,7 +153,7 @@ class Sender:
     def instead(self, progress: Progress, outcome: RecordOutcome, reason: DataError) -> RecordOutcome:
         """Returns what is sent instead of a record that was refused. Raises StopAt."""
         if isinstance(reason, TimestampError) and not _has_timestamp(outcome):
-            raise StopAt(outcome.draft, BlockedError(reason.message, reason.hint))  # the clock is wrong, for every record there will be
+            raise StopAt(outcome.draft, BlockedError(reason.message, reason.hint))  # the clock is wrong, which affects all records
         self.refused += 1
         if outcome.counts_as == "dead_lettered":
             return self._policy.smaller(progress, outcome, reason)
@@ -161,7 +161,7 @@ class Sender:
 
 
 def _has_timestamp(outcome: RecordOutcome) -> bool:
-    """Whether the record says its time itself. Else it is given one when it is sent."""
+    """Returns whether the record has its own time. Others get one when they are sent."""
     return bool(outcome.messages) and outcome.messages[0][_TIMESTAMP] != 0
 
 
@@ -176,9 +176,9 @@ class ChunkSender:
         self.watch = watch
 
     def send(self, progress: Progress, encoder: SplitEncoder, chunk: Chunk | Parsed) -> int:
-        """Hand it over: all of it, or, where the batch has to end, as much as `progress` says then, which is at least one record.
+        """Hands over the chunk, or, if the batch has to end, a part of at least one record, to which `progress` is moved.
 
-        Returns how many messages that made. Raises StopAt when it is handed over up to a bad record.
+        Returns the number of messages. Raises StopAt when it is handed over up to a bad record.
         """
         bulk = None if self._sender.refusals else encoder.bulk
         if bulk is not None and isinstance(chunk, Parsed) and len(parts := chunk.sorted_out()) > 1:
@@ -205,7 +205,7 @@ class ChunkSender:
         return messages
 
     def _send_values(self, handover: _Handover, bulk: BulkEncoder, values: list[bytes]) -> None:
-        """All of them in one call. Where the client refuses one, it and those behind it are to be sent one by one."""
+        """Sends all values in one call. If the client refuses one, it and the following ones have to be sent one by one."""
         assert bulk.tail is not None
         going = values[handover.begun :] if handover.begun else values
         try:
@@ -216,10 +216,10 @@ class ChunkSender:
         handover.goes(sent, sent, Counts(acknowledged=sent))
 
     def _send_bulk(self, handover: _Handover, encoding: ChunkEncoding) -> None:
-        """Without an object for each record, but for bad ones.
+        """Sends records without an object for each, except for bad ones.
 
-        Where that does not come to the chunk's end, the rest is to be sent one by one: something about it has to be looked at, or so
-        much of it is bad that going back and forth costs more.
+        If this does not reach the chunk's end, the rest has to be sent one by one: a record needs to be handled by itself, or there are
+        so many bad ones that switching costs more.
         """
         close = 0
         if handover.begun:
@@ -243,7 +243,7 @@ class ChunkSender:
                 raise handover.stopped(self._policy.stop_at(handover.progress, encoding.draft(), encoded.error))
 
     def _hand_over(self, layout: SplitLayout, encoded: Encoded) -> Encoded:
-        """Send the messages. Returns the part that went, which is `encoded` itself when it is all."""
+        """Sends the messages. Returns the part that was sent, which is `encoded` itself when it is all."""
         try:
             if layout.is_steady:
                 self._producer.send(layout.literal_topic, encoded.messages, layout.tail)
@@ -256,17 +256,17 @@ class ChunkSender:
         except BlockedError:
             if self._producer.broken:
                 raise
-            return Encoded()  # which record is the first that has to wait for its topic shows one by one
+            return Encoded()  # sending one by one finds the first record that has to wait for its topic
         return encoded
 
     def _send_records(self, handover: _Handover, drafts: Iterable[Draft], *, while_open: bool = False) -> None:
-        """One by one, from the next record on: all, or, `while_open`, as long as the tap is."""
+        """Sends records one by one, from the next one on: all, or, with `while_open`, as long as the tap is open."""
         rest = iter(drafts)
         while handover.goes_on and (self._tap.is_open or not while_open):
             self._send_some(handover, islice(rest, PIECE_RECORDS))
 
     def _send_some(self, handover: _Handover, drafts: Iterable[Draft]) -> None:
-        """Some records from the next one on, each on its own account."""
+        """Sends some records from the next one on, each by itself."""
         progress = handover.progress
         outcomes, stop = self._policy.outcomes(progress, handover.encoder, drafts, self.watch.until)
         assert outcomes or stop, "records are as many as values"
@@ -279,14 +279,14 @@ class ChunkSender:
         self._look(handover, lambda: outcomes[-1].draft)
 
     def _look(self, handover: _Handover, draft: Callable[[], Draft]) -> None:
-        """Go no further than to this record when the batch has to end."""
+        """Ends the handover at this record if the batch has to end."""
         if handover.goes_on and self.watch.ends():
             handover.last = draft()
 
 
 @dataclass(slots=True)
 class _Handover:
-    """Knows how far a chunk is handed over: `begun` of its records, which made `messages`. `last`: the record it ends with for now."""
+    """How far a chunk is handed over: `begun` of its records, with `messages`. `last`: the record it ends with for now."""
 
     progress: Progress
     encoder: SplitEncoder
@@ -297,11 +297,11 @@ class _Handover:
 
     @property
     def goes_on(self) -> bool:
-        """Whether there is more to do."""
+        """Returns whether there is more to do."""
         return self.last is None and self.begun < len(self.chunk.values)
 
     def goes(self, records: int, messages: int, counts: Counts | None = None) -> None:
-        """`records` more are on their way, in so many messages."""
+        """Notes that `records` more are in flight, as `messages` messages."""
         self.begun += records
         self.messages += messages
         self.progress.sent.messages += messages
@@ -309,12 +309,12 @@ class _Handover:
             self.progress.count(counts)
 
     def stopped(self, stop: StopAt) -> StopAt:
-        """Ends it before a record, and returns the reason: nothing from there on counts."""
+        """Ends the handover before a record, and returns `stop`: nothing from there on counts."""
         self.progress.pass_up_to(self.chunk, stop.draft, self.begun)
         return stop
 
     def end(self) -> None:
-        """The whole chunk, or what stands before the end of `last`, is on its way."""
+        """Called when the whole chunk, or what precedes the end of `last`, is in flight."""
         if self.last is None:
             self.progress.pass_chunk(self.chunk)
         else:

@@ -1,4 +1,4 @@
-"""Records that a format has found: one on its way through the steps, and runs of them: those that it has read itself, and plain lines."""
+"""Records that a format has found: `Draft`, a single one; `Parsed` and `Chunk`, runs of parsed records and of plain lines."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ if TYPE_CHECKING:
 
 
 class Unparsed(NamedTuple):
-    """A record that a format found and could not read: a bad record. `why` never holds its data."""
+    """A record that a format found and could not parse: a bad record. `why` never contains its data."""
 
     why: str
     hint: str = ""
 
 
 class Envelope(NamedTuple):
-    """What came with a record beside its value, where its source has such things: as Kafka keeps it.
+    """What a record has beside its value, as in Kafka: key, headers and time.
 
     `headers` are names and contents in their order, `timestamp_ms` is epoch milliseconds, None where the source has none.
     """
@@ -32,7 +32,7 @@ class Envelope(NamedTuple):
 
 
 class Envelopes(Sequence[Envelope]):
-    """The envelopes of a run of records, by columns of the same length. An `Envelope` is made when it is asked for."""
+    """The envelopes of a run of records, in columns of the same length. An `Envelope` is made on access."""
 
     __slots__ = ("headers", "keys", "timestamps_ms")
 
@@ -60,7 +60,7 @@ class Envelopes(Sequence[Envelope]):
 
 
 class Draft:
-    """One record while it is worked on. A chunk makes one for each record that is looked at by itself, and one for all others.
+    """One record while steps work on it. A chunk makes one for each record that is handled by itself, and one for all others.
 
     Steps change it in place: a new record per step, or a frozen one, would cost more than the work of most steps (0.1 µs).
 
@@ -71,7 +71,7 @@ class Draft:
     Steps only read the rest. The record is bytes `start` up to, not including, `end` of its file, delimiter included, or record
     numbers where the format counts those; it is the `number`-th of its file, from 1. `framed` is `value` as framing left it, `raw` the
     record's bytes as they stand in the file, None where the format has none or `framed` is those. `as_is` see `Parsed`. `partial`: no
-    delimiter ends it, and nobody will finish it. `envelope` is what came with it, None for most. `kept` counts
+    delimiter ends it, and it will not be completed. `envelope` is None for most sources. `kept` counts
     the errors that `on_error: keep` passed over, `trouble` is the first one that it or `on_error: drop` passed over, in words; "" for none.
     """
 
@@ -104,7 +104,7 @@ class Draft:
         self.trouble = ""
 
     def fields(self) -> dict[str, Any]:
-        """The fields, to be changed in place. A raw line gets its one field, `message`: UTF-8, U+FFFD for what is not."""
+        """Returns the fields, to be changed in place. A raw line gets one field, `message`: UTF-8, with U+FFFD for invalid bytes."""
         value = self.value
         if isinstance(value, bytes):
             value = self.value = {"message": value.decode("utf-8", "replace")}
@@ -112,46 +112,46 @@ class Draft:
 
     @property
     def first(self) -> int:
-        """The record's first byte or number; of one that comes from Kafka its offset, while `start` is where the one before it ends."""
+        """Returns the record's first byte or number; for one from Kafka its offset, where `start` is the end of the one before."""
         return self.start if self.envelope is None else self.end - 1
 
     @property
     def bytes(self) -> bytes:
-        """The record's bytes, for a dead letter; b"" where the format has none."""
+        """Returns the record's bytes, for a dead letter; b"" where the format has none."""
         if self.raw is not None:
             return self.raw
         return self.framed if isinstance(self.framed, bytes) else b""
 
     def anew(self) -> Draft:
-        """The same record as framing left it."""
+        """Returns a new draft of the record as framing left it."""
         draft = Draft(self.framed, self.start, self.end, self.number, self.raw, self.schema, self.as_is)
         draft.partial = self.partial
         return draft.within(self.envelope)
 
     def within(self, envelope: Envelope | None) -> Draft:
-        """The same draft, with what came with its record."""
+        """Returns this draft, with its envelope and the time in it."""
         if envelope is not None:
             self.envelope, self.timestamp_ms = envelope, envelope.timestamp_ms
         return self
 
 
 _APART = frozenset({Unparsed, type(None)})
-"""Kinds of values that go by themselves: no step works on them."""
+"""Types of values that are handled separately: no step works on them."""
 
 
 class LazyFields(Sequence[dict[str, Any]]):
-    """Base of records of which each has fields that are made once one is looked at."""
+    """Base of runs of records whose fields are made on access."""
 
 
 class Parsed(NamedTuple):
-    """A run of records that a format has found and read, the counterpart of `Chunk`.
+    """A run of records that a format has found and parsed, the counterpart of `Chunk`.
 
     Record i is `values[i]`, bytes, fields or an `Unparsed`, and covers `places[i]` up to, not including, `places[i + 1]`: bytes, or record
-    numbers of formats that count those. What stands between two records belongs to the first. `raw[i]` are its bytes as they stand
-    in the file; `raw` is None where a format has none. `size_bytes` is what the run weighs: the bytes that were read for it.
-    `tail` are the last bytes before its end, b"" where places are record numbers. `as_is`: as long as nothing makes other fields of
-    a record and no converter is asked for fields, `raw` is its value. `envelopes[i]` is what came with record i; None where nothing does.
-    A value of None is one that its source has as null: no step works on it.
+    numbers of formats that count those. Bytes between two records belong to the first. `raw[i]` are its bytes as in the file; `raw` is
+    None where a format has none. `size_bytes` are the bytes that were read for the run.
+    `tail` are the last bytes before its end, b"" where places are record numbers. `as_is`: as long as no step changes the fields of
+    a record and no converter needs fields, `raw` is its value. `envelopes[i]` belongs to record i; None where the source has none.
+    A value of None is null in its source: no step works on it.
     """
 
     values: Sequence[Any]
@@ -165,22 +165,22 @@ class Parsed(NamedTuple):
 
     @property
     def start(self) -> int:
-        """The position where its first record begins."""
+        """Returns the position where its first record begins."""
         return self.places[0]
 
     @property
     def end(self) -> int:
-        """The position where its last record ends."""
+        """Returns the position where its last record ends."""
         return self.places[-1]
 
     @property
     def total(self) -> int:
-        """The number of records it is made of."""
+        """Returns the number of records."""
         return len(self.values)
 
     @property
     def partial(self) -> bool:
-        """A format knows where its records end."""
+        """Returns False: the format knows where its records end."""
         return False
 
     def weight(self, index: int) -> int:
@@ -191,7 +191,7 @@ class Parsed(NamedTuple):
         return self.size_bytes * index // len(self.values)
 
     def rows(self, first: int = 1) -> Iterator[Draft]:
-        """A draft of each record, of which the first one is the `first`-th of its file."""
+        """Yields a draft of each record; the first one is the `first`-th of its file."""
         for index, value in enumerate(self.values):
             raw = None if self.raw is None else self.raw[index]
             envelope = None if self.envelopes is None else self.envelopes[index]
@@ -199,7 +199,7 @@ class Parsed(NamedTuple):
             yield draft.within(envelope)
 
     def fitting(self, records: int, size_bytes: int) -> int:
-        """Returns how many records are no more than so many, and weigh about so much; at least one."""
+        """Returns how many of its first records are at most `records` and about `size_bytes`; at least one."""
         count = len(self.values)
         by_size = count if self.size_bytes <= size_bytes else count * size_bytes // self.size_bytes
         return max(1, min(count, records, by_size))
@@ -209,12 +209,12 @@ class Parsed(NamedTuple):
         return bisect.bisect_left(self.places, position, 0, len(self.values))
 
     def cut(self, index: int) -> tuple[Parsed, Parsed]:
-        """The first `index` records and the others. Neither may be empty."""
+        """Returns the first `index` records and the others. Neither may be empty."""
         assert 0 < index < len(self.values), "half of a run is a run"
         return self._part(0, index), self._part(index, len(self.values))
 
     def sorted_out(self) -> list[Parsed]:
-        """The run cut where records that could be read, bad ones and nulls meet; it alone when it has but one kind."""
+        """Returns the run, cut into runs of parsed records, of bad ones and of nulls; the run alone if it has one kind."""
         if isinstance(self.values, LazyFields) or set(map(type, self.values)).isdisjoint(_APART):
             return [self]
         kinds = groupby(type(value) if type(value) in _APART else None for value in self.values)
@@ -236,9 +236,9 @@ class Parsed(NamedTuple):
 class Chunk(NamedTuple):
     """A run of complete records, read at once.
 
-    `raw` are the stretches between delimiters as they stand in the file; `values` are the records that `text` makes of them,
-    where empty lines are skipped without those. `raw` and `values` are the same list when nothing differs. `tail` are the last
-    bytes before `end`, for the fingerprint. `partial`: one stretch that no delimiter ends.
+    `raw` are the stretches between delimiters as in the file; `values` are the records that `text` makes of them, without empty
+    lines if those are skipped. `raw` and `values` are the same list when nothing differs. `tail` are the last bytes before
+    `end`, for the fingerprint. `partial`: one stretch that no delimiter ends.
     """
 
     raw: list[bytes]
@@ -253,12 +253,12 @@ class Chunk(NamedTuple):
 
     @property
     def size_bytes(self) -> int:
-        """The number of bytes it covers."""
+        """Returns the number of bytes it covers."""
         return self.end - self.start
 
     @property
     def total(self) -> int:
-        """The number of stretches it is made of."""
+        """Returns the number of stretches."""
         return len(self.raw)
 
     def weight(self, index: int) -> int:
@@ -266,7 +266,7 @@ class Chunk(NamedTuple):
         return sum(map(len, self.raw[:index])) + index * len(self.delimiter)
 
     def rows(self, first: int = 1) -> Iterator[Draft]:
-        """A draft of each record; skipped empty lines are left out. The first stretch is the `first`-th record of its file."""
+        """Yields a draft of each record, without skipped empty lines. The first stretch is the `first`-th record of its file."""
         position = self.start
         for number, raw in enumerate(self.raw, first):
             end = min(position + len(raw) + len(self.delimiter), self.end)
@@ -277,7 +277,7 @@ class Chunk(NamedTuple):
             position = end
 
     def fitting(self, records: int, size_bytes: int) -> int:
-        """Returns how many stretches hold no more than so many records and bytes; at least one, however long."""
+        """Returns how many of its first stretches have at most `records` and `size_bytes`; at least one, however long."""
         if records >= len(self.values) and size_bytes >= self.end - self.start:
             return len(self.raw)
         taken = place = 0
@@ -298,7 +298,7 @@ class Chunk(NamedTuple):
         return len(self.raw)
 
     def cut(self, index: int) -> tuple[Chunk, Chunk]:
-        """The first `index` stretches and the others, each a chunk. Neither may be empty."""
+        """Returns the first `index` stretches and the others, each as a chunk. Neither may be empty."""
         assert 0 < index < len(self.raw), "half of a chunk is a chunk"
         first, others = self.raw[:index], self.raw[index:]
         middle = self.start + self.weight(index)
@@ -309,13 +309,13 @@ class Chunk(NamedTuple):
         )
 
     def _values(self, raw: list[bytes]) -> list[bytes]:
-        """The records of some of the stretches."""
+        """Returns the records of some of the stretches."""
         return raw if self.values is self.raw else self.text.values(raw, skip_empty=self.skip_empty)
 
     def _is_skipped(self, stretch: bytes) -> bool:
         return self.skip_empty and stretch in (b"", self.text.cr)
 
     def tail_before(self, index: int) -> bytes:
-        """Up to `TAIL_BYTES` of the chunk's bytes before its `index`-th stretch."""
+        """Returns up to `TAIL_BYTES` of the chunk's bytes before its `index`-th stretch."""
         stretches = self.raw[max(0, index - TAIL_BYTES) : index]
         return b"".join(stretch + self.delimiter for stretch in stretches)[-TAIL_BYTES:]

@@ -1,7 +1,7 @@
 """The client that a producer sends with: what it is made from and takes, what belongs to it while it is open, what it has reported.
 
-Every few seconds librdkafka gives statistics of itself, which become a `ClientView`. The library queues them as events for whoever polls.
-An event is 12 KB and more: a producer that nobody polls would leak 300 MB a day, hence `Producers` polls those that are idle. The format:
+Every few seconds librdkafka gives statistics of itself, which become a `ClientView`. The library queues them as events until it is polled.
+An event is 12 KB and more: a producer without polls would leak 300 MB a day, hence `Producers` polls those that are idle. The format:
 https://github.com/confluentinc/librdkafka/blob/master/STATISTICS.md
 """
 
@@ -49,7 +49,7 @@ class ClientSpec(NamedTuple):
 class Connection:
     """A client and what it knows of topics, both until it is closed, and its limits.
 
-    A flush and a run may take so long; one of the client's batches has at most `batch_bytes`. `transaction_ms` is 0 without transactions.
+    `flush_seconds` and `run_seconds` limit a flush and a run, `batch_bytes` one of its batches. `transaction_ms`: 0 without transactions.
     """
 
     client: Producer

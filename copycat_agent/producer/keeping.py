@@ -37,10 +37,10 @@ _log = logs.get("kafka")
 
 
 class Lane:
-    """A task's lane in this process: its writer, and who performs the steps. Used by one batch at a time.
+    """A task's lane in this process: its writer, and the object that performs its steps. Used by one batch at a time.
 
-    `stopping` is the batch's. `memory` is what its batches found out for those after them. `broken`: something went wrong that nobody
-    expected, and the lane is not kept. `used` is when a batch gave it back (monotonic).
+    `stopping` is the batch's. `memory` is what its batches have learnt for later ones. `broken`: an unexpected error occurred, and the
+    lane is not kept. `used` is when a batch gave it back (monotonic).
     """
 
     def __init__(self, learnt: Learnt, make_steps: MakeSteps, client_id: str, *, tracked: bool) -> None:

@@ -27,7 +27,7 @@ from copycat_agent.sql_types import SqlType
 _QUOTED = re.compile(r'[",\r\n]|\A[ \t]|[ \t]\Z|\A\Z')
 _EMPTY = '""'
 _SIGNS = ('"', ",", "\r", "\n\n", "\n ", " \n", "\t")
-"""If none of them occurs in texts joined by line feeds, none of the texts needs quotes."""
+"""If none of them occurs in texts joined by line feeds, no text needs quotes."""
 
 
 class CsvColumns(TableFormat):
