@@ -241,8 +241,8 @@ def test_a_group_knows_the_positions_for_tools_that_show_a_lag(shipping: Mirror)
     shipping.mirror()
     assert len(shipping.arrived(12)) == 12
     wait_until(lambda: _positions(shipping) == [5, 7], 30)
+    wait_until(lambda: _committed(shipping, "copycat-app") == {0: 5, 1: 7}, 30)
     shipping.stop()
-    assert _committed(shipping, "copycat-app") == {0: 5, 1: 7}
     shipping.send(numbered(12, 5))
     shipping.mirror(source={"group": "lag of it"})
     wait_until(lambda: _positions(shipping) == [7, 10], 30)

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from tests.unit.worker.doubles import MoodyStore
 
 SECONDS = 60.0
-FILES = 60
+FILES = 300
 
 
 class Noting(InlineExecutor):
