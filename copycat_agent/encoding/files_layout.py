@@ -101,8 +101,13 @@ class _SplitFilesLayout:
         del extra
         return self.literal_topic or self._directory(draft), None, ANY_PARTITION, 0, None
 
-    def messages(self, chunk: Parsed) -> list[Message] | None:
+    def messages(self, chunk: Parsed) -> list[Any] | None:
         """Returns the messages of records whose values are not changed. None if directories depend on more than records' times."""
+        values = chunk.values
+        if self._has_schema and chunk.schema is not None:
+            values = [Shaped(value, chunk.schema) for value in values]
+        if self.is_steady:
+            return list(values)
         times = None if chunk.envelopes is None or not self._is_of_second else chunk.envelopes.timestamps_ms
         if times is None or None in times:
             return None
@@ -113,9 +118,6 @@ class _SplitFilesLayout:
                 found[second] = self._directory(draft)
         except DataError:
             return None
-        values = chunk.values
-        if self._has_schema and chunk.schema is not None:
-            values = [Shaped(value, chunk.schema) for value in values]
         nothing, directories = repeat(None), [found[second] for second in seconds]
         return list(zip(directories, values, nothing, repeat(ANY_PARTITION), nothing, nothing, repeat(0), nothing))
 

@@ -181,7 +181,7 @@ class SplitLayout:
             timestamp = event_time(draft.timestamp_ms)
         return topic, key, self._partition_of(topic, key), timestamp, headers or None
 
-    def messages(self, _chunk: Parsed) -> list[Message] | None:
+    def messages(self, _chunk: Parsed) -> list[Any] | None:
         """Returns the messages of records that no step works on, made at once; None where each is made by itself."""
         return None
 

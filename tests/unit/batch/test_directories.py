@@ -56,6 +56,13 @@ def test_a_time_that_is_unknown_or_out_of_range_is_looked_at_by_itself(time: int
     assert layout.messages(chunk_of([1, time])) is None
 
 
+@pytest.mark.parametrize("path", ["orders", "{@connector}"])
+def test_where_there_is_one_directory_messages_are_values_alone(path: str) -> None:
+    layout, chunk = layout_of(path), chunk_of([1, None])
+    assert layout.is_steady
+    assert layout.messages(chunk) == [layout.value(draft, "") for draft in chunk.rows()] == [{"n": 0}, {"n": 1}]
+
+
 def test_envelopes_are_cut_as_records_are() -> None:
     envelopes = Envelopes([b"a", None, b"c"], [(), (("h", b"1"),), ()], [1, None, 3])
     assert list(envelopes) == [envelopes[0], envelopes[1], envelopes[2]]
