@@ -192,16 +192,16 @@ class KafkaSource:
             elif isinstance(one, PassedOffsets):
                 yield Passed(), one.end
             else:
-                weight = _size_bytes(one.values) + _size_bytes(one.keys)
+                weight = _weight(one)
                 records, size_bytes = records + len(one.values), size_bytes + weight
                 self._record_bytes[stretch.key] = size_bytes / records
                 for run in _parts(one, weight):
-                    yield self._enveloped(run), run.offsets[-1] + 1
+                    yield self._enveloped(run, weight if run is one else _weight(run)), run.offsets[-1] + 1
 
-    def _enveloped(self, run: ReceivedRun) -> EnvelopedRun:
+    def _enveloped(self, run: ReceivedRun, size_bytes: int) -> EnvelopedRun:
         """Returns the records with their decoded values; with the values' bytes where no converter reads them."""
         envelopes = Envelopes(run.keys, run.headers, run.timestamps_ms)
-        weight = _size_bytes(run.values) + _size_bytes(run.keys) + sum(map(_headers_bytes, filter(None, run.headers)))
+        weight = size_bytes + sum(map(_headers_bytes, filter(None, run.headers)))
         ends = [offset + 1 for offset in run.offsets]
         if self._read is None:
             return EnvelopedRun(run.values, envelopes, ends, weight)
@@ -242,8 +242,9 @@ class KafkaSource:
         self._ranges.close()
 
 
-def _size_bytes(column: Sequence[bytes | None]) -> int:
-    return sum(map(len, filter(None, column)))
+def _weight(run: ReceivedRun) -> int:
+    """Returns the bytes of all values and keys."""
+    return sum(map(len, filter(None, (*run.values, *run.keys))))
 
 
 def _headers_bytes(headers: tuple[tuple[str, bytes | None], ...]) -> int:
