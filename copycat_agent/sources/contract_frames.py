@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, cast
 
-from copycat_agent.errors import RetriableError
+from copycat_agent.errors import FatalError, RetriableError
 from copycat_agent.formats.arrow_rows import ArrowRows
 from copycat_agent.formats.records.schemas import arrow_columns
 from copycat_agent.model import Schema
@@ -15,8 +15,8 @@ from copycat_agent.sources.base import Offsets, Source, SourceKind
 from copycat_agent.sources.contract import LostRecords
 from copycat_agent.sources.contract_partitions import RecordPartitions
 from copycat_agent.sources.contract_source import ContractSource
-from copycat_agent.sources.contract_stream import Records, RecordStream
-from copycat_agent.sources.contract_threads import WHOLE_SECONDS, ReadThreads, rows_weight
+from copycat_agent.sources.contract_stream import Records, RecordStream, too_large
+from copycat_agent.sources.contract_threads import NAME_BYTES, WHOLE_SECONDS, ReadThreads, rows_weight
 
 if TYPE_CHECKING:
     from pyarrow import RecordBatch
@@ -98,15 +98,19 @@ class FrameStream(RecordStream):
 
     def _pairs(self, begun: int) -> Iterator[Pair]:
         if self.rows is None:
-            frame = self._reader.frame(self._stretch, SPARK.session())
+            frame = bounded(self._reader.frame(self._stretch, SPARK.session()), self._stretch)
             self.rows = FrameRows(frame.toArrow().to_batches())
         return _behind(self._reader.read(self._stretch, self._seen(self.rows)), begun)
 
     def _seen(self, rows: FrameRows) -> Iterator[RecordBatch]:
+        most, seen = most_rows(self._stretch), 0
         for batch in rows:
             if self._columns is None:
                 self._columns = self._reader.schema(batch)
             self._row_bytes = rows_weight(batch)
+            seen += batch.num_rows
+            if most is not None and seen > most:
+                raise FatalError(*too_large(self._stretch))
             yield batch
 
     def _weigh(self, record: Record) -> int:
@@ -115,6 +119,20 @@ class FrameStream(RecordStream):
 
     def _schema(self) -> Schema | None:
         return self._columns
+
+
+def most_rows(stretch: Stretch) -> int | None:
+    """Returns how many rows a stretch that goes as one may have, whose rows have `NAME_BYTES` at least; None without a limit."""
+    return stretch.most_bytes // NAME_BYTES if stretch.whole and stretch.most_bytes else None
+
+
+def bounded(frame: DataFrame, stretch: Stretch) -> DataFrame:
+    """Returns the frame up to the first row that is too many for the stretch, as one partition.
+
+    Spark goes on reading a frame that its task has given up, for as long as there are rows: it may never see the task's answer.
+    """
+    most = most_rows(stretch)
+    return frame if most is None else frame.coalesce(1).limit(most + 1)
 
 
 def _behind(pairs: Iterator[Pair], records: int) -> Iterator[Pair]:
@@ -164,7 +182,7 @@ def frame_source_kind(
         return cast("Stream", FrameStream(split, records, cast("Any", records.source)))
 
     def frame(chosen: PolledOptions, stretch: Stretch, session: SparkSession) -> DataFrame:
-        return source(chosen).frame(stretch, session)
+        return bounded(source(chosen).frame(stretch, session), stretch)
 
     return SourceKind(options, make, opened, framing, probe=probe, sample=sample, frame=frame, told=told)
 

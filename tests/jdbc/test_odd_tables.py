@@ -171,6 +171,8 @@ def test_a_query_of_any_size_takes_no_more_memory_than_a_batch(all_of: Connector
     processes = [psutil.Process(all_of.agent.pid), *all_of.agent.descendants()]
     assert sum(one.memory_info().rss for one in processes) < MEMORY_MOST
     assert "Spark is started again" not in all_of.agent.log
+    running = "SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'copycat' AND state <> 'idle'"
+    wait_until(lambda: not all_of.database.execute(f"{running} AND query LIKE '%generate_series(1::%'"), SECONDS, "the query is read on")
 
 
 def test_the_agent_ends_and_has_told_nobody_a_password_or_a_value(all_of: Connectors) -> None:

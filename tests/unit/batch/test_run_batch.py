@@ -117,7 +117,7 @@ def test_the_search_for_a_refused_record_goes_by_groups_also_when_the_budget_is_
     connector = definition(broker.bootstrap, topic, errors={"tolerance": "all"}, client={"compression.type": "none"})
     (result,) = run_batch(batch_of(connector, split_of(path), max_bytes=path.stat().st_size), producers, never)
     assert (result.error, result.counts.rejected, result.offset.position) == (None, 1, path.stat().st_size)
-    assert len(calls) < 20
+    assert len(calls) < 150  # one by one it is more than 300; how many groups it is depends on how fast the broker answers
 
 
 def test_the_search_for_a_refused_record_hears_a_stop_request_between_lines_that_come_alone(

@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING, Any, cast
 import pyarrow as pa
 import pytest
 
+from copycat_agent.errors import FatalError
 from copycat_agent.formats import Parsed
 from copycat_agent.formats.arrow_rows import ArrowRows
 from copycat_agent.model import SourceOffset, SourcePartition, Split, SplitResult, Stretch
 from copycat_agent.sources.contract import LostRecords
 from copycat_agent.sources.contract_frames import FrameRows, FrameStream
 from copycat_agent.sources.contract_stream import Records
+from copycat_agent.sources.contract_threads import NAME_BYTES
 
 if TYPE_CHECKING:
     from copycat_agent.sources.contract import Position, Record
@@ -47,10 +49,10 @@ class Table:
         return {"at": position, "finished": finished} if position is not None else {"end": stretch.end, "finished": finished}
 
 
-def stream_of(*, whole: bool = False, lost: bool = False) -> FrameStream:
+def stream_of(*, whole: bool = False, lost: bool = False, most_bytes: int = 0) -> FrameStream:
     numbers = iter(range(100))
     batches = [pa.RecordBatch.from_pydict({"n": pa.array([next(numbers) for _ in range(size)], pa.int64())}) for size in SIZES]
-    stretch = Stretch("t", "public.t", 0, 8, whole=whole)
+    stretch = Stretch("t", "public.t", 0, 8, whole=whole, most_bytes=most_bytes)
     split = Split(SourcePartition("app", "t"), "t", "public.t", SourceOffset(0), 10**9, final=False, stretch=stretch)
     stream = FrameStream(split, Records(cast("Any", Table(lost=lost)), "made up"), cast("Any", Table(lost=lost)))
     stream.rows = FrameRows(batches)
@@ -98,3 +100,9 @@ def test_rows_of_a_whole_stretch_are_rows_of_one_batch() -> None:
     assert isinstance(frame, Parsed)
     assert isinstance(frame.values, ArrowRows)
     assert frame.fitting(1, 1) == 8
+
+
+def test_more_rows_than_can_fit_are_refused_whatever_becomes_of_them() -> None:
+    assert numbers_of(stream_of(whole=True, most_bytes=1000)) == list(range(8))
+    with pytest.raises(FatalError, match=r"what lies between two positions is more than delivery\.max_batch_bytes"):
+        numbers_of(stream_of(whole=True, lost=True, most_bytes=7 * NAME_BYTES))
