@@ -1,7 +1,7 @@
-"""Work for a task, and what the task made of it.
+"""The work that the driver gives to a task, and the results that the task returns.
 
-A *lane* is one task of a connector whose guarantee is exactly_once. It moves in steps: each transaction takes its *head* from one `seq` to
-the next, and nothing else does.
+A *lane* is one task of a connector whose guarantee is exactly_once. It moves in steps: each transaction moves its *head* from one `seq` to
+the next, and nothing else moves it.
 """
 
 from __future__ import annotations
@@ -29,26 +29,26 @@ from copycat_agent.model.records import (
 OFFSETS_TOPIC = "__copycat_offsets"
 """The compacted topic that holds heads, positions, states and names."""
 _ID_MARK = "~"
-"""No name begins so (`options.ConnectorName`): a key is an id or a name, and never both."""
+"""Connector ids begin with this character and names never do (`options.ConnectorName`), so a key is either an id or a name, never both."""
 
 
 def new_connector_id() -> str:
-    """An id for a connector: made once, and kept whatever the connector is called. Safe in a transactional.id."""
+    """Returns a new connector id, which stays the same when the connector is renamed. It is safe in a transactional.id."""
     return f"{_ID_MARK}{secrets.token_hex(6)}"
 
 
 def connector_id_of(name: str) -> str:
-    """The id of a connector that a version before ids had under this name: the same whenever a copy of that version's store is migrated."""
+    """Returns the id of a connector that had none in an older version: the same for each copy of that version's store that is migrated."""
     return f"{_ID_MARK}{hashlib.sha256(name.encode()).hexdigest()[:12]}"
 
 
 def is_connector_id(key: str) -> bool:
-    """Whether a key of lanes is a connector's id, and not a name."""
+    """Returns whether a lane's key is a connector's id rather than a name."""
     return key.startswith(_ID_MARK)
 
 
 class OffsetsPartition(NamedTuple):
-    """The partition that holds everything of one connector, or of one name."""
+    """The partition of the offsets topic that holds all entries of one connector, or of one name."""
 
     topic: str
     partition: int
@@ -57,7 +57,7 @@ class OffsetsPartition(NamedTuple):
 class LaneId(NamedTuple):
     """A lane: the agent's uuid, the key of its connector, and the task's number.
 
-    `key` is the connector's id, see `new_connector_id`. Of lanes that stand under a name it is that name: older versions had no ids.
+    `key` is the connector's id (`new_connector_id`). Lanes from versions without ids have the connector's name as their key.
     """
 
     agent: str
@@ -66,9 +66,9 @@ class LaneId(NamedTuple):
 
 
 class Head(NamedTuple):
-    """Where a lane is. `nonce` names the start of the agent that took it there.
+    """The step that a lane has reached. `nonce` names the start of the agent that moved it there.
 
-    This stands in its `OffsetsPartition` at `offset` or behind it; of one that was read, just there. -1 before it is anywhere.
+    The head is in its `OffsetsPartition` at `offset` or later; at exactly `offset` if it was read from there. -1 before it is written.
     """
 
     seq: int = 0
@@ -77,11 +77,13 @@ class Head(NamedTuple):
 
 
 class Position(NamedTuple):
-    """How far a partition is settled, as the transaction that took lane number `lane` to `seq` says; `offset` None: it is forgotten.
+    """The settled offset of a partition, as written by the transaction that moved lane number `lane` to `seq`.
 
-    `counts` and `losses` are what that transaction made of it. `nonce` names the start of the agent whose transaction it was.
-    `is_last`: nothing later is known of the partition under the same key, nor anything under the connector's own one, if that is
-    another; a person may have set it back meanwhile.
+    `offset` None: it is forgotten.
+
+    `counts` and `losses` are what that transaction settled. `nonce` names the start of the agent whose transaction it was. `is_last`:
+    nothing later is known of the partition under the same key, nor under the connector's own key if that is another one; a person may have
+    set it back meanwhile.
     """
 
     partition: SourcePartition
@@ -96,10 +98,10 @@ class Position(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LanePlan:
-    """What a batch is told of its lane: it may commit if, and only if, the head is still `head`.
+    """What a batch needs to know of its lane: it may commit if, and only if, the head is still `head`.
 
-    `driver_rows` are offsets that the driver has changed by itself since the last transaction, None for those it has forgotten: they go
-    along.
+    `driver_rows` are offsets that the driver has changed by itself since the last transaction, None for forgotten ones. The transaction
+    writes them as well.
     """
 
     lane: LaneId
@@ -110,12 +112,12 @@ class LanePlan:
 
 
 LaneState = Literal["committed", "idle", "undone", "unknown"]
-"""committed: the transaction is, and the head is the outcome's. idle: there was nothing to commit. undone: nothing is committed, nor can
-be. unknown: it may be committed, or somebody else has moved the lane: the truth has to be read."""
+"""committed: the transaction is committed, and the outcome's head is the new one. idle: there was nothing to commit. undone: nothing is
+committed or can be. unknown: it may be committed, or another process has moved the lane: the head has to be read."""
 
 
 class LaneOutcome(NamedTuple):
-    """What became of a batch's transaction. `head` is where the lane is now, as far as the state says; `why` is in words."""
+    """The outcome of a batch's transaction. `head` is the lane's current head, as far as the state tells; `why` explains in words."""
 
     state: LaneState
     head: Head
@@ -123,10 +125,10 @@ class LaneOutcome(NamedTuple):
 
 
 class Stretch(NamedTuple):
-    """What a task reads of a source whose positions are its own: what lies between two of them, JSON values that only the source compares.
+    """A range of a source that defines its own positions: from `start` to `end`, JSON values that only the source compares.
 
-    `name` is for people and templates. `work` is whatever else the source's `read` needs, such as a pickled plan. `whole`: it goes as one,
-    in one batch, or not at all, and may then be no larger than `most_bytes` (0: as `delivery.max_batch_bytes` says).
+    `name` is for people and templates. `work` is anything else that the source's `read` needs, such as a pickled plan. `whole`: the range
+    is sent in one batch or not at all, and may be no larger than `most_bytes` (0: the limit is `delivery.max_batch_bytes`).
     """
 
     key: str
@@ -140,16 +142,15 @@ class Stretch(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Split(Compact):
-    """A bounded stretch of one partition: from `offset.position` up to, not including, byte `end`.
+    """A bounded range of one partition: from `offset.position` up to, not including, byte `end`.
 
-    `path` is the file's name for people and templates (surrogate escapes where it is not UTF-8); `open_path` is what a task
-    opens, which may be the driver's descriptor. `final` makes an unfinished last line a record of its own: nobody will
-    finish it. `flush` ends an open group of lines: it has been quiet for long enough, what is written later is another record.
-    `origins` are offsets of files that this packed one may be the rest of: the task goes on behind the first of them whose bytes
-    it holds, and begins at byte 0 when it holds those of none; `origin_sizes` are how many bytes each of these files has, -1 or absent
-    where nobody knows: one that holds more was not made of it. `after`: the older generation of the same log, of which what is left
-    goes first: in a batch that has a split of it nothing of this one is sent before. `stretch`: what to read of a source that has no
-    files; positions are numbers of records then. Replaying a split is always safe.
+    `path` is the file's name for people and templates (surrogate escapes where it is not UTF-8); `open_path` is what a task opens, which
+    may be the driver's descriptor. `final`: nobody will finish an unfinished last line, so it becomes a record. `flush` ends an open group
+    of lines: the file has been quiet long enough, and lines written later belong to another record. `origins` are offsets of files that
+    this packed file may continue: the task goes on behind the first of them whose bytes it holds, and begins at byte 0 when it holds those
+    of none. `origin_sizes` are the sizes of these files in bytes, -1 or absent where unknown: a larger file was not packed into this one.
+    `after` is the older generation of the same log, whose rest is sent first: in a batch with a split of it, nothing of this split is sent
+    before. `stretch` is what to read of a source without files; positions are then record numbers. Replaying a split is always safe.
     """
 
     partition: SourcePartition
@@ -168,12 +169,12 @@ class Split(Compact):
 
     @property
     def goes_as_one(self) -> bool:
-        """Whether its records are settled together, or none of them."""
+        """Returns whether its records are settled all together or not at all."""
         return self.stretch is not None and self.stretch.whole
 
 
 class Sample(NamedTuple):
-    """One record as it was sent, for `copycat tap`: key, value and header values cut to 4 KiB. `path`, `start`: where it came from."""
+    """One record as it was sent, for `copycat tap`: key, value and header values are cut to 4 KiB. `path` and `start` are its origin."""
 
     topic: str
     key: bytes | None
@@ -194,7 +195,7 @@ class BrokerView(NamedTuple):
 
 
 class ClientView(NamedTuple):
-    """What a producer says about itself. `at` in epoch seconds; the queue counts records and bytes not yet acknowledged."""
+    """A producer's own statistics. `at` is in epoch seconds; the queue counts records and bytes not yet acknowledged."""
 
     at: float
     brokers: tuple[BrokerView, ...]
@@ -205,21 +206,20 @@ class ClientView(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SplitResult(Compact):
-    """What a task made of a split.
+    """The result of a split.
 
-    `offset` is the end of the settled prefix (the split's own offset when nothing settled). `at_end` means that no complete
-    record was left before the split's end. `changed` means that the file no longer holds what was read from it: a new
-    generation begins. `error` is None, or why the task stopped before the end; it is a value, never raised. `rejections`
-    names the first few records that were dead-lettered or passed over. `losses` is what was given up on before `offset`: to
-    be saved with it. `samples` are records that the batch asked for; `client` is new word from the producer, None when there
-    is none (both on one result of a batch). Of a packed file: `unpacked_size` is how many bytes it holds, once its end was
-    reached, else -1; `damage` is why it cannot be unpacked further, "" when it can; `origin` is the index of the one of the
-    split's `origins` that it goes on behind, -1 when it goes on behind none; `packed_position` is how many packed
-    bytes are settled, never too many. `damage` is also why a spooled file cannot be read beyond `offset`. `schema` is the file's,
-    where its format has one. `delivered` is where its records are in Kafka, if the batch was `tracked`. `undated`: see `Account`.
-    `step_failures` names the first few records of which a step failed and that nobody else tells of. `outcome` is what became of the
-    transaction of a batch that had one (on one result of the batch). `seen_ns`, of a batch that stayed at the end of the file: a time, by
-    the clock of its file system, at which the file held everything up to `offset`; 0 for any other.
+    `offset` is the end of the settled prefix (the split's own offset when nothing settled). `at_end` means that no complete record was left
+    before the split's end. `changed` means that the file no longer holds what was read from it: a new generation begins. `error` is None,
+    or why the task stopped before the end; it is a value, never raised. `rejections` names the first few records that were dead-lettered or
+    passed over. `losses` is what was given up before `offset`, to be saved with it. `samples` are records that the batch asked for;
+    `client` has the producer's new statistics or None (both on one result of a batch). Of a packed file: `unpacked_size` is its size in
+    bytes once its end was reached, else -1; `damage` is why it cannot be unpacked further, "" when it can; `origin` is the index of the one
+    of the split's `origins` that it continues, -1 for none; `packed_position` is how many packed bytes are settled, never too many.
+    `damage` is also why a spooled file cannot be read beyond `offset`. `schema` is the file's, if its format has one. `delivered` is where
+    its records are in Kafka, if the batch was `tracked`. `undated`: see `Account`. `step_failures` names the first few records for which a
+    step failed and that appear nowhere else. `outcome` is that of the batch's transaction, if it had one (on one result of the batch).
+    `seen_ns`, of a batch that stayed at the end of the file, is a time, by the clock of its file system, at which the file held everything
+    up to `offset`; otherwise 0.
     """
 
     split: Split
@@ -245,46 +245,45 @@ class SplitResult(Compact):
 
 
 class DeliveryPlan(Protocol):
-    """What a connector's delivery tells its half in the task of one batch. A frozen value, picklable."""
+    """Tells the task's half of a delivery what it needs to know for one batch. A frozen value, picklable."""
 
     @property
     def guarantee(self) -> str:
-        """Names the delivery, as `delivery.guarantee` in a definition does."""
+        """Returns the name of the delivery, as in `delivery.guarantee` of a definition."""
 
 
 @dataclass(frozen=True, slots=True)
 class AtLeastOncePlan:
-    """There is nothing to tell: what Kafka acknowledges is settled."""
+    """Has no fields: what Kafka acknowledges is settled."""
 
     guarantee: ClassVar[str] = "at_least_once"
 
 
 AT_LEAST_ONCE = AtLeastOncePlan()
-"""The only one: it has no fields."""
+"""The only instance that is needed: it has no fields."""
 
 
 @dataclass(frozen=True, slots=True)
 class FilesPlan:
-    """There is nothing to tell: how far a partition is written is asked of the store."""
+    """Has no fields: the task asks the store how far a partition is written."""
 
     guarantee: ClassVar[str] = "files"
 
 
 INTO_FILES = FilesPlan()
-"""The only one, as above."""
+"""The only instance that is needed: it has no fields."""
 
 
 @dataclass(frozen=True, slots=True)
 class Batch(Compact):
-    """One task's work for one round trip.
+    """The work of one task for one round trip.
 
-    `definition` is the pickled `options.Definition` (bytes, so that a runner can keep what it compiled from it by its
-    value; repr hides it: it may hold secrets). Reading stops after `max_bytes` bytes, `max_records` records (0: no matter how
-    many) or `max_seconds` seconds. `samples` asks for so many records as they were sent, `tracked` for where they are in Kafka: that costs
-    a call for each record, so only `backfill` asks, and a run to the end whose account is JSON.
-    With `follow_seconds` the batch stays at the ends of its files as long as something is added to one of them every so many seconds.
-    `delivery` is what the connector's delivery tells its half in the task. `cluster` is the Kafka cluster's addresses: who shares them
-    takes turns.
+    `definition` is the pickled `options.Definition` (bytes, so that a runner can cache what it compiled by their value; repr hides them
+    because they may hold secrets). Reading stops after `max_bytes` bytes, `max_records` records (0: no limit) or `max_seconds` seconds.
+    `samples` is how many records to return as they were sent. `tracked` asks for their offsets in Kafka: that costs a call for each record,
+    so only `backfill` asks, and a run to the end whose account is JSON. With `follow_seconds` the batch stays at the ends of its files as
+    long as something is added to one of them every so many seconds. `delivery` is the plan for the task's half of the delivery. `cluster`
+    is the addresses of the Kafka cluster: batches that share them take turns.
     """
 
     task: TaskId

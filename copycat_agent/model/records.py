@@ -1,4 +1,4 @@
-"""Records and where they come from: who owns what, how far it is settled, what became of it, and what was given up."""
+"""Records, their partitions and offsets, and the counts and losses that account for them."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from typing import Any, Literal, NamedTuple, overload
 
 
 class Compact:
-    """A frozen dataclass that is pickled as its class and the arguments that make it anew.
+    """A frozen dataclass that is pickled as its class and constructor arguments.
 
-    What frozen dataclasses with slots do by themselves takes five times as long, which a log that trickles pays twenty times a second.
+    The default pickling of frozen dataclasses with slots takes five times as long, and a log that trickles pays that twenty times a second.
     """
 
     __slots__ = ()
 
     def __reduce__(self) -> tuple[type, tuple[Any, ...]]:
-        """Class and arguments."""
+        """Returns the class and its arguments."""
         return type(self), values_of(self)
 
 
@@ -41,7 +41,7 @@ class TaskId(NamedTuple):
 
 
 class SourcePartition(NamedTuple):
-    """The owner of an offset. `key` names one generation of one file (`sources.files.identity`), never a path alone."""
+    """The owner of an offset. `key` names one generation of one file (`sources.files.identity`), and is never a path alone."""
 
     connector: str
     key: str
@@ -65,19 +65,17 @@ class Fingerprint(Compact):
 class SourceOffset(Compact):
     """How far a partition is settled.
 
-    `position` is the next byte to read (for formats that cannot seek: the next record's number). `records` counts the
-    records before it. `done` means that nothing will ever follow. `skipping` means that `position` lies inside an over-long
-    line whose beginning is settled: the rest of that line belongs to it. `path` is the last saved name: for people, and it tells which log
-    the file belongs to; it may lag behind a rename until the next save.
-    `size` is how large the file was known to be. `gone_ms` is when its file left its patterns, was found deleted, or was begun anew,
-    whichever this row is about (epoch milliseconds), 0 while it is there. `compression` is how a packed file is packed (a name in
-    `sources.files.packing`), "" for all others: then `position` counts unpacked bytes and `size` is the packed size on disk; `done` means
-    that everything up to that size is read. Of a spooled file:
-    `mtime_ns` is when what was read of it was last changed, and `trouble` says why it cannot be read to its end: `done` means
-    then that it is given up, and has to be set aside. `cut`: `position` lies between two parts of a record that goes in parts, and this
-    is what its format has to know of it (`formats.model`); `skipping` then, too. `cursor` is where the source itself says it is, any JSON
-    value as text, which only the source compares; `position` then counts the records before it, and `mtime_ns` is when something of the
-    partition was last settled, 0 while it is where it begins. "" for files.
+    `position` is the next byte to read (for formats that cannot seek: the next record's number). `records` counts the records before it.
+    `done` means that nothing will ever follow. `skipping` means that `position` lies inside an over-long line whose beginning is settled:
+    the rest of that line belongs to it. `path` is the last saved name: it is for people and tells which log the file belongs to; it may lag
+    behind a rename until the next save. `size` is the last known size of the file. `gone_ms` is when its file left its patterns, was found
+    deleted, or was begun anew, whichever applies to this row (epoch milliseconds), 0 while it is there. `compression` is how a packed file
+    is packed (a name in `sources.files.packing`), "" for all others: then `position` counts unpacked bytes, `size` is the packed size on
+    disk, and `done` means that everything up to that size is read. Of a spooled file: `mtime_ns` is the last change of what was read of it,
+    and `trouble` says why it cannot be read to its end: `done` then means that it is given up and has to be set aside. `cut`: `position`
+    lies between two parts of a record that is sent in parts, and `cut` holds what its format needs to continue it (`formats.model`);
+    `skipping` is then set, too. `cursor` is the source's own position, any JSON value as text, which only the source compares; `position`
+    then counts the records before it, and `mtime_ns` is when something of the partition was last settled, 0 at its beginning. "" for files.
     """
 
     position: int
@@ -97,25 +95,25 @@ class SourceOffset(Compact):
 
 @dataclass(frozen=True, slots=True)
 class SourceState(Compact):
-    """What a source remembers of its connector besides positions, as a small JSON object that only the source reads."""
+    """A source's memory of its connector besides positions: a small JSON object that only the source reads."""
 
     values: Mapping[str, Any]
 
 
 SavedRow = SourceOffset | SourceState
-"""A row of what is saved for a connector: the offset of a partition, or its `SourceState`, whose partition has the key `STATE_KEY`."""
+"""A saved row of a connector: the offset of a partition, or its `SourceState`, whose partition has the key `STATE_KEY`."""
 STATE_KEY = ""
-"""No partition of a source has it."""
+"""The key of the state's partition. No partition of a source has this key."""
 EARLIER_STATE_KEY = "started"
 
 
 def state_partition(connector: str) -> SourcePartition:
-    """The partition with which a connector's state goes among its offsets."""
+    """Returns the partition under which a connector's state is saved among its offsets."""
     return SourcePartition(connector, STATE_KEY)
 
 
 def offsets_in(saved: Mapping[SourcePartition, SavedRow]) -> dict[SourcePartition, SourceOffset]:
-    """The offsets among what is saved."""
+    """Returns the offsets among the saved rows."""
     return {partition: row for partition, row in saved.items() if isinstance(row, SourceOffset)}
 
 
@@ -124,7 +122,7 @@ def from_earlier_version(partition: SourcePartition, offset: SourceOffset) -> tu
 @overload
 def from_earlier_version(partition: SourcePartition, offset: SourceOffset | None) -> tuple[SourcePartition, SavedRow | None]: ...
 def from_earlier_version(partition: SourcePartition, offset: SourceOffset | None) -> tuple[SourcePartition, SavedRow | None]:
-    """Returns the row as it is saved now. Versions up to 8 of the offset store kept the state of log files as an offset named "started"."""
+    """Returns the row in its current form. Offset stores up to version 8 kept the state of log files as an offset named "started"."""
     if partition.key != EARLIER_STATE_KEY or (offset is not None and offset.cursor):
         return partition, offset
     state = None if offset is None else SourceState({name: getattr(offset, where) for name, where in _EARLIER_FIELDS.items()})
@@ -132,7 +130,7 @@ def from_earlier_version(partition: SourcePartition, offset: SourceOffset | None
 
 
 def as_earlier_version(state: SourceState) -> SourceOffset | None:
-    """Returns a state as versions before have it among the offsets; None for one that they do not know."""
+    """Returns a state as an offset, as earlier versions kept it; None for a state that they do not know."""
     if state.values.keys() != _EARLIER_FIELDS.keys():
         return None
     return SourceOffset(**{where: state.values[name] for name, where in _EARLIER_FIELDS.items()})
@@ -142,7 +140,7 @@ _EARLIER_FIELDS = {"first_ms": "position", "seen_ms": "size", "rotations": "reco
 
 
 class Column(NamedTuple):
-    """A column of a file. `type` is spelt as Spark SQL does: `string`, `bigint`, `decimal(10,2)`, `array<string>`, `struct<a: int>`."""
+    """A column of a file. `type` is spelt as in Spark SQL: `string`, `bigint`, `decimal(10,2)`, `array<string>`, `struct<a: int>`."""
 
     name: str
     type: str = "string"
@@ -150,7 +148,7 @@ class Column(NamedTuple):
 
 
 class Schema(NamedTuple):
-    """What a file says its records look like: from its header, or its own schema. `avro` is that, as JSON, of an Avro file."""
+    """The columns of a file's records, from its header or its own schema. `avro` is the schema of an Avro file, as JSON."""
 
     columns: tuple[Column, ...]
     avro: str = ""
@@ -159,10 +157,10 @@ class Schema(NamedTuple):
 class Record(NamedTuple):
     """One record on its way to Kafka.
 
-    `value` is the framed bytes, or a dict of fields once a transform has made some. `start` and `end` are the bytes it
-    covers in its file, delimiter included; `number` counts from 1 within the file. `timestamp_ms` is the event time in
-    epoch milliseconds, None when no transform has set one. `partial` marks a last line that was never finished. Of formats that
-    count records `start` and `end` are record numbers from 0. `schema` is the file's, where its format has one.
+    `value` is the framed bytes, or a dict of fields once a transform has made some. `start` and `end` are the bytes it covers in its file,
+    delimiter included (record numbers from 0 for formats that count records); `number` counts from 1 within the file. `timestamp_ms` is the
+    event time in epoch milliseconds, None when no transform has set one. `partial` marks a last line that was never finished. `schema` is
+    the file's, if its format has one.
     """
 
     value: bytes | dict[str, Any]
@@ -180,11 +178,11 @@ class Record(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Counts(Compact):
-    """What became of records, settled ones only: `read` = `acknowledged` + `dead_lettered` + `dropped` + `rejected`.
+    """Counts settled records by outcome: `read` = `acknowledged` + `dead_lettered` + `dropped` + `rejected`.
 
-    `dropped` was dropped on purpose, by a transform or an option. `rejected` could not be made or sent and was passed over,
-    because `errors.tolerance` is all and there is no dead-letter topic. `too_long` lines are counted in one of these as well. `kept` are
-    acknowledged ones, too: records that went on as they were though a step failed, because its `on_error` is keep.
+    `dropped` were dropped on purpose, by a transform or an option. `rejected` could not be made or sent and were passed over, because
+    `errors.tolerance` is all and there is no dead-letter topic. `too_long` lines are counted in one of these as well. `kept` are also
+    counted as acknowledged: records that were sent unchanged although a step failed, because its `on_error` is keep.
     """
 
     read: int = 0
@@ -197,7 +195,7 @@ class Counts(Compact):
     kept: int = 0
 
     def __add__(self, other: Counts) -> Counts:
-        """Sum, field by field."""
+        """Returns the sum, field by field."""
         return Counts(*map(add, _COUNTED(self), _COUNTED(other)))
 
 
@@ -205,7 +203,7 @@ _COUNTED = attrgetter(*(one.name for one in fields(Counts)))
 
 
 class Delivered(NamedTuple):
-    """Where records are in Kafka: the least and the greatest of their offsets in one partition of a topic."""
+    """The lowest and the highest offset of records in one partition of a topic."""
 
     topic: str
     partition: int
@@ -218,10 +216,10 @@ AccountState = Literal["", "read", "skipped", "failed"]
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """What became of everything that was read of one file, over all batches so far.
+    """Accounts for everything that was read of one file, over all batches so far.
 
-    `path` is its last known name. `state` is "" or "read" for a file that was read, or is being read: "read" where it had failed before.
-    `why` says more, in words. `undated` of its records had no time to be chosen by, and were sent.
+    `path` is its last known name. `state` is "" or "read" for a file that was read, or is being read: "read" if it had failed before. `why`
+    explains in words. `undated` records had no time to be selected by, and were sent.
     """
 
     counts: Counts = field(default_factory=Counts)
@@ -232,7 +230,7 @@ class Account:
     undated: int = 0
 
     def __add__(self, later: Account) -> Account:
-        """This one, and what became of more of the same file."""
+        """Returns this account plus a later one of the same file."""
         places: dict[tuple[str, int], Delivered] = {}
         for one in (*self.delivered, *later.delivered):
             known = places.get(one[:2], one)
@@ -248,7 +246,7 @@ class Account:
 
 
 class Rejection(NamedTuple):
-    """Where a bad record lies and why it is bad; never its bytes. `record` is its number in the file, from 1, 0 where `path` names it.
+    """Tells where a bad record lies and why it is bad, never its bytes. `record` is its number in the file, from 1; 0 if `path` names it.
 
     `by_record`: `start` and `end` are record numbers from 0, not bytes.
     """
@@ -263,9 +261,9 @@ class Rejection(NamedTuple):
 
 
 class StepFailure(NamedTuple):
-    """A record of which a step failed and that went on as it was (`kept`), or was dropped, as the step's `on_error` says; never its bytes.
+    """A record for which a step failed and that was sent unchanged (`kept`) or dropped, as the step's `on_error` says; never its bytes.
 
-    The rest as in `Rejection`.
+    All other fields are as in `Rejection`.
     """
 
     path: str
@@ -278,17 +276,17 @@ class StepFailure(NamedTuple):
 
 
 LossReason = Literal["destroyed", "too_long", "rejected", "damaged", "hole"]
-"""Why bytes were given up. destroyed: gone before they were read. too_long: beyond `line.max_bytes`, cut or dropped by option.
-rejected: a bad record, passed over because `errors.tolerance` is all and there is no dead-letter topic, or what its dead
-letter could not carry. damaged: the rest of a packed file that cannot be unpacked. hole: a run of NUL bytes that nobody wrote,
-left by a truncation under a writer or by a crash of the host."""
+"""Why bytes were given up. destroyed: gone before they were read. too_long: beyond `line.max_bytes`, cut or dropped by option. rejected: a
+bad record, passed over because `errors.tolerance` is all and there is no dead-letter topic, or the part that its dead letter could not
+carry. damaged: the rest of a packed file that cannot be unpacked. hole: a run of NUL bytes that nobody wrote, left by a truncation under a
+writer or by a crash of the host."""
 
 
 class Loss(NamedTuple):
     """An entry of the loss ledger: `size_bytes` bytes in `records` records between `start` and `end` of a file were given up.
 
-    Neighbours with one reason are one entry, so `size_bytes` may be less than the range. `records` is 0 where nobody can
-    know: the bytes were destroyed. `detail` says more, in words. `at_ms` is when, in epoch milliseconds.
+    Neighbours with one reason are one entry, so `size_bytes` may be less than the range. `records` is 0 if nobody can know it: the bytes
+    were destroyed. `detail` explains in words. `at_ms` is in epoch milliseconds.
     """
 
     partition: SourcePartition
@@ -303,7 +301,7 @@ class Loss(NamedTuple):
 
 
 class LossTotal(NamedTuple):
-    """Everything that one connector gave up for one reason."""
+    """The total of what one connector gave up for one reason."""
 
     size_bytes: int
     records: int

@@ -1,10 +1,10 @@
-"""What an opening has to be sure of: that Kafka has shown it all there is, and, in words, why it does not go on.
+"""The checks of an opening: that Kafka has shown all entries, and the errors that say why it does not go on.
 
-What an opening has committed is read back: that alone shows that what it had read before was all there is. A broker that is cut off from
-its cluster shows a partition as it was when that happened, to everybody who still reaches it, while commits go to the leader that came
-after it. Fencing does not help: that is the coordinator's. But who is shown its own last commit is shown everything before it as well.
+An opening reads back what it has committed: only that proves that it had read everything before. A broker that is cut off from its cluster
+shows a partition as it was at that time, to everybody who still reaches it, while commits go to the leader that was elected after it.
+Fencing does not help, since it is the coordinator's. But a reader that is shown its own last commit is shown everything before it.
 
-A refusal names the ways out between which a person has to choose.
+Each error names the alternatives between which a person has to choose.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from copycat_agent.transactions.entries import names_in, steps
 from copycat_agent.transactions.protocol import Entry, Lines, Step
 
 AT_ONCE = 20_000
-"""So many entries at most are read at a time: of more, earlier ones are let go when later ones replace them (`producer.transactional`)."""
+"""The most entries read at a time: of a larger read, `producer.transactional` frees entries that later ones replace."""
 
 _LOCAL, _TOPIC = "go on from the positions of this host", "from those of the topic, which sends what is behind them again"
 
@@ -28,7 +28,7 @@ Name = tuple[str, str]
 
 
 class Claim(NamedTuple):
-    """A step of a lane that an opening has committed. `head.offset`: up to where the place was read before that."""
+    """A step of a lane that an opening has committed. `head.offset` is the end up to which the partition was read before that."""
 
     lane: LaneId
     place: OffsetsPartition
@@ -36,10 +36,10 @@ class Claim(NamedTuple):
 
 
 def read_back(claims: Sequence[Claim], ends: Mapping[Name, int], connector: str, *, whole: bool) -> Lines[None]:
-    """Raises RetriableError unless `claims`, in their order, are all that has become of their lanes since those were read.
+    """Raises RetriableError unless `claims`, in their order, are all steps that their lanes have taken since those were read.
 
-    `ends`: up to where the place of each key was read for what is going to be relied on. `whole`: its other lanes, too, stand still,
-    and so does what is said of names. `connector`: what it is called, for who reads the error.
+    `ends` is the offset up to which the partition of each key was read for the final result. `whole`: its other lanes must not have moved
+    either, and no name may have been written. `connector` is its name, for the error message.
     """
     by_name: dict[Name, list[Claim]] = defaultdict(list)
     for one in claims:
@@ -62,7 +62,7 @@ def _entries(place: OffsetsPartition, since: int) -> Lines[list[Entry]]:
 
 
 def steps_expected(claims: Sequence[Claim]) -> dict[int, list[tuple[int, str]]]:
-    """The steps of each lane."""
+    """Returns the claimed steps of each lane."""
     taken: dict[int, list[tuple[int, str]]] = defaultdict(list)
     for one in claims:
         taken[one.lane.number].append(one.head[:2])
@@ -70,7 +70,7 @@ def steps_expected(claims: Sequence[Claim]) -> dict[int, list[tuple[int, str]]]:
 
 
 def steps_there(claims: Sequence[Claim], taken: Sequence[tuple[int, Head]], *, whole: bool) -> dict[int, list[tuple[int, str]]]:
-    """The steps that are there of each lane, without those that were read before it was claimed."""
+    """Returns the steps of each lane that were read back, without those that were read before it was claimed."""
     read: dict[int, int] = {}
     for one in claims:
         read.setdefault(one.lane.number, one.head.offset)
@@ -98,21 +98,21 @@ def _ways(name: str, local: str, topic: str) -> str:
 
 
 def other_cluster(connector: str, bound: str, cluster: str) -> PositionsError:
-    """The refusal where the connector's positions are in the `bound` cluster, and Kafka is another one."""
+    """Returns the error for a connector whose positions are in the `bound` cluster while Kafka is another one."""
     words = f"the positions of connector {connector} belong to Kafka cluster {bound}, and this one is {cluster}"
     hint = f"connect it to that cluster again, or go on here from the positions of this host: copycat offsets adopt {connector}"
     return PositionsError(words, f"{hint}; or read everything again: copycat offsets reset {connector}")
 
 
 def made_anew(connector: str, place: OffsetsPartition, partitions: int) -> BehindError:
-    """The refusal where the topic has too few partitions for the connector's place: a topic never loses any."""
+    """Returns the error for a topic with too few partitions for the connector's entries: a topic never loses any."""
     there = f"{place.topic} has {partitions} partition{'s' if partitions > 1 else ''}"
     words = f"the positions of connector {connector} were in partition {place.partition}, and {there}: the topic was made anew"
     return BehindError(words, _ways(connector, _LOCAL, _TOPIC))
 
 
 def behind(name: str, number: int, known: Head, head: Head, place: OffsetsPartition) -> BehindError:
-    """The refusal where connector `name` has seen a step of a lane that Kafka does not show."""
+    """Returns the error for connector `name` if the store knows a step of a lane that Kafka does not show."""
     words = (
         f"lane {number} of connector {name} is at step {known.seq} here, and at {head.seq} in partition {place.partition} of {place.topic}:"
         " the topic was emptied, made anew, or has lost acknowledged records"
@@ -121,14 +121,14 @@ def behind(name: str, number: int, known: Head, head: Head, place: OffsetsPartit
 
 
 def renamed(name: str, called: str) -> RenamedError:
-    """The refusal where the id that connector `name` has here is another's in Kafka: `called` is its name there, "" for nobody's."""
+    """Returns the error for a connector whose id belongs to another one in Kafka: `called` is its name there, "" if it is nobody's."""
     now = f"that of connector {called}" if called else "nobody's any more"
     words = f"the id of connector {name} is {now} in Kafka: offsets.db is older than a rename"
     return RenamedError(words, f"Kafka is asked which id {name} has; nothing is to be done")
 
 
 def foreign(name: str, number: int, mine: Iterable[Position], place: OffsetsPartition) -> CopiedError:
-    """The refusal where somebody else has moved a lane of connector `name`; `mine` is what this start has committed before."""
+    """Returns the error for a lane of connector `name` that another agent has moved; `mine` is what this start has committed before."""
     words = (
         f"lane {number} of connector {name} was moved by an agent with this agent's identity and another state directory:"
         " this host, or its state directory, is a copy"

@@ -2,15 +2,17 @@
 
 ::
 
-    [agent, id, "head", lane]      [agent, id, "position", partition]                                   where the id's entries stand
+    [agent, id, "head", lane]      [agent, id, "position", partition]                                   in the partition of the id
     [agent, id, "state", ""]       [agent, id, "name", ""]
-    [agent, name, "head", lane]    [agent, name, "id", ""]                                              where the name's entries stand
+    [agent, name, "head", lane]    [agent, name, "id", ""]                                              in the partition of the name
 
-Compaction keeps the latest of each key. Keys begin with the agent's uuid, so that agents can share the topic, and with the connector's id.
-Under its name stands only which id it has, and a lane that whoever asks for it claims. A name counts for an id where the id says the same.
+Compaction keeps the latest entry of each key. Keys begin with the agent's uuid, so that agents can share the topic, and with the
+connector's id. Under a name there are only its id, and a lane that whoever looks the name up claims. A name counts for an id only if the
+id's own entry has the same name.
 
-Versions before ids had heads and positions under the name. They refuse what stands there now, since they know no entry of that kind. Nor
-do those that had the state among the positions (`from_earlier_version`): what they have written of it counts until it is written anew.
+Versions without ids kept heads and positions under the name. They refuse the entries that are there now, because they do not know their
+kind. So do versions that kept the state among the positions (`from_earlier_version`): the state that they wrote counts until it is written
+anew.
 """
 
 from __future__ import annotations
@@ -45,31 +47,31 @@ _LARGEST = 2**63 - 1
 
 
 def partition_of(agent: str, key: str, count: int) -> int:
-    """In which of the topic's `count` partitions the entries of a connector, or a name, stand: all in one, so that they have an order.
+    """Returns which of the topic's `count` partitions holds the entries of a connector or a name: all in one, so that they have an order.
 
-    A transaction touches that partition at its end, so it is open for a moment only.
+    A transaction writes to that partition last, so it is open there only for a moment.
     """
     return zlib.crc32(f"{agent}/{key}".encode(errors="surrogatepass")) % count
 
 
 def transactional_id(lane: LaneId, seq: int) -> str:
-    """The id of the only transaction that can take a lane from `seq` on.
+    """Returns the id of the only transaction that can move a lane on from `seq`.
 
-    Two ids alternate, so that one can be prepared while the other works. A producer takes one transaction and is never used again: a
-    request to commit that the network delivers late would end whatever transaction it had by then.
+    Two ids alternate, so that one can be prepared while the other works. A producer does one transaction and is never used again: a request
+    to commit that the network delivers late would end whatever transaction it had by then.
     """
     return f"copycat.{lane.agent}.{lane.key}.{lane.number}.{seq % 2}"
 
 
 def head_entry(lane: LaneId, head: Head) -> Entry:
-    """A lane's head."""
+    """Returns the entry of a lane's head."""
     return Entry(_key(lane.agent, lane.key, _HEAD, lane.number), _text({"v": VERSION, "seq": head.seq, "nonce": head.nonce}))
 
 
 def position_entries(agent: str, key: str, positions: Iterable[Position]) -> list[Entry]:
-    """Positions of partitions, and the state, under the connector's key; without a value where they are forgotten.
+    """Returns the entries of positions, and of the state, under the connector's key; without a value for forgotten ones.
 
-    With a state that is forgotten goes what an earlier version may have written of it: it would count again once that was compacted.
+    A state that is forgotten also deletes what an earlier version wrote of it: that would count again once the state's entry is compacted.
     """
     told = [position_entry(agent, key, one) for one in positions]
     earlier = Entry(_key(agent, key, _POSITION, EARLIER_STATE_KEY), None)
@@ -77,7 +79,7 @@ def position_entries(agent: str, key: str, positions: Iterable[Position]) -> lis
 
 
 def position_entry(agent: str, key: str, position: Position) -> Entry:
-    """One of `position_entries`."""
+    """Returns the entry of one position, or of the state."""
     partition, lane, seq, saved, counts, losses, nonce, _ = position
     where = _key(agent, key, _STATE, "") if partition.key == STATE_KEY else _key(agent, key, _POSITION, partition.key)
     if saved is None:
@@ -91,20 +93,20 @@ def position_entry(agent: str, key: str, position: Position) -> Entry:
 
 
 def name_entry(agent: str, key: str, name: str | None) -> Entry:
-    """The entry that names the connector with this id; without a value where nobody has it any more."""
+    """Returns the entry that names the connector with this id; without a value if no connector has it any more."""
     return Entry(_key(agent, key, _NAME, ""), None if name is None else _text({"v": VERSION, "name": name}))
 
 
 def id_entry(agent: str, name: str, key: str | None) -> Entry:
-    """The entry with the id of the connector of this name; without a value where nobody has the name any more."""
+    """Returns the entry with the id of the connector of this name; without a value if no connector has the name any more."""
     return Entry(_key(agent, name, _ID, ""), None if key is None else _text({"v": VERSION, "id": key}))
 
 
 class FoundEntries(NamedTuple):
-    """Holds what entries say about one connector, or one name: heads by lane, positions in their order, without later deleted ones.
+    """The entries about one connector, or one name: heads by lane, positions in their order, without those deleted later.
 
-    `name` is what the id is called: "" for nobody's any more, None where nothing is said of it. `id` is what the name is for, "" for
-    nothing. `end`: up to where they were read.
+    `name` is the name of the id: "" if it was deleted, None if there is no entry. `id` is the id of the name, "" for none. `end` is the
+    offset up to which the entries were read.
     """
 
     heads: dict[int, Head]
@@ -114,7 +116,7 @@ class FoundEntries(NamedTuple):
     id: str = ""
 
     def steps(self) -> dict[int, int]:
-        """The latest step that anything tells of, by lane."""
+        """Returns the latest step of each lane that any entry mentions."""
         latest = {number: head.seq for number, head in self.heads.items()}
         for one in self.positions:
             latest[one.lane] = max(latest.get(one.lane, 0), one.seq)
@@ -156,20 +158,20 @@ def read(entries: Iterable[Entry], agent: str, key: str, connector: str = "") ->
 
 
 def steps(entries: Iterable[Entry], agent: str, key: str) -> list[tuple[int, Head]]:
-    """Each step of each lane under a key that is there, in their order. Raises as `read` does."""
+    """Returns each step of each lane under a key, in the order of the entries. Raises as `read` does."""
     begin = _key(agent, key, _HEAD)[:-1]
     taken = (read((entry,), agent, key).heads for entry in entries if entry.key.startswith(begin))
     return [step for one in taken for step in one.items()]
 
 
 def names_in(entries: Iterable[Entry], agent: str, key: str) -> bool:
-    """Whether anything is said there of which name an id has, or which id a name. `key` is either."""
+    """Returns whether any entry says which name an id has, or which id a name has. `key` is either."""
     said = {_key(agent, key, kind, "") for kind in (_NAME, _ID)}
     return any(entry.key in said for entry in entries)
 
 
 def _kind_and_name(key: bytes) -> tuple[str, Any]:
-    """Raises ValueError for a key that is none of this version's."""
+    """Returns the kind and the last part of a key. Raises ValueError for a key that is not one of this version's."""
     _, _, kind, name = json.loads(key)
     expected = {_HEAD: int, _POSITION: str, _STATE: str, _NAME: str, _ID: str}[kind]
     if type(name) is not expected:
@@ -203,7 +205,7 @@ def _position(partition: SourcePartition, value: bytes) -> Position:
 
 
 def _text_of(value: bytes | None, kind: str) -> str:
-    """A name or an id; "" where it was taken back."""
+    """Returns a name or an id; "" if it was deleted."""
     told = "" if value is None else _loaded(value)[kind]
     if type(told) is not str:
         raise ValueError
@@ -211,14 +213,14 @@ def _text_of(value: bytes | None, kind: str) -> str:
 
 
 def _number(told: Any) -> int:  # noqa: ANN401 - what JSON holds
-    """Raises ValueError for anything else: a seq or an offset that is no number, or that no file has, must not be compared with one."""
+    """Returns the number. Raises ValueError for anything else: a seq or an offset out of range must not be compared with one."""
     if type(told) is not int or not 0 <= told <= _LARGEST:
         raise ValueError
     return told
 
 
 def _of_slots(value: SourceOffset | Counts | Fingerprint) -> dict[str, Any]:
-    """Its fields, where they are not what they are unless said: those are most of them."""
+    """Returns the fields that differ from their defaults: most do not."""
     kind = type(value)
     return {name: told for name in kind.__slots__ if (told := getattr(value, name)) != _DEFAULTS[kind].get(name)}
 

@@ -1,14 +1,14 @@
 """The task's half of a lane: one transaction per batch.
 
-A transaction that takes the head from `seq` to `seq + 1` uses the id that `transactional_id` gives for `seq`, and a producer of its own.
-So whoever else would take that step has to fence this one first, and an EndTxn that the network delivers late finds a newer epoch.
-The producer for the step after it is prepared before the commit: nobody can then have taken that step before us without fencing it, and
-the head need not be read again, which costs about 40 ms. A producer that was not prepared so has to read it, up to the read_uncommitted
-end, and begins only where it is exactly the planned one.
+A transaction that moves the head from `seq` to `seq + 1` uses the id that `transactional_id` gives for `seq`, and a producer of its own. So
+any other process has to fence this one before it can take that step, and an EndTxn that the network delivers late finds a newer epoch. The
+producer for the next step is prepared before the commit: nobody can then have taken that step before us without fencing it, and the head
+need not be read again, which costs about 40 ms. A producer that was not prepared that way has to read the head, up to the read_uncommitted
+end, and begins only if it is exactly the planned one.
 
 A transaction is given up by preparing its id anew, not by asking for an abort: the markers of such an abort have the epoch of the
-transaction, and a broker that does not verify (before 3.6, or switched off) would take a produce request that comes late, for the next
-transaction to commit.
+transaction, and a broker that does not verify (before 3.6, or switched off) would count a produce request that comes late to the next
+transaction that commits.
 """
 
 from __future__ import annotations
@@ -24,14 +24,13 @@ from copycat_agent.transactions.entries import head_entry, position_entries, rea
 from copycat_agent.transactions.protocol import Handle, Lines, Step
 
 _LOOK_STEPS = 64
-"""So often the end of the place is looked up, before a head is sent there: who reads the lane later need not look before it.
+"""The end of the partition is looked up once in so many steps, before a head is sent there; readers of the lane need not look before it.
 
-Where each head comes to lie is not asked: the library would report the delivery of every record, a fifth of the rate.
-"""
+The exact offset of each head is not asked for: the library would report the delivery of every record, which costs a fifth of the rate."""
 
 
 class PreparedProducer(NamedTuple):
-    """A producer for the step from `seq` on. `head`: it was made ready before the head came to be this; None: the head has to be read.
+    """A producer for the step from `seq` on. `head`: the head that it was made ready for; None: the head has to be read first.
 
     `is_begun`: its transaction is open, and empty.
     """
@@ -43,10 +42,10 @@ class PreparedProducer(NamedTuple):
 
 
 class LaneWriter:
-    """Keeps what one process knows of a lane between two batches. For one batch at a time.
+    """Holds what one process knows of a lane between two batches. For one batch at a time.
 
-    A batch: `begin`, records and dead letters sent with the handle that it returns, then `finish`, or `undo` where it cannot be
-    finished, or `keep` where nothing was sent. Whatever happens, `rest` frees every producer that it holds.
+    For a batch, call `begin`, send records and dead letters with the handle that it returns, then call `finish`; or `undo` if it cannot be
+    finished, or `keep` if nothing was sent. `rest` frees every producer that it holds, in any state.
     """
 
     def __init__(self) -> None:
@@ -55,7 +54,7 @@ class LaneWriter:
         self._next: Handle | None = None
 
     def begin(self, plan: LanePlan) -> Lines[Handle]:
-        """Returns a producer with an open transaction. FencedError when the lane is not where `plan` says; what the steps raise.
+        """Returns a producer with an open transaction. Raises FencedError when the head is not as planned, and what the steps raise.
 
         After any error nothing is open, and nothing is sent.
         """
@@ -69,7 +68,7 @@ class LaneWriter:
         return self._open
 
     def _prepare(self, plan: LanePlan, seq: int) -> Lines[Handle | None]:
-        """A producer for a step that is not taken yet; None where there can be none now: nothing depends on it."""
+        """Returns a producer for a step that is not taken yet; None if that fails now, since nothing depends on it."""
         try:
             return (yield Step("prepare", (transactional_id(plan.lane, seq),)))
         except CopycatError:
@@ -92,7 +91,7 @@ class LaneWriter:
         yield Step("begin", (self._open,))
 
     def _make_sure(self, plan: LanePlan, handle: Handle) -> Lines[None]:
-        """The head is as planned, and nobody can move it before `handle` does. Fence before read."""
+        """Checks that the head is as planned and that nobody can move it before `handle` does. It fences before it reads."""
         yield Step("ready", (handle,))
         end = yield Step("end", (plan.place,))
         entries = yield Step("replay", (plan.place, max(0, plan.head.offset), end))
@@ -100,7 +99,7 @@ class LaneWriter:
         _compare(plan, head)
 
     def finish(self, plan: LanePlan, handle: Handle, positions: Sequence[Position]) -> Lines[LaneOutcome]:
-        """Commit what was sent, together with `positions`. Never raises a CopycatError: the outcome says what is known."""
+        """Commits what was sent, together with `positions`. Never raises a CopycatError: the outcome says what is known."""
         now = Head(plan.head.seq + 1, plan.head.nonce, plan.head.offset)
         assert all(one.seq == now.seq and one.lane == plan.lane.number for one in positions), "a transaction takes one step of one lane"
         told = position_entries(plan.lane.agent, plan.lane.key, [one._replace(nonce=now.nonce) for one in positions])
@@ -125,16 +124,16 @@ class LaneWriter:
         return LaneOutcome("committed", now)
 
     def _looked_up(self, plan: LanePlan, now: Head) -> Lines[Head]:
-        """The head that is sent next, with a newer bound of where it will stand, now and then."""
+        """Returns the head to send next; every `_LOOK_STEPS` steps with a newer lower bound of its offset."""
         if now.seq % _LOOK_STEPS == 0:
             with suppress(CopycatError):
                 return now._replace(offset=(yield Step("end", (plan.place,))))
         return now
 
     def undo(self, plan: LanePlan, handle: Handle, why: Exception | str) -> Lines[LaneOutcome]:
-        """Give the transaction up. It was never asked to commit, so nothing of it can be committed any more.
+        """Gives the transaction up. It was never asked to commit, so nothing of it can be committed any more.
 
-        After FencedError the outcome is unknown: somebody else has taken the lane, perhaps for this very batch.
+        After FencedError the outcome is unknown: another process has taken the lane, perhaps for this very batch.
         """
         self._open = handle
         yield from self.rest()
@@ -146,19 +145,19 @@ class LaneWriter:
         return LaneOutcome("undone", plan.head, str(why))
 
     def keep(self, plan: LanePlan, handle: Handle) -> LaneOutcome:
-        """Nothing was sent and nothing is to be said: the next batch uses the same transaction."""
+        """Keeps the open transaction for the next batch: nothing was sent and there is nothing to commit."""
         self._open = None
         self._prepared = PreparedProducer(plan.head.seq, handle, plan.head, is_begun=True)
         return LaneOutcome("idle", plan.head)
 
     def rest(self) -> Lines[None]:
-        """No batch follows for a while, or none can: free every producer."""
+        """Frees every producer: no batch follows for a while, or none can."""
         mine = (self._open, self._next, self._prepared and self._prepared.handle)
         self._open = self._next = self._prepared = None
         yield from self._drop(*mine)
 
     def _make_next_ready(self) -> Lines[None]:
-        """The next transaction's producer, before this one commits; where that does not work, the next one reads the head."""
+        """Makes the next transaction's producer ready before this one commits. If that fails, the next one reads the head."""
         if self._next is not None:
             try:
                 yield Step("ready", (self._next,))
@@ -173,7 +172,7 @@ class LaneWriter:
 
 
 def _compare(plan: LanePlan, head: Head) -> None:
-    """Raises FencedError when the lane is not where the batch was planned."""
+    """Raises FencedError when the lane's head is not the one that the batch was planned at."""
     if head[:2] != plan.head[:2]:
         msg = f"lane {plan.lane.number} is at step {head.seq}, and the batch was planned at {plan.head.seq}"
         raise FencedError(msg)

@@ -1,7 +1,7 @@
-"""Which id a name has, for a store that does not know it: the store may be new, or it may have known and was lost.
+"""Looks up the id of a name, for a store that does not know it: the store may be new, or it may have been lost.
 
-A name is asked for as lanes are opened: the lanes that stand under it are fenced and claimed, and the claims are seen. So a broker that is
-cut off from the others cannot hide an id, and no process of a version before ids, whose lanes had names, can commit anything any more.
+Looking up a name opens lanes: those under the name are fenced and claimed, and the claims are read back. So a broker that is cut off from
+the others cannot hide an id, and no process of a version without ids, whose lanes had names, can commit anything any more.
 """
 
 from __future__ import annotations
@@ -15,22 +15,22 @@ from copycat_agent.transactions.opening import Lanes, OpeningPlan, open_lanes
 from copycat_agent.transactions.protocol import Lines
 
 PlaceOf = Callable[[str, str], OffsetsPartition]
-"""`place_of(agent, key)`: where the entries of a key stand."""
+"""`place_of(agent, key)` returns the partition with the entries of a key."""
 
 
 class AskedName(NamedTuple):
-    """A name to ask for. `agent`: of another agent that is gone, "" for this one's."""
+    """A name to look up. `agent` is another agent that is gone, "" for this one."""
 
     name: str
     agent: str = ""
 
 
 def look_up(names: Iterable[AskedName], asked: OpeningPlan, place_of: PlaceOf) -> Lines[list[Lanes]]:
-    """The lanes that Kafka has for these names, in their order, nothing for a name that it does not know.
+    """Returns the lanes that Kafka has for these names, in their order, nothing for a name that it does not know.
 
-    These are the lanes of an id; those that stand under the name itself where a version before ids has positions there; and those of an
-    agent that is gone in any case, since a person says that there are some.
-    `asked` says who asks, its lanes count for nothing. Raises what `open_lanes` raises.
+    These are the lanes of an id; those under the name itself if a version without ids has positions there; and those of an agent that is
+    gone in any case, since a person says that there are some. `asked` says who asks; its lanes do not matter. Raises what `open_lanes`
+    raises.
     """
     found: list[Lanes] = []
     for one in names:

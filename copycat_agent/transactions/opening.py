@@ -1,10 +1,10 @@
-"""The driver's half of a lane: fence, read, check, claim. At the start of a connector, and whenever an outcome is not known.
+"""The driver's half of a lane: fence, read, check, claim. It runs when a connector starts, and whenever an outcome is not known.
 
-The order matters. After the fence nobody who began before it can commit; so what is read then is the truth, and what is planned from it
-is not done yet. The claim takes each head one step further, under the nonce of this start: a batch that was planned before, and whose
-process only wakes up now, finds a head that is not the one it was planned at.
+The order matters. After the fence nobody who began before it can commit, so what is read then is final, and what is planned from it is not
+done yet. The claim moves each head one step further, under the nonce of this start: a batch that was planned before, and whose process only
+wakes up now, finds a head that is not the one it was planned at.
 
-Lanes are taken over a few at a time, those of other keys first, and what is read after the last fence counts. Everybody begins with the
+Lanes are taken over a few at a time, those of other keys first, and what is read after the last fence counts. Every process begins with the
 same lane: of two copies of one agent that open at the same time, one gets it, and the other finds out.
 """
 
@@ -22,17 +22,17 @@ from copycat_agent.transactions.entries import FoundEntries, head_entry, id_entr
 from copycat_agent.transactions.protocol import Entry, Handle, Lines, Step
 
 AT_ONCE = 8
-"""Lanes that are taken over at a time: each has two producers meanwhile."""
+"""How many lanes are taken over at a time: each has two producers meanwhile."""
 
 Adopt = Literal["", "local", "topic"]
-"""Which positions a person has decided for; "" for none: then they have to belong together."""
+"""Which positions a person has chosen; "" if nobody has: then those of the store and of the topic have to be consistent."""
 
 
 @dataclass(frozen=True, slots=True)
 class Lanes:
-    """The lanes of one key: the connector's id, or another one whose work it takes over. `known` are their heads as SQLite has them.
+    """The lanes of one key: the connector's id, or another key whose work it takes over. `known` are their heads as SQLite has them.
 
-    `agent`: of another agent, whose state directory is gone and whose work this one takes over; "" for this one's own.
+    `agent` is another agent whose state directory is gone and whose work this one takes over; "" for this agent.
     """
 
     key: str
@@ -43,20 +43,19 @@ class Lanes:
 
 @dataclass(frozen=True, slots=True)
 class OpeningPlan:
-    """What an opening is asked for.
+    """The request for an opening.
 
-    `wanted` are lanes of the connector that are to work; all that there are of it are fenced, whatever is wanted.
-    `before` are lanes of other keys whose work it takes over: of connectors that were merged into it, of its name in versions before
-    ids, of an agent that is gone. `nonce` is this start's, `nonces` are those of all starts of this state directory, this
-    one included. `cluster` is where its positions belong, "" when that is not known yet.
+    `wanted` are lanes of the connector that are to work; all existing lanes of it are fenced, whether wanted or not. `before` are lanes of
+    other keys whose work it takes over: of connectors that were merged into it, of its name in versions without ids, of an agent that is
+    gone. `nonce` is this start's; `nonces` are those of all starts of this state directory, this one included. `cluster` is the Kafka
+    cluster that its positions belong to, "" when that is not known yet.
 
-    `publish` are positions that SQLite has and the topic has not, None for what is forgotten: after a merge, an adoption, or another
-    guarantee. They go there once all is claimed and seen, so that the topic is complete before anything is planned; none may be in flight.
-    `only`: just these lanes of a connector that is open already are opened again, and the others, which go on working meanwhile, are left
-    alone; empty for all.
-    `name`: what the connector is called; "": as its key. `home` is where it stands which id has that name, None where Kafka is told
-    nothing of names. `registers`: it is told in any case, and not only where another name was read of it. `checks_name`: no other name of
-    the id was told, as far as one knows here; so another one in Kafka was told later.
+    `publish` are positions that SQLite has and the topic has not, None for forgotten ones: after a merge, an adoption, or another
+    guarantee. They are written once everything is claimed and the claims are read back, so that the topic is complete before anything is
+    planned; none may be in flight. `only`: just these lanes of an open connector are opened again, and the others, which go on working
+    meanwhile, are left alone; empty for all. `name` is the connector's name; "": the same as its key. `home` is the partition with the id
+    of that name, None if names are not written to Kafka. `registers`: the name is written in any case, not only if another name was read.
+    `checks_name`: as far as is known here, no other name was written for the id, so a different one in Kafka is a later one.
     """
 
     agent: str
@@ -76,16 +75,16 @@ class OpeningPlan:
 
     @property
     def connector(self) -> str:
-        """The name of the connector whose positions they become."""
+        """Returns the name of the connector whose positions they become."""
         return self.name or self.lanes.key
 
     def lane(self, group: Lanes, number: int) -> LaneId:
-        """A lane of one of its groups."""
+        """Returns a lane of one of its groups."""
         return LaneId(group.agent or self.agent, group.key, number)
 
 
 class LaneSnapshot(NamedTuple):
-    """What an opening found. `heads` are the claimed ones. `positions` are those that SQLite does not have, in their order.
+    """The result of an opening. `heads` are the claimed ones. `positions` are those that SQLite does not have, in their order.
 
     `name` and `id` are what was read under the key of `OpeningPlan.lanes`, see `entries.FoundEntries`.
     """
@@ -98,14 +97,14 @@ class LaneSnapshot(NamedTuple):
 
 
 Read = list[tuple[Lanes, FoundEntries]]
-"""The contents of the topic for each group, the connector's own last."""
+"""The contents of the topic for each group, the connector's own group last."""
 
 
 def open_lanes(asked: OpeningPlan) -> Lines[LaneSnapshot]:
-    """Fence, read, check, claim, and see the claims. Returns what it found.
+    """Fences, reads, checks, claims, and reads the claims back. Returns what it found.
 
-    Raises PositionsError when a person has to decide; RenamedError, with nothing published, when the id is another connector's by now;
-    what the steps raise otherwise, then all of it is to be done again.
+    Raises PositionsError when a person has to decide; RenamedError, with nothing published, when the id belongs to another connector by
+    now; otherwise what the steps raise, and then all of it has to be done again.
     """
     cluster = yield Step("cluster_id")
     if asked.cluster and cluster != asked.cluster and asked.adopt != "local":
@@ -124,7 +123,7 @@ def open_lanes(asked: OpeningPlan) -> Lines[LaneSnapshot]:
             positions = check(asked, found)
             todo = (todo | lanes_in(asked, found)) - done
             if not (todo or is_own(asked, some[-1])):
-                todo = {min(lane for lane in done if is_own(asked, lane))}  # once more: it is who publishes
+                todo = {min(lane for lane in done if is_own(asked, lane))}  # once more: this lane is the one that publishes
             fenced = {lane: (handles[2 * n], handles[2 * n + 1]) for n, lane in enumerate(some)}
             claims += yield from claim(asked, found, fenced)
             if not todo:
@@ -141,23 +140,23 @@ def open_lanes(asked: OpeningPlan) -> Lines[LaneSnapshot]:
 
 
 def is_own(asked: OpeningPlan, lane: LaneId) -> bool:
-    """Whether the lane is one of the connector's own."""
+    """Returns whether the lane is one of the connector's own."""
     return lane[:2] == asked.lane(asked.lanes, 0)[:2]
 
 
 def known_lanes(asked: OpeningPlan, groups: Iterable[Lanes]) -> set[LaneId]:
-    """Lanes that there are, or are to be, as far as one knows without the topic."""
+    """Returns the lanes that exist, or are to exist, as far as is known without the topic."""
     todo = {asked.lane(asked.lanes, number) for number in asked.only or asked.wanted}
     return todo | {asked.lane(group, number) for group in groups for number in group.known if not asked.only}
 
 
 def lanes_in(asked: OpeningPlan, found: Read) -> set[LaneId]:
-    """Lanes that the topic knows."""
+    """Returns the lanes that are in the topic."""
     return {asked.lane(group, number) for group, one in found for number in one.heads if not asked.only}
 
 
 def fence(lanes: Iterable[LaneId], handles: list[Handle]) -> Lines[None]:
-    """Both ids of each lane: a batch that was planned one step earlier uses the other one. All `handles` are the caller's to close."""
+    """Fences both ids of each lane: a batch that was planned one step earlier uses the other one. The caller closes all `handles`."""
     for lane in lanes:
         for parity in (0, 1):
             handle = yield Step("prepare", (transactional_id(lane, parity),))
@@ -168,7 +167,7 @@ def fence(lanes: Iterable[LaneId], handles: list[Handle]) -> Lines[None]:
 
 
 def read_groups(asked: OpeningPlan, groups: Iterable[Lanes]) -> Lines[Read]:
-    """Read what the topic says of each group."""
+    """Reads the topic's entries of each group."""
     found = []
     for group in groups:
         there = yield from _read_group(asked, group)
@@ -180,18 +179,18 @@ def _read_group(asked: OpeningPlan, group: Lanes) -> Lines[FoundEntries]:
     agent = group.agent or asked.agent
     end = yield Step("end", (group.place,))
     known = {number: head for number, head in group.known.items() if not asked.only or number in asked.only}
-    is_whole = asked.adopt or asked.before  # all that stands under another key is deleted, but for what the connector has under its own
+    is_whole = asked.adopt or asked.before  # everything under another key is deleted, except what the connector has under its own
     since = 0 if is_whole else max(0, min((head.offset for head in known.values()), default=0))
     entries = yield Step("replay", (group.place, since, end))
     found = read(entries, agent, group.key, asked.connector)
     if since and not found.heads.keys() >= known.keys():
-        entries = yield Step("replay", (group.place, 0, end))  # SQLite was wrong about where they stand
+        entries = yield Step("replay", (group.place, 0, end))  # SQLite was wrong about their offsets
         found = read(entries, agent, group.key, asked.connector)
     return found._replace(end=end)
 
 
 def check(asked: OpeningPlan, found: Read) -> list[Position]:
-    """Returns positions that the topic has and SQLite has not. PositionsError where they do not fit together and nobody has decided."""
+    """Returns positions that the topic has and SQLite has not. Raises PositionsError if they are inconsistent and nobody has decided."""
     own = {one.partition for one in found[-1][1].positions}
     earlier = (one for group, there in found[:-1] for one in _news(asked, group, there))
     news = [one._replace(is_last=False) if one.partition in own else one for one in earlier]
@@ -208,10 +207,10 @@ def check(asked: OpeningPlan, found: Read) -> list[Position]:
 
 
 def _check_name(asked: OpeningPlan, cluster: str, own: FoundEntries) -> None:
-    """Raises RenamedError where Kafka knows a later name of the id. Only once the claims are seen: a broker may show an earlier one.
+    """Raises RenamedError if Kafka has a later name of the id. Called only after the claims are seen: a broker may show an earlier one.
 
-    It is later where all lanes are further than they are known here, since whoever tells a name has claimed them. A topic that was set
-    back has an earlier one.
+    It is later if all lanes are further than they are known here, since whoever writes a name has claimed them. A topic that was set back
+    has an earlier one.
     """
     if not asked.checks_name or own.name in {None, asked.name} or asked.cluster not in {"", cluster}:
         return
@@ -230,7 +229,7 @@ def _news(asked: OpeningPlan, group: Lanes, found: FoundEntries) -> Iterable[Pos
 
 
 def missing(asked: OpeningPlan, found: Read, news: Sequence[Position]) -> list[tuple[SourcePartition, SavedRow | None]]:
-    """Returns what the topic has to be told before anything is planned, so that it is complete under the connector's own key."""
+    """Returns what has to be written to the topic before anything is planned, so that it is complete under the connector's own key."""
     present = found[-1][1]
     rows: dict[SourcePartition, SavedRow | None] = {}
     if asked.adopt == "local":
@@ -244,9 +243,10 @@ def missing(asked: OpeningPlan, found: Read, news: Sequence[Position]) -> list[t
 
 
 def claim(asked: OpeningPlan, found: Read, fenced: Mapping[LaneId, tuple[Handle, Handle]]) -> Lines[list[Claim]]:
-    """One step for each lane, in a transaction that holds nothing but its head. By then all lanes are fenced.
+    """Takes one step of each lane, in a transaction that holds nothing but its head. By then all lanes are fenced.
 
-    A head never goes back, not even where the topic was made anew, or an opening that was not shown all has claimed a step that was taken.
+    A head never goes back, not even if the topic was made anew, or if an opening that was not shown everything has claimed a step that was
+    taken.
     """
     claims = []
     groups = {asked.lane(group, 0)[:2]: (group, there.end, there.steps()) for group, there in found}
@@ -266,13 +266,13 @@ def publish(
     handles: tuple[Handle, Handle],
     rows: Sequence[tuple[SourcePartition, SavedRow | None]],
 ) -> Lines[list[Claim]]:
-    """One more step of the lane that was claimed last, where there is anything to tell: `rows`, now that they are known to be the truth.
+    """Takes one more step of the lane that was claimed last, if there is anything to write: `rows`, now that they are known to be correct.
 
-    It is a transaction of its own behind the claims: written with a claim, before that was seen, it could lay old positions over ones that
-    the broker had not shown.
+    It is a transaction of its own after the claims: written with a claim, before that was read back, it could overwrite positions that the
+    broker had not shown with older ones.
 
-    It also deletes the positions under other keys: they stand under the connector's own from then on, and whoever asks for those when the
-    store is lost finds nothing of them. And it says what the connector is called, before anything is planned.
+    It also deletes the positions under other keys: they are under the connector's own from then on, and an opening that looks for the other
+    keys after the store is lost finds none. It also writes the connector's name, before anything is planned.
     """
     head = last.head._replace(seq=last.head.seq + 1)
     told = [(last.place, _published(asked, last.lane, head, rows)), *_left(asked, found), *registered(asked, found[-1][1].name)]
@@ -288,7 +288,7 @@ def _published(asked: OpeningPlan, lane: LaneId, head: Head, publish: Iterable[t
 
 
 def _left(asked: OpeningPlan, found: Read) -> Iterable[tuple[OffsetsPartition, list[Entry]]]:
-    """Yields what deletes the positions under other keys; those of an agent that is gone are not ours to delete."""
+    """Yields the entries that delete the positions under other keys, except those of an agent that is gone: they are not ours to delete."""
     for group, there in found[:-1]:
         if not group.agent:
             gone = position_entries(asked.agent, group.key, [one._replace(offset=None) for one in there.positions])
@@ -296,7 +296,7 @@ def _left(asked: OpeningPlan, found: Read) -> Iterable[tuple[OffsetsPartition, l
 
 
 def registered(asked: OpeningPlan, known: str | None) -> Iterable[tuple[OffsetsPartition, list[Entry]]]:
-    """Yields what tells the name, where the topic does not know it or says another one."""
+    """Yields the entries with the name, if the topic does not have it or has another one."""
     if asked.home is not None and (asked.registers or known not in {None, asked.name}):
         key = asked.lanes.key
         yield asked.home, [id_entry(asked.agent, asked.name, key)]
@@ -313,6 +313,6 @@ def _commit(handle: Handle, entries: Iterable[tuple[OffsetsPartition, Sequence[E
 
 
 def close_all(handles: Iterable[Handle]) -> Lines[None]:
-    """Free these producers."""
+    """Closes these producers."""
     for handle in handles:
         yield Step("close", (handle,))

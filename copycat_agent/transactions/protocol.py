@@ -1,7 +1,7 @@
-"""How the protocol and the world meet: a generator yields `Step`s, `perform` has them done and sends back what they return.
+"""The interface of the lane protocol: a generator yields `Step`s, `perform` executes them and sends back their results.
 
-So a simulation can stop, kill or delay an actor between any two steps, with the very code that runs in production
-(sans I/O: https://sans-io.readthedocs.io).
+So a simulation can stop, kill or delay an actor between any two steps, with the code that runs in production (sans I/O:
+https://sans-io.readthedocs.io).
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from copycat_agent.model import OffsetsPartition
 
 T = TypeVar("T")
 Handle = Any
-"""One transactional producer, which is used for one transaction at most."""
+"""One transactional producer, which is used for at most one transaction."""
 
 
 class Entry(NamedTuple):
-    """A record of the offsets topic. `offset` is where it stands, -1 before it is sent."""
+    """A record of the offsets topic. `offset` is its offset there, -1 before it is sent."""
 
     key: bytes
     value: bytes | None
@@ -25,55 +25,58 @@ class Entry(NamedTuple):
 
 
 class Steps(Protocol):
-    """Does what the protocol of a lane asks for.
+    """Performs the steps of the lane protocol.
 
-    Every method may raise RetriableError, BlockedError or FatalError; those that say so, FencedError.
+    Every method may raise RetriableError, BlockedError or FatalError; FencedError only where its docstring says so.
     """
 
     def prepare(self, transactional_id: str) -> Handle:
-        """A new producer, whose `init_transactions` begins now, behind the caller's back: it fences all others with its id."""
+        """Returns a new producer and starts its `init_transactions` in the background, which fences all others with its id."""
 
     def ready(self, handle: Handle) -> None:
-        """Wait until that has come to its end: nothing of the id's earlier transactions is open or undecided any more."""
+        """Waits until `init_transactions` has ended: no earlier transaction of the id is open or undecided any more."""
 
     def begin(self, handle: Handle) -> None:
-        """Begin the transaction. FencedError when somebody else has taken the id."""
+        """Begins the transaction. Raises FencedError when another producer has taken the id."""
 
     def send(self, handle: Handle, place: OffsetsPartition, entries: Sequence[Entry]) -> None:
-        """Send entries of the offsets topic in the transaction."""
+        """Sends entries of the offsets topic in the transaction."""
 
     def flush(self, handle: Handle) -> None:
-        """Wait until everything that was sent is acknowledged. FencedError, RefusedError."""
+        """Waits until everything that was sent is acknowledged. Raises FencedError or RefusedError."""
 
     def commit(self, handle: Handle) -> None:
-        """Commit. When it returns, that is so; when it raises, nobody knows."""
+        """Commits. If it returns, the transaction is committed; if it raises, the outcome is unknown."""
 
     def close(self, handle: Handle) -> None:
-        """Free the producer; an open transaction is left to the next `prepare` of its id. Raises nothing, never blocks for the network."""
+        """Frees the producer; the next `prepare` of its id ends an open transaction. Raises nothing, never blocks for the network."""
 
     def cluster_id(self) -> str:
         """Returns the id of the cluster."""
 
     def end(self, place: OffsetsPartition) -> int:
-        """The end of the place, open transactions included."""
+        """Returns the end offset of the partition, open transactions included."""
 
     def replay(self, place: OffsetsPartition, since: int, end: int) -> list[Entry]:
-        """Committed entries from offset `since`, or the first there is, up to `end`, in order. Waits for transactions open before `end`."""
+        """Returns committed entries from `since`, or the first there is, up to `end`, in order.
+
+        Waits for transactions open before `end`.
+        """
 
 
 class Step(NamedTuple):
-    """One step: a method of `Steps`, and its arguments."""
+    """One step: the name of a method of `Steps`, and its arguments."""
 
     name: str
     arguments: tuple[Any, ...] = ()
 
 
 Lines = Generator[Step, Any, T]
-"""A piece of the protocol: it yields steps, is sent what they return, or thrown what they raise, and returns a T."""
+"""A part of the protocol: a generator that yields steps, receives their results or errors, and returns a T."""
 
 
 def perform(lines: Lines[T], world: Steps) -> T:
-    """Go through `lines`, with every step done by `world`. Raises what they raise."""
+    """Runs `lines` to its end and performs every step with `world`. Raises what `lines` raises."""
     try:
         step = next(lines)
         while True:
