@@ -1,6 +1,6 @@
-"""One try to open lanes: what it asks for, by what the store knows of them, and the steps, on a thread that may wait for Kafka.
+"""One attempt to open lanes: its request, made of what the store knows of them, and its steps, on a thread that may wait for Kafka.
 
-Where the store does not know what Kafka has of the connector's name, Kafka is asked that first (`transactions.names`).
+If the store does not know which id Kafka has for the connector's name, Kafka is asked that first (`transactions.names`).
 """
 
 from __future__ import annotations
@@ -28,10 +28,9 @@ if TYPE_CHECKING:
     from copycat_agent.transactions.protocol import Lines
 
 OPENINGS_AT_ONCE = 5
-"""Connectors of one cluster that open their lanes at a time: each holds two producers per lane, and asks the coordinator for them.
+"""How many connectors of one cluster open their lanes at a time: each holds two producers per lane, and asks the coordinator for them.
 
-Connectors whose latest opening failed, and those that have opened nothing since this start, take one of these places fewer.
-"""
+Connectors whose latest opening failed, and those that have opened nothing since this start, use one of these places fewer."""
 
 _LEFT = "the connector stopped before its lanes were open"
 _IN_LINE = "waits until the lanes of other connectors are open"
@@ -47,42 +46,43 @@ _CLAIMING = "claims its lanes in Kafka"
 
 
 class World(Protocol):
-    """Performs the steps of an opening, and makes the offsets topic. `producer.transactional.KafkaSteps` is one."""
+    """Performs the steps of an opening, and creates the offsets topic. `producer.transactional.KafkaSteps` is one."""
 
     def cluster_id(self) -> str:
         """Returns the id of the cluster."""
 
     def ensure_topic(self, topic: str, /) -> int:
-        """Make the offsets topic if there is none; how many partitions it has."""
+        """Creates the offsets topic if there is none. Returns how many partitions it has."""
 
     def close(self, handle: Any = None, /) -> None:  # noqa: ANN401 - a producer of the protocol, or None for everything
-        """Free what it holds."""
+        """Frees what it holds."""
 
 
 Perform = Callable[["Lines[Any]"], Any]
-"""`transactions.protocol.perform`, with the world that is there."""
+"""`transactions.protocol.perform`, bound to the world of the attempt."""
 
 Ask = Callable[[int, str, Perform], OpeningPlan]
-"""`OpeningPlanner.all`: what to open, by the partitions of the offsets topic, the id of the cluster, and who performs the steps."""
+"""`OpeningPlanner.all`: returns what to open, from the number of partitions of the offsets topic, the id of the cluster, and a
+`Perform`."""
 
 OnRenamed = Callable[[OpeningPlan], None]
-"""`OpeningPlanner.renamed`, called with what was found under an earlier name."""
+"""`OpeningPlanner.renamed`, called with the request that found the id under another name."""
 
 MakeWorld = Callable[["Definition", Callable[[], bool]], World]
 """`make(definition, stopping)`, called on the opening's thread. Raises what the steps raise."""
 
 
 def kafka_world(definition: Definition, stopping: Callable[[], bool]) -> World:
-    """The definition's Kafka cluster."""
+    """Returns the steps on the definition's Kafka cluster."""
     return KafkaSteps(definition.kafka, f"copycat-{definition.name}-lanes", stopping=stopping)
 
 
 Rows = Mapping[SourcePartition, SavedRow | None]
-"""What is saved, by partition, None for what is forgotten."""
+"""Saved rows by partition, None for forgotten ones."""
 
 
 class Opened(NamedTuple):
-    """Holds what an opening was asked for, and what it found."""
+    """The request of an opening, and what it found."""
 
     asked: OpeningPlan
     truth: LaneSnapshot
@@ -92,16 +92,16 @@ class OpeningPlanner:
     """Plans the openings of one connector."""
 
     def __init__(self, store: OffsetStore, name: str, tasks_max: int, earlier: Sequence[str]) -> None:
-        """`earlier`: names that it had, and nobody has now, by what its definition says."""
+        """`earlier` are names that the connector had and that no connector has now, according to its definition."""
         self._store = store
         self._name = name
         self._wanted = tuple(range(tasks_max))
         self._earlier = earlier
 
     def all(self, partitions: int, cluster: str, perform: Perform) -> OpeningPlan:
-        """Every lane that it has or had, and those it is to have.
+        """Returns a request for every lane that the connector has or had, and those it is to have.
 
-        `partitions` are those that the offsets topic of this `cluster` has. Raises what the store and the steps raise, and PositionsError.
+        `partitions` is how many the offsets topic of this `cluster` has. Raises what the store and the steps raise, and PositionsError.
         """
         kept = self._store.identified(self._name)
         names = self._unknown(kept)
@@ -112,14 +112,14 @@ class OpeningPlanner:
         return self._own(kept, cluster, partitions)
 
     def _unknown(self, kept: KeptLanes) -> list[AskedName]:
-        """Names of the connector of which it is not known here what Kafka has of them. A store that was lost may have known."""
+        """Returns the connector's names whose entries in Kafka are not known here. A store that was lost may have known them."""
         own = [self._name] if kept.asks else []
         earlier = [one for one in self._earlier if not self._store.knows(one)] if kept.place is None else []
         merged = [AskedName(one.key, one.agent) for one in kept.before if one.place.partition < 0 and not is_connector_id(one.key)]
         return list(dict.fromkeys((*map(AskedName, own), *merged, *map(AskedName, earlier))))
 
     def _asked(self, kept: KeptLanes) -> OpeningPlan:
-        """Returns what every opening says of who asks. What a person has decided is added once it is known whose the name is."""
+        """Returns the part that all requests of this connector share. A person's decision is added once it is known whose name it is."""
         identity = self._store.identity
         cluster = "" if kept.adopt == "local" else kept.cluster
         nowhere = Lanes(kept.id, OffsetsPartition(OFFSETS_TOPIC, -1))
@@ -155,13 +155,13 @@ class OpeningPlanner:
         return Lanes(kept.id, place, kept.heads)
 
     def _everybodys(self, agent: str, key: str, cluster: str, partitions: int) -> OffsetsPartition:
-        """Returns where the entries of a key stand by default."""
+        """Returns the default partition for the entries of a key."""
         return OffsetsPartition(OFFSETS_TOPIC, partition_of(agent, key, self._store.partitions(cluster, partitions)))
 
     def _placed(self, kept: KeptLanes, group: Lanes, cluster: str, partitions: int) -> Lanes:
-        """Lanes that are taken over stand where everybody's do, when nothing is known here of where, or that place is gone.
+        """Returns the lanes to take over, in the default partition if theirs is unknown or gone.
 
-        Raises PositionsError when it is gone, and nobody has decided.
+        Raises PositionsError when it is gone and nobody has decided.
         """
         is_gone = group.place.partition >= partitions
         if is_gone and not kept.adopt and kept.cluster == cluster:
@@ -172,7 +172,7 @@ class OpeningPlanner:
 
 
 class _WatchedWorld:
-    """A world whose steps say what they are at, and which ends with a RetriableError before the next one when nobody waits any more."""
+    """A world that notes each step as it begins, and raises RetriableError before the next one once the attempt is cancelled."""
 
     def __init__(self, world: World, attempt: Attempt) -> None:
         self._world = world
@@ -185,7 +185,7 @@ class _WatchedWorld:
 
 
 class Attempt:
-    """One try, under way from the beginning. `on_end` is called on its thread."""
+    """One attempt, started by the constructor. `on_end` is called on its thread."""
 
     def __init__(
         self, turns: Turns, definition: Definition, make: MakeWorld, ask: Ask, on_end: Callable[[], None], on_renamed: OnRenamed
@@ -200,25 +200,25 @@ class Attempt:
 
     @property
     def is_over(self) -> bool:
-        """Whether there is a result."""
+        """Returns whether there is a result."""
         return self._future.done()
 
     @property
     def seconds(self) -> float:
-        """Since it was asked for."""
+        """Returns the seconds since the attempt was requested."""
         return time.monotonic() - self._begun
 
     def result(self) -> Opened:
-        """Returns what it found, once it is over. Raises what the attempt raised."""
+        """Returns what the attempt found, once it is over. Raises what the attempt raised."""
         return self._future.result()
 
     def cancel(self) -> None:
-        """Nobody waits for it any more: it ends before its next step. What it has fenced until then has to be opened anew."""
+        """Ends the attempt before its next step, because nobody waits for it. What it has fenced until then has to be opened anew."""
         self._cancelled.set()
         self._future.cancel()
 
     def at(self, step: str) -> None:
-        """Notes the step that comes next. Raises RetriableError when the attempt was cancelled."""
+        """Notes the next step. Raises RetriableError when the attempt was cancelled."""
         if self._cancelled.is_set():
             raise RetriableError(_LEFT)
         self.doing = _DOING.get(step, _CLAIMING).format(OFFSETS_TOPIC)
@@ -251,18 +251,18 @@ class LaneOpener:
         on_end: Callable[[], None],
         earlier: Sequence[str] = (),
     ) -> None:
-        """`earlier` are names that the connector had, and nobody has now: the store that knew it by them may be lost."""
+        """`earlier` are names that the connector had and no connector has now: the store that knew it by them may be lost."""
         asking = self._asking = OpeningPlanner(store, definition.name, definition.delivery.tasks_max, earlier)
         self._begin: Callable[[Ask], Attempt] = lambda ask: Attempt(turns, definition, make, ask, on_end, asking.renamed)
 
     def all(self) -> Attempt:
-        """Every lane that the connector has or had, and those it is to have."""
+        """Opens every lane that the connector has or had, and those it is to have."""
         return self._begin(self._asking.all)
 
     def again(self, asked: OpeningPlan, number: int, head: Head, tell: Rows | None = None) -> Attempt:
-        """One lane of those that were `asked` for, see `without_what_is_done`, while the others work.
+        """Opens one of the lanes in `asked` again (`without_what_is_done`), while the others work.
 
-        To know what became of its last transaction, or to `tell` something.
+        Used to find out the outcome of its last transaction, or to write `tell` to the topic.
         """
         lanes = replace(asked.lanes, known={number: head})
         one = replace(asked, lanes=lanes, wanted=(number,), only=frozenset({number}), publish=tuple((tell or {}).items()))
@@ -270,7 +270,7 @@ class LaneOpener:
 
 
 def without_what_is_done(found: Opened) -> OpeningPlan:
-    """Returns what openings of single lanes ask for later: what was to be published or taken over is done, and may have been large."""
+    """Returns the request for later openings of single lanes, without what is done already and may be large: publishing and taking over."""
     lanes = replace(found.asked.lanes, known={})
     return replace(
         found.asked,

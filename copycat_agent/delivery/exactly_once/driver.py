@@ -1,11 +1,11 @@
-"""Exactly once, the driver's half: what each batch is told of its lane, and what became of its transaction.
+"""Exactly once, the driver's half: the lane plan of each batch, and the outcome of its transaction.
 
-A batch whose outcome is not known stays in flight until its lane is opened again and Kafka has said what it holds: only then the source
-hears of it. All of this happens in the connector's steps; what waits for Kafka does so on threads of its own.
+A batch whose outcome is not known stays in flight until its lane is opened again and Kafka has told the outcome: only then the source
+receives the results. All of this happens in the connector's steps; threads of their own wait for Kafka.
 
 Files are not pinned to lanes: any idle task takes the next file. So positions of one file come from several lanes, and two rules keep their
-order. Files of a batch of unknown outcome stay in flight until its lane was opened again. A file whose row the driver publishes by itself
-(`LanePlan.driver_rows`) is not planned before that transaction is over.
+order. Files of a batch with an unknown outcome stay in flight until its lane was opened again. A file whose row the driver publishes by
+itself (`LanePlan.driver_rows`) is not planned before that transaction is over.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ if TYPE_CHECKING:
     from copycat_agent.sources import Changes
 
 PACE_SECONDS = 0.2
-"""Least time between two batches of a connector that is up to date: each is a transaction, with a producer of its own and markers in
-every partition it wrote to. A line of a trickle is then with read_committed consumers in less than half a second."""
+"""Least time between two batches of a connector that is up to date: each is a transaction, with a producer of its own and markers in every
+partition it wrote to. A line of a slow log then reaches read_committed consumers in less than half a second."""
 DRIVER_ROWS_MAX = 200
-"""Offsets that the driver changed by itself and that go along with a batch, at most: about 100 KiB of its transaction."""
+"""The most offsets changed by the driver itself that are written with one batch: about 100 KiB of its transaction."""
 
 
 @dataclass(eq=False, slots=True)
 class _LaneFlight:
-    """A batch under way: its plan, the files in it, those of `driver_rows`, and splits that wait for its end, see `admit`."""
+    """A batch in flight: its plan, the files in it, those of `driver_rows`, and splits held back until it ends (`admit`)."""
 
     plan: LanePlan
     splits: frozenset[SourcePartition]
@@ -60,7 +60,7 @@ class ExactlyOnce:
         self.place: OffsetsPartition = found.asked.lanes.place
         self.cluster = found.truth.cluster
         self.heads: dict[int, Head] = dict(found.truth.heads)
-        """Where each lane is, as of the last batch that is known and saved. Replaced, not changed: read by any thread."""
+        """The head of each lane after the last batch that is known and saved. Replaced, never changed in place: any thread may read it."""
         self._definition = definition
         self._store = store
         self._asked = without_what_is_done(found)
@@ -82,9 +82,10 @@ class ExactlyOnce:
         return task != PUBLISHING_LANE or not self._publisher.is_under_way
 
     def admit(self, splits: Sequence[Split]) -> tuple[Split, ...]:
-        """The others come back with the results of the batch that publishes an offset of their file.
+        """Returns the splits that may go now. The others come back with the results of the batch that publishes an offset of their file.
 
-        Were their own batch committed before that one, the older offset would come last. With a file those go that come after it.
+        If their own batch were committed before that one, the older offset would come last. Files that come after a held file are held as
+        well.
         """
         where: dict[SourcePartition | None, list[Split]] = dict.fromkeys(self._publisher.rows, self._publisher.held)
         for flight in self._flights.values():
@@ -97,7 +98,7 @@ class ExactlyOnce:
         return tuple(admitted)
 
     def plan(self, task: int, splits: Sequence[Split]) -> LanePlan:
-        """A store that cannot be read now is no error: what it has to publish can wait, the records cannot."""
+        """Returns the plan. If the store cannot be read now, no driver rows are published: they can wait, the records cannot."""
         mine = frozenset(split.partition for split in splits)
         busy = mine.union(self._publisher.rows, *(one.splits | one.driver_rows for one in self._flights.values()))
         name = self._definition.name
@@ -135,7 +136,7 @@ class ExactlyOnce:
         return writes
 
     def save_last(self, changes: Changes, unsaved: Iterable[Unsaved], accounts: Accounts) -> None:
-        """What the batches have told is marked as not told, and told once more."""
+        """Marks what the batches have written as not published, so that it is published once more."""
         outcomes = ((one.task, _outcome(one.results)) for one in unsaved) if changes.rows(self._definition.name) else ()
         heads = {number: outcome.head for number, outcome in outcomes if outcome is not None and outcome.state == "committed"}
         self._commit(changes, accounts, LaneCommit(self._definition.name, heads))
@@ -146,7 +147,7 @@ class ExactlyOnce:
         return self._store.commit(rows, changes.forget, changes.losses, joined(accounts, changes), told)
 
     def _moved(self, unsaved: Unsaved) -> LaneCommit | None:
-        """Returns what is saved of a batch's transaction beside the changes that the source made of its results."""
+        """Returns what is saved of a batch's transaction, apart from the changes that the source made of its results."""
         plan, outcome, changes = self._flights[unsaved.task].plan, _outcome(unsaved.results), unsaved.changes
         if outcome is None or outcome.state != "committed":
             return None
@@ -155,7 +156,7 @@ class ExactlyOnce:
         return LaneCommit(self._definition.name, heads, told, dict(plan.driver_rows))
 
     def tend(self) -> Results:
-        """To go on with what is not known raises nothing: the futures of `take_in` do."""
+        """Continues recoveries and the publisher. Recoveries raise nothing here: the futures of `take_in` do."""
         told = self._publisher.end()
         if told is not None:
             self.heads = {**self.heads, PUBLISHING_LANE: told}
@@ -172,7 +173,7 @@ class ExactlyOnce:
 
     @property
     def trouble(self) -> RetriableError | None:
-        """A batch whose outcome, or a lane whose head is not known for longer than a moment."""
+        """Returns why a batch's outcome or a lane's head has been unknown for longer than a moment."""
         doubts = (one.trouble for one in self._recoveries() if not one.results.done())
         return next(filter(None, (*doubts, self._publisher.trouble)), None)
 
@@ -185,14 +186,14 @@ class ExactlyOnce:
         return bool(self._flights) or self._publisher.has_work
 
     def log_what_is_left(self, *, unsaved: bool, in_flight: bool) -> bool:
-        """Kafka has the offsets that could not be saved here."""
+        """Warns about batches in flight. Kafka has the offsets that could not be saved here, so the result is False."""
         del unsaved
         if in_flight:
             self._callbacks.log.warning("stopped before it was known what became of everything in flight; the next start asks Kafka")
         return False
 
     def close(self) -> None:
-        """What is not known yet, the next start finds out."""
+        """Cancels all recoveries; the next start finds out the outcomes that are still unknown."""
         self._publisher.cancel()
         for recovery in self._recoveries():
             recovery.cancel()
@@ -213,7 +214,7 @@ def _outcome(results: Iterable[SplitResult]) -> LaneOutcome | None:
 
 
 def _is_known(plan: LanePlan, outcome: LaneOutcome | None) -> bool:
-    """Whether nobody else need be asked."""
+    """Returns whether the outcome is certain without opening the lane again."""
     if outcome is None or outcome.state == "unknown":
         return False
     if outcome.state == "committed":
@@ -222,7 +223,7 @@ def _is_known(plan: LanePlan, outcome: LaneOutcome | None) -> bool:
 
 
 def _is_told(result: SplitResult, changes: Changes) -> bool:
-    """Whether the transaction says of the file what the store is about to: the driver may know another name of it by now."""
+    """Returns whether the transaction has the same row of the file as the store is about to save: the driver may have renamed it since."""
     partition = result.split.partition
     saved = changes.offsets.get(partition)
     if saved is None or partition in changes.forget:

@@ -1,4 +1,4 @@
-"""Exactly once, as the connectors of an agent ask for it: the lanes are opened before the source is made, as often as it takes."""
+"""Opens the lanes of a connector before its source is made, in as many attempts as necessary."""
 
 from __future__ import annotations
 
@@ -22,12 +22,11 @@ if TYPE_CHECKING:
     from copycat_agent.turns import Turns
 
 TELL_SECONDS = 1.0
-"""An attempt that takes longer says what it waits for."""
+"""An attempt that takes longer reports what it waits for."""
 DOUBT_SECONDS = 10.0
-"""So much later Kafka is asked once more, by a new client, before it is believed to lack what this host has seen.
+"""After this time Kafka is asked once more, by a new client, before it is believed to lack what this host has seen.
 
-Brokers need 9 s to find out that one of them is cut off from the others.
-"""
+Brokers need 9 s to find out that one of them is cut off from the others."""
 
 
 class ExactlyOnceOpening:
@@ -63,7 +62,7 @@ class ExactlyOnceOpening:
         return max(0.0, self._again_at - time.monotonic())
 
     def tend(self) -> Delivery | None:
-        """PositionsError when a person has to decide first."""
+        """Returns the open delivery, None while it is not open. Raises PositionsError when a person has to decide first."""
         if self._attempt is None:
             self._begin()
         assert self._attempt is not None, "it has just begun"
@@ -85,9 +84,9 @@ class ExactlyOnceOpening:
         self._attempt = self._opener.all()
 
     def _doubted(self, error: BehindError) -> RetriableError | BehindError:
-        """Whether Kafka really lacks what this host has seen: a broker that is cut off from the others says so, too.
+        """Returns the error to raise when Kafka seems to lack what this host has seen: a broker that is cut off would show the same.
 
-        It is believed when an attempt that began `DOUBT_SECONDS` after the first doubt says the same.
+        It is final when an attempt that began `DOUBT_SECONDS` after the first doubt has the same result; until then it is retriable.
         """
         if self._again_at and self._attempt_at >= self._again_at:
             return error
@@ -96,7 +95,7 @@ class ExactlyOnceOpening:
         return RetriableError(error.message, hint)
 
     def _opened(self, found: Opened) -> ExactlyOnce:
-        """Save what was found. Raises what the store raises."""
+        """Saves what was found and returns the delivery. Raises what the store raises."""
         failpoints.hit("claimed")
         name, asked, truth = self._definition.name, found.asked, found.truth
         place = asked.lanes.place
@@ -109,7 +108,7 @@ class ExactlyOnceOpening:
 
 
 def _saved_here(asked: OpeningPlan) -> list[tuple[SourcePartition, SavedRow]]:
-    """Rows of the store that Kafka has been told."""
+    """Returns the rows of the store that were written to Kafka."""
     return [(partition, offset) for partition, offset in asked.publish if offset is not None]
 
 
@@ -117,7 +116,7 @@ class ExactlyOnceGuarantee:
     """A `delivery.guarantees.Guarantee`."""
 
     def __init__(self, store: OffsetStore, turns: Turns, make_world: MakeWorld, *, keeps_accounts: bool) -> None:
-        """Lanes are opened in `turns`, in what `make_world` makes: a Kafka cluster, or what stands in for it."""
+        """`turns` runs the openings, with the steps that `make_world` makes: a Kafka cluster, or its substitute in tests."""
         self._store = store
         self._turns = turns
         self._make_world = make_world

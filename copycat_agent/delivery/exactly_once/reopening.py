@@ -1,8 +1,8 @@
-"""A single lane is opened again while the others work: to find out what became of a batch, or to publish offsets.
+"""Opens a single lane again while the others work: to find out the outcome of a batch, or to publish offsets.
 
-Where it is not known whether a batch was committed, its lane is opened until Kafka says so. Offsets that the driver has changed by itself
-are published in a transaction of their own once the connector is quiet. Otherwise a store that is rebuilt from Kafka would lack them where
-nothing was sent for long: of a connector that began at the end of its files, for example.
+If it is not known whether a batch was committed, its lane is opened until Kafka tells. Offsets that the driver has changed by itself are
+published in a transaction of their own once the connector is quiet. Otherwise a store that is rebuilt from Kafka would lack them if nothing
+was sent for long: of a connector that began at the end of its files, for example.
 """
 
 from __future__ import annotations
@@ -31,29 +31,29 @@ if TYPE_CHECKING:
     from copycat_agent.transactions.opening import LaneSnapshot
 
 TELL_SECONDS = 1.0
-"""A recovery that takes longer is told."""
+"""A recovery that takes longer is reported as trouble."""
 _UNDONE = "what became of a transaction was not known; Kafka says that it is not committed, and all of it is sent again"
 
 PUBLISHING_LANE = 0
-"""The lane that does it: every connector has it."""
+"""The lane that publishes offsets: every connector has it."""
 QUIET_SECONDS = 3.0
-"""Nothing is sent and nothing changes for so long before offsets are published: the next batch would take them along for nothing."""
+"""How long nothing must be sent or changed before offsets are published: the next batch would write them at no extra cost."""
 PUBLISH_AGAIN_SECONDS = 30.0
-"""After a failure offsets are published so much later: records go first."""
+"""How long to wait after a failure before offsets are published again: records go first."""
 PUBLISHED_MAX = 2000
-"""Offsets in one such transaction: about 1 MiB."""
+"""The most offsets in one such transaction: about 1 MiB."""
 
 
 class Recovery:
-    """For the connector's steps, which call `tend` until `results` are there."""
+    """Finds out the outcome of one batch. The connector's steps call `tend` until `results` is done."""
 
     def __init__(self, batch: Batch, results: tuple[SplitResult, ...], again: Callable[[], Attempt], errors: ErrorsOptions) -> None:
-        """`again` begins another attempt at the batch's lane."""
+        """`again` begins another attempt to open the batch's lane."""
         self.results: Pending = Future()
-        """The batch's, as Kafka has them; or what ends the connector."""
+        """The batch's results as Kafka has them, or the error that ends the connector."""
         self.began = time.monotonic()
         self.why = _why(results)
-        """Why it is not known, in words."""
+        """Why the outcome is not known, in words."""
         self.error: RetriableError | None = None
         """Why the last attempt failed."""
         self._batch, self._before = batch, results
@@ -63,7 +63,7 @@ class Recovery:
 
     @property
     def trouble(self) -> RetriableError | None:
-        """The trouble that a person should know of; None while it is quick."""
+        """Returns the error to show to people; None while the recovery is quick."""
         slow = time.monotonic() - self.began > TELL_SECONDS
         if self.error is None and not slow:
             return None
@@ -73,14 +73,14 @@ class Recovery:
         return kind(f"{words}; {self.error}" if self.error else words)
 
     def tend(self) -> None:
-        """Begin an attempt when it is time for one, take in one that is over. Raises nothing."""
+        """Begins an attempt when one is due, and handles one that is over. Raises nothing."""
         try:
             self._tend()
         except CopycatError as error:  # the store's, or errors.retry_timeout is over
             self.results.set_exception(error)
 
     def cancel(self) -> None:
-        """Nobody waits for it any more; the next start finds out."""
+        """Cancels the attempt under way: nobody waits for it any more, and the next start finds out."""
         if self._attempt is not None:
             self._attempt.cancel()
 
@@ -97,16 +97,16 @@ class Recovery:
         except BehindError as error:
             raise LaneMismatchError(error.message) from None  # an opening of all lanes finds out whether that is so
         except RetriableError as error:
-            self.error = error.with_traceback(None)  # its frames have what was read
+            self.error = error.with_traceback(None)  # its frames hold data that was read
             self._backoff.failed(error)
 
 
 class LaneMismatchError(RetriableError):
-    """Kafka says something of a lane that no batch of this connector explains: all of its lanes have to be opened anew."""
+    """Raised when a lane in Kafka has entries that no batch of this connector explains: all of its lanes have to be opened anew."""
 
 
 def as_kafka_has_it(batch: Batch, before: tuple[SplitResult, ...], truth: LaneSnapshot) -> tuple[SplitResult, ...]:
-    """The results of a batch, from what Kafka says of its lane. `before` are those that nobody can rely on; their errors say why.
+    """Returns the results of a batch, from Kafka's entries of its lane. `before` are the unreliable results; their errors say why.
 
     Raises LaneMismatchError.
     """
@@ -122,7 +122,7 @@ def as_kafka_has_it(batch: Batch, before: tuple[SplitResult, ...], truth: LaneSn
 
 
 def _positions(plan: LanePlan, batch: Batch, truth: LaneSnapshot) -> Mapping[SourcePartition, Position]:
-    """Returns the positions of its transaction; empty where it was not committed, or wrote tombstones only, which are told again."""
+    """Returns the positions of its transaction; empty if it was not committed, or wrote only tombstones, which are written again."""
     mine = {one.partition: one for one in truth.positions if one.lane == plan.lane.number and one.seq > plan.head.seq}
     expected = {split.partition for split in batch.splits} | {partition for partition, _ in plan.driver_rows}
     if any(one.seq != plan.head.seq + 1 for one in mine.values()) or mine.keys() - expected:
@@ -139,7 +139,7 @@ def _pairs(batch: Batch, before: tuple[SplitResult, ...]) -> list[tuple[Split, S
 
 
 def _committed_result(split: Split, position: Position | None) -> SplitResult:
-    """Returns the result as Kafka has it. What is not in Kafka (the end of the file, damage) is found, and counted, by reading on."""
+    """Returns the result as Kafka has it. What is not in Kafka (the end of the file, damage) is found and counted when reading goes on."""
     if position is None or position.offset is None:
         return SplitResult(split, split.offset)
     assert isinstance(position.offset, SourceOffset), "a split has an offset"
@@ -159,10 +159,10 @@ def _why(results: tuple[SplitResult, ...]) -> str:
 
 
 class OffsetPublisher:
-    """For the connector's steps.
+    """Publishes offsets that the driver has changed by itself. Called by the connector's steps.
 
-    When it fails nobody knows where its lane is: it may have been committed all the same. Nothing is planned there, and nothing else is
-    said of its files, before the lane was opened again.
+    After a failure its lane's head is unknown: the transaction may have been committed. Nothing is planned in that lane, and nothing else
+    is written about its files, before the lane was opened again.
     """
 
     def __init__(self, definition: Definition, store: OffsetStore, publish: Callable[[Rows], Attempt]) -> None:
@@ -170,7 +170,7 @@ class OffsetPublisher:
         self.rows: Rows = {}
         """Offsets that are being published: nothing else may be written about them meanwhile."""
         self.held: list[Split] = []
-        """Splits of their files, which wait."""
+        """Splits of their files, held back until publishing is over."""
         self._connector, self._store, self._publish = definition.name, store, publish
         self._attempt: Attempt | None = None
         self._backoff = Backoff(definition.errors)
@@ -179,47 +179,47 @@ class OffsetPublisher:
 
     @property
     def is_under_way(self) -> bool:
-        """Whether the lane is taken by it, or not known to be where it was."""
+        """Returns whether it uses the lane, or whether the lane's head is unknown after a failure."""
         return self._attempt is not None or self._error is not None
 
     @property
     def has_work(self) -> bool:
-        """Whether it publishes something, or will when its time has come."""
+        """Returns whether it publishes something, or is scheduled to."""
         return self.is_under_way or self._at < math.inf
 
     @property
     def trouble(self) -> RetriableError | None:
-        """Why its lane is not used now, None while all is well."""
+        """Returns why its lane is not used now, None if it is."""
         if self._error is None:
             return None
         kind = BlockedError if isinstance(self._error, BlockedError) else RetriableError
         return kind(f"task {PUBLISHING_LANE} waits until its lane is open again; {self._error}")
 
     def postpone(self) -> None:
-        """Something was sent, or has changed: wait from now."""
+        """Restarts the quiet period, because something was sent or has changed."""
         self._at = time.monotonic() + QUIET_SECONDS
 
     def begin_if_due(self) -> None:
-        """Nothing is in flight: publish what is not published, if it is time for it. Raises FatalError as the store does."""
+        """Publishes what is unpublished, if it is due. Called when nothing is in flight. Raises FatalError as the store does."""
         if self.is_under_way or time.monotonic() < self._at:
             return
         self._at = math.inf
         try:
             rows = self._store.unpublished(self._connector, PUBLISHED_MAX)
             self._attempt = self._publish(rows) if rows else None
-        except RetriableError:  # the store's: nothing was begun
+        except RetriableError:  # from the store: nothing was begun
             self._at = time.monotonic() + PUBLISH_AGAIN_SECONDS
         else:
             self.rows = rows
 
     def end(self) -> Head | None:
-        """Returns the head of the lane, once publishing is over and has gone well. Raises what ends the connector."""
+        """Returns the head of the lane once publishing has succeeded, else None. Raises what ends the connector."""
         try:
             return self._end()
         except BehindError as error:
             raise LaneMismatchError(error.message) from None
         except RetriableError as error:
-            self._error = error.with_traceback(None)  # its frames have what was read
+            self._error = error.with_traceback(None)  # its frames hold data that was read
             self._backoff.failed(error)
             return None
 
@@ -234,7 +234,7 @@ class OffsetPublisher:
         head = attempt.result().truth.heads[PUBLISHING_LANE]
         rows, self.rows = self.rows, {}
         told = {} if self._error else rows
-        with contextlib.suppress(RetriableError):  # then it is told again
+        with contextlib.suppress(RetriableError):  # then it is published again
             self._store.commit({}, moved=LaneCommit(self._connector, {PUBLISHING_LANE: head}, driver_rows=told))
         if self._error is not None:
             self._error, self._at = None, time.monotonic() + PUBLISH_AGAIN_SECONDS
@@ -244,13 +244,13 @@ class OffsetPublisher:
         return head
 
     def take_back(self) -> tuple[SplitResult, ...]:
-        """Splits that wait no longer, unread."""
+        """Returns the splits that need wait no longer, unread."""
         if self.is_under_way or not self.held:
             return ()
         held, self.held = self.held, []
         return tuple(SplitResult(split, split.offset) for split in held)
 
     def cancel(self) -> None:
-        """The connector ends."""
+        """Cancels the attempt under way, because the connector ends."""
         if self._attempt is not None:
             self._attempt.cancel()

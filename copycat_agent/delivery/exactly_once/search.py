@@ -1,8 +1,8 @@
-"""Looking for a record that Kafka refuses, where a refusal undoes all of a transaction: with fewer records in each attempt.
+"""Search for a record that Kafka refuses, where a refusal undoes the whole transaction: each attempt has fewer records.
 
-Attempts take half of the stretch in which it must be. One that gets through is committed, and the rest of the stretch is looked at by
-the batches after it; an attempt with one record that is refused has found it. A stretch that gets through piece by piece, with nothing
-refused, was too large as one: the topic takes less at once.
+Attempts take half of the range in which it must be. One that succeeds is committed, and later batches search the rest of the range; an
+attempt with a single record that is refused has found it. A range that succeeds piece by piece, with nothing refused, was too large as a
+whole: the topic takes less at once.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from copycat_agent.batch.progress import Progress
 from copycat_agent.model import Batch, SourcePartition
 
 _ANY_RECORDS = 2**20
-"""An attempt with so many is not held back."""
+"""An attempt with this many records is not limited."""
 _NO_END = 2**63
 
 
 class RefusalSearch:
-    """Knows where the refused record can be. One per lane, kept between its batches.
+    """Holds the range in which the refused record can be. One per lane, kept between its batches.
 
-    It is among the next `_among` messages of the files in `_ends`, in their order, before these places. `_most`: most messages of an
-    attempt, 0 for any. After a find it is twice the distance between the last two finds; each commit doubles it.
+    It is among the next `_among` messages of the files in `_ends`, in their order, before these positions. `_most` is the most messages of
+    an attempt, 0 for any. After a find it is twice the distance between the last two finds; each commit doubles it.
     """
 
     def __init__(self) -> None:
@@ -32,19 +32,19 @@ class RefusalSearch:
         self._since = _ANY_RECORDS
 
     def part(self, batch: Batch) -> Batch:
-        """Returns the part of the batch to try; all of it where nothing was refused."""
+        """Returns the part of the batch to try; all of it if nothing was refused."""
         splits = {one.partition: one for one in batch.splits if one.offset.position < self._ends.get(one.partition, -1)}
         if not splits:
-            self._ends = {}  # it is in files that are not here: when they come again, so does the refusal
+            self._ends = {}  # it is in files that are not here: when they are planned again, they are refused again
             return _at_most(batch, self._most)
         ordered = tuple(splits[partition] for partition in self._ends if partition in splits)
         there = {one.partition for one in batch.splits}
         if any(one.after in there and one.after not in splits for one in ordered):
-            ordered = batch.splits  # an older generation was met late, and goes first
+            ordered = batch.splits  # an older generation was found late, and goes first
         return _at_most(replace(batch, splits=ordered), max(1, self._among // 2))
 
     def refused(self, part: Batch, progresses: Sequence[Progress], sent: int) -> bool:
-        """Kafka refused something of `part`, of which it was sent so many messages. Whether it can only be the first record."""
+        """Notes a refusal in `part`, of which `sent` messages were sent. Returns whether only the first record can be the cause."""
         opened = [one for one in progresses if one.stream is not None]
         ends = {one.split.partition: one.sent_position for one in opened if one.sent_position > one.split.offset.position}
         self._ends = {**ends, **{one.split.partition: _NO_END for one in opened[-1:]}}
@@ -52,9 +52,9 @@ class RefusalSearch:
         return self._among == 1
 
     def committed(self, progresses: Sequence[Progress], messages: int, *, found: bool) -> bool:
-        """So many messages are committed; `found`: one that was refused is among them, or what became of it.
+        """Notes a commit of so many messages; `found`: one that was refused is among them, or its dead letter.
 
-        True when all that was suspected is through, and none was to blame.
+        Returns whether the whole suspected range is committed with nothing refused.
         """
         was_looked_for, self._ends = bool(self._ends), self._left(progresses)
         self._among -= messages

@@ -1,10 +1,10 @@
-"""A batch as one transaction of its lane: records, dead letters, positions and head are committed together, or none of them is.
+"""A batch as one transaction of its lane: records, dead letters, positions and head are committed together or not at all.
 
-What is settled while it runs is settled in the transaction, and counts with the commit. Before that every message that went out has to be
-accounted for: what was sent of a file that turns out to be another one would be there for good, so the transaction is undone, and the
-others go on without that file (`_AttemptResult.aside`). Of a file that is cut while it is read, pieces that were read before the cut still
-count (`Stream.was_still`); the driver begins it anew afterwards. Kafka's refusal of a record undoes all of it, too: `search` says what is
-tried next.
+What settles while the batch runs is settled in the transaction, and counts with the commit. Before that, every message that was sent has to
+be accounted for: messages of a file that turns out to be another one would stay there for good, so the transaction is undone, and the
+others are tried again without that file (`_AttemptResult.aside`). Of a file that is cut while it is read, pieces that were read before the
+cut still count (`Stream.was_still`); the driver begins it anew afterwards. Kafka's refusal of a record undoes the whole transaction, too:
+`search` says what is tried next.
 """
 
 from __future__ import annotations
@@ -37,17 +37,18 @@ from copycat_agent.producer.keeping import Lane
 from copycat_agent.transactions.protocol import Lines, perform
 
 READ_PART, STOP_PART, LATEST_PART = 1 / 3, 7 / 12, 3 / 4
-"""Parts of the transaction's time-out: a batch reads for the first, waits for nothing after the second, never commits after the third."""
+"""Fractions of the transaction's time-out: a batch reads until the first, waits for nothing after the second, never commits after the
+third."""
 ATTEMPTS_SECONDS = 40.0
-"""A batch makes no attempt that would end later than so long after its beginning, as far as one can say: the next batch makes it."""
+"""A batch makes no further attempt that is expected to end later than this after the batch began: the next batch makes it."""
 _BUG = "this is a bug in copycat-agent: please report it"
 
 
 class _AttemptResult(NamedTuple):
-    """Says what became of an attempt. `results` are those of the splits that it tried; `error` is why it is not committed, None when it is.
+    """The result of an attempt. `results` are those of the splits that it tried; `error` is why it is not committed, None when it is.
 
-    `aside` are results of files that must not be tried again now. `refused`: Kafka refused this; it can only be the first record.
-    `is_worthwhile`: another attempt may get through.
+    `aside` are results of files that must not be tried again now. `refused` is Kafka's refusal when only the first record can be the cause.
+    `is_worthwhile`: another attempt may succeed.
     """
 
     outcome: LaneOutcome
@@ -72,7 +73,7 @@ class ExactlyOnceTask:
             lane.broken = True
             return without_answer(batch, as_value(error), begun=True)
         finally:
-            with contextlib.suppress(Exception):  # what is committed stays committed, and has to be told
+            with contextlib.suppress(Exception):  # what is committed stays committed, and has to be reported
                 producers.give_lane_back(batch.task, lane)
 
 
@@ -80,7 +81,7 @@ class LaneBatch:
     """One batch in its lane. Used once, from one thread."""
 
     def __init__(self, batch: Batch, encoder: Encoder, lane: Lane, make_run: Callable[..., BatchRun], as_value: AsValue) -> None:
-        """`as_value`: as what an exception is told. `lane.stopping` says when the batch has to come to an end."""
+        """`as_value` turns an exception into the error of a result. `lane.stopping` says when the batch has to end."""
         assert isinstance(batch.delivery, LanePlan), "a transaction has a lane"
         lane.memory = lane.memory or RefusalSearch()
         self._batch = batch
@@ -94,7 +95,7 @@ class LaneBatch:
         self._aside: dict[SourcePartition, SplitResult] = {}
 
     def run(self) -> Results:
-        """Attempts, until one of them is committed or there is no use in another. One result per split, in order. Raises nothing."""
+        """Makes attempts until one is committed or another would be useless. Returns one result per split, in order. Raises nothing."""
         begun = time.monotonic()
         refusals: tuple[DataError, ...] = ()
         while True:
@@ -130,7 +131,7 @@ class LaneBatch:
         return self._commit(run, handle, results, positions)
 
     def _not_begun(self, error: Exception) -> _AttemptResult:
-        """Nothing is read, and nothing sent. That a stop came first is no trouble of anybody's."""
+        """Returns the result of an attempt that read and sent nothing. It has no error if a stop came first."""
         state: LaneState = "unknown" if isinstance(error, FencedError) else "undone"
         told = None if self._lane.stopping() and type(error) is RetriableError else self._as_value(error)
         return _AttemptResult(LaneOutcome(state, self._plan.head, str(error)), (), told)
@@ -158,7 +159,7 @@ class LaneBatch:
         return self._run
 
     def _read(self, run: BatchRun, handle: Any, is_over: Callable[[], bool]) -> CopycatError | None:  # noqa: ANN401 - as above
-        """Read and send. Returns what ended it before its time."""
+        """Reads and sends. Returns the error that ended it early, or None."""
         try:
             failpoints.hit("begun")
             handle.begin(is_over)
@@ -170,7 +171,7 @@ class LaneBatch:
         return None
 
     def _commit(self, run: BatchRun, handle: Any, results: Results, positions: list[Position]) -> _AttemptResult:  # noqa: ANN401 - as above
-        """Commit, as far as that works."""
+        """Commits, as far as possible, and returns the result."""
         outcome, error = self._send_positions_and_commit(handle, positions)
         if outcome.state != "committed":
             return _AttemptResult(outcome, results, error)
@@ -180,12 +181,12 @@ class LaneBatch:
         return _AttemptResult(outcome, _sampled(run, results))
 
     def _send_positions_and_commit(self, handle: Any, positions: list[Position]) -> tuple[LaneOutcome, CopycatError | None]:  # noqa: ANN401 - as above
-        """Positions, head and commit; and what went wrong with them, if something did."""
+        """Sends positions and head, and commits. Returns the outcome, and the error unless it is committed."""
         steps = _WatchedSteps(self._lane.steps)
         try:
             outcome = perform(self._lane.writer.finish(self._plan, handle, positions), steps)
             assert outcome.state != "committed" or outcome.head.seq == self._plan.head.seq + 1, "a transaction takes one step"
-        except Exception as bug:  # noqa: BLE001 - nobody knows how far it came
+        except Exception as bug:  # noqa: BLE001 - nobody knows how far it got
             self._lane.broken = True
             self._lane.steps.close(handle)
             told = self._as_value(bug)
@@ -199,7 +200,7 @@ class LaneBatch:
         return outcome, error
 
     def _undo(self, part: Batch, run: BatchRun, handle: Any, why: CopycatError) -> _AttemptResult:  # noqa: ANN401 - as above
-        """Give the transaction up; and what that teaches."""
+        """Gives the transaction up. Returns the result, which says whether another attempt is worthwhile."""
         outcome = self._perform(self._lane.writer.undo(self._plan, handle, why))
         aside = tuple(
             SplitResult(one.split, one.split.offset, changed=one.changed, error=one.error) for one in run.progresses if one.orphans
@@ -223,7 +224,7 @@ class LaneBatch:
         return moved
 
     def _told(self, done: _AttemptResult) -> Results:
-        """One result per split. What is not committed moves nothing and counts nothing."""
+        """Returns one result per split. Unless committed, splits do not move and count nothing."""
         found = {one.split.partition: one for one in done.results}
         if done.outcome.state not in ("committed", "idle"):
             found = {key: SplitResult(one.split, one.split.offset, error=one.error or done.error) for key, one in found.items()}
@@ -241,7 +242,7 @@ class LaneBatch:
 
 
 class _Clock:
-    """The time of one transaction, which begins with the first message: from then on the cluster counts it."""
+    """The time used by one transaction. It begins with the first message: from then on the cluster counts it."""
 
     def __init__(self, handle: Any, lane: Lane) -> None:  # noqa: ANN401 - see `protocol.Handle`
         self._handle = handle
@@ -249,20 +250,20 @@ class _Clock:
         self._since: float | None = None
 
     def is_over(self) -> bool:
-        """Whether the batch has to come to an end. Asked often."""
+        """Returns whether the batch has to end. Called often."""
         return self._lane.stopping() or self.is_spent()
 
     def is_spent(self) -> bool:
-        """Whether all the time for sending is used up."""
+        """Returns whether all the time for sending is used up."""
         return self._seconds() > STOP_PART * self.transaction_seconds
 
     @property
     def transaction_seconds(self) -> float:
-        """After so long the cluster ends the transaction."""
+        """Returns the time-out after which the cluster ends the transaction."""
         return self._lane.transaction_seconds
 
     def is_late(self) -> bool:
-        """Whether a commit would come too late."""
+        """Returns whether a commit would come too late."""
         return self._seconds() > LATEST_PART * self._lane.transaction_seconds
 
     def _seconds(self) -> float:
@@ -273,7 +274,7 @@ class _Clock:
 
 
 class _WatchedSteps:
-    """Steps, and the last error that one of them raised."""
+    """Wraps `Steps` and keeps the last error that one of them raised."""
 
     def __init__(self, steps: Any) -> None:  # noqa: ANN401 - see `protocol.Steps`
         self._steps = steps
@@ -293,7 +294,7 @@ class _WatchedSteps:
 
 
 def _doubt(run: BatchRun, handle: Any, failure: CopycatError | None, clock: _Clock) -> CopycatError | None:  # noqa: ANN401 - as above
-    """Why the transaction must not be committed: None when all that was sent is acknowledged, and accounted for."""
+    """Returns why the transaction must not be committed; None when everything that was sent is acknowledged and accounted for."""
     changed = next((one for one in run.progresses if one.orphans), None)
     if isinstance(failure, RefusedError):
         return failure
@@ -310,14 +311,14 @@ def _doubt(run: BatchRun, handle: Any, failure: CopycatError | None, clock: _Clo
 
 
 def _refused_whole(split: Split, reason: DataError) -> FatalError:
-    """The error for what goes as one: it cannot be sent in parts to find the record that Kafka refuses."""
+    """Returns the error for a split that is sent as a whole: it cannot be sent in parts to find the record that Kafka refuses."""
     words = f"{split.path}: Kafka refuses a record, and which one cannot be looked for in what goes as one transaction: {reason.message}"
     hint = "give the topic a larger max.message.bytes, or set kafka.client message.max.bytes to the topic's, so that such a record is bad"
     return FatalError(words, f"{hint}; or set source.replayable: true, if the reader gives the same records again")
 
 
 def _too_slow(run: BatchRun, failure: CopycatError | None, clock: _Clock) -> BlockedError | None:
-    """The error for what goes as one and takes longer than a transaction may last: the next attempt would most likely end alike."""
+    """Returns the error for a split sent as a whole that takes longer than a transaction may: another attempt would likely fail, too."""
     is_late = clock.is_late() if failure is None else isinstance(failure, SentInPartError) and clock.is_spent()
     whole = next((one.split for one in run.progresses if one.split.goes_as_one), None) if is_late else None
     if whole is None:
@@ -334,5 +335,5 @@ def _driver_rows(plan: LanePlan) -> list[Position]:
 
 
 def _sampled(run: BatchRun, results: Results) -> Results:
-    """The results with their samples, which go to the first of them in the end."""
+    """Returns the results with their samples, which `_told` moves to the first result."""
     return tuple(replace(result, samples=tuple(one.done.samples)) for result, one in zip(results, run.progresses, strict=True))
