@@ -1,10 +1,10 @@
-r"""Patterns that never hang: regular expressions in Python's spelling, safe on any text.
+r"""Patterns that never hang: regular expressions in Python's syntax, safe on any text.
 
-A backtracking engine may need time that doubles with each character: `(a+)+$`. `compile_pattern` finds out beforehand how the work grows
-with the text's length. Where it grows in step with it, the pattern is Python's own `re`, at full speed; where it grows faster, only texts
-short enough are left to `re`, and the others, or all, go to an engine that gives up after `TIMEOUT_SECONDS`: a `DataError`. A time-out
-alone would have made every match three times slower. The other engine gets the pattern written anew from `re`'s own tree, so that both
-mean the same; tests compare them over random patterns.
+A backtracking engine may need time that doubles with each character: `(a+)+$`. `compile_pattern` computes beforehand how the work grows
+with the text's length. If it grows linearly, the pattern is Python's own `re`, at full speed; if it grows faster, `re` only gets texts that
+are short enough, and the others, or all, go to an engine that gives up after `TIMEOUT_SECONDS` with a `DataError`. A time-out for every
+match would make each three times slower. The other engine gets the pattern rewritten from `re`'s own parse tree, so that both mean the
+same; tests compare them over random patterns.
 """
 
 from __future__ import annotations
@@ -24,15 +24,16 @@ from copycat_agent.patterns.trees import parse, write
 __all__ = ["TIMEOUT_SECONDS", "Match", "Pattern", "Repl", "Stop", "compile_pattern", "where_it_stopped"]
 
 TIMEOUT_SECONDS = 0.1
-"""For one match in one record. A batch has seconds for many thousands of them."""
+"""The time-out of one match in one record. A batch has seconds for many thousands of them."""
 _FLAGS = regex.IGNORECASE | regex.MULTILINE | regex.DOTALL
 _HINT = "make the pattern tell where each repeat ends, such as [^ ]+ instead of .+"
 
 
 class Timed:
-    """A pattern of the `regex` library, with a time-out for each match. Compiled when it is first needed.
+    """A pattern of the `regex` library, with a time-out for each match. Compiled on first use.
 
-    `regex` gets what `re` took the pattern for, and the behaviour of `re` (V0), so that both find the same. This is its only door.
+    `regex` gets the pattern as `re` understood it, and the behaviour of `re` (V0), so that both find the same. Only this class uses
+    `regex`.
     """
 
     def __init__(self, write: Callable[[], str], flags: int) -> None:
@@ -44,19 +45,19 @@ class Timed:
         return regex.compile(self._write(), regex.V0 | (self._flags & _FLAGS))
 
     def search(self, text: str, seconds: float = TIMEOUT_SECONDS) -> Any:  # noqa: ANN401 - as above
-        """Raises DataError when it takes too long."""
+        """Searches as `re` does. Raises DataError when it takes too long."""
         return self._within(lambda: self._pattern.search(text, timeout=seconds), seconds)
 
     def match(self, text: str) -> Any:  # noqa: ANN401 - as above
-        """Raises DataError when it takes too long."""
+        """Matches as `re` does. Raises DataError when it takes too long."""
         return self._within(lambda: self._pattern.match(text, timeout=TIMEOUT_SECONDS))
 
     def fullmatch(self, text: str) -> Any:  # noqa: ANN401 - as above
-        """Raises DataError when it takes too long."""
+        """Matches the whole text as `re` does. Raises DataError when it takes too long."""
         return self._within(lambda: self._pattern.fullmatch(text, timeout=TIMEOUT_SECONDS))
 
     def sub(self, repl: str | Callable[[Any], str], text: str) -> str:
-        """Raises DataError when it takes too long."""
+        """Substitutes as `re` does. Raises DataError when it takes too long."""
         done: str = self._within(lambda: self._pattern.sub(repl, text, timeout=TIMEOUT_SECONDS))
         return done
 
@@ -67,11 +68,11 @@ class Timed:
         except (TimeoutError, MemoryError):
             pass
         msg = f"the pattern took longer than {seconds * 1000:.0f} ms on this record"
-        raise DataError(msg, _HINT)  # outside the except: what raised it may hold data
+        raise DataError(msg, _HINT)  # outside the except: its cause may hold data
 
 
 _STEPS = 8_500_000
-"""So many ways `re` may try on one text, each some ten nanoseconds: less than `TIMEOUT_SECONDS` in all."""
+"""How many alternatives `re` may try on one text, each some ten nanoseconds: less than `TIMEOUT_SECONDS` in all."""
 _UNBOUNDED = 2**62
 _SHOWN = 60
 
@@ -79,37 +80,37 @@ Repl = str | Callable[[Any], str]
 
 
 class Match(Protocol):
-    """What was found, as `re.Match` says it."""
+    """The result of a match, with the interface of `re.Match`."""
 
     lastindex: int | None
     lastgroup: str | None
 
     def group(self, group: int | str = 0, /) -> Any:  # noqa: ANN401 - a text, None for a group that took no part
-        """Returns what the group took."""
+        """Returns what the group matched."""
 
     def groups(self) -> tuple[str | None, ...]:
-        """Returns what each group took, from the first."""
+        """Returns what each group matched, from the first."""
 
     def groupdict(self) -> dict[str, str | None]:
-        """Returns what each named group took, by name."""
+        """Returns what each named group matched, by name."""
 
     def start(self, group: int | str = 0, /) -> int:
-        """Returns where the group begins, -1 where it took no part."""
+        """Returns where the group begins, -1 if it did not match."""
 
     def end(self, group: int | str = 0, /) -> int:
-        """Returns where the group ends, -1 where it took no part."""
+        """Returns where the group ends, -1 if it did not match."""
 
     def __getitem__(self, group: int | str, /) -> Any:  # noqa: ANN401 - as above
         pass
 
 
 class Pattern(NamedTuple):
-    """A compiled pattern. All functions take a whole text, and raise `DataError` for one that takes too long.
+    """A compiled pattern. All functions take a whole text, and raise `DataError` if it takes too long.
 
-    `search` is the one for "anywhere in the text": for a pattern that begins with `^` it does not look further. `groupindex` has the
-    numbers of named groups, `groups` is how many there are, named or not. `doubt` says what may take too long, "" when nothing can.
-    `search_within` takes the time-out, in seconds, and is for who has many texts to look at. `most` is how many characters a text may
-    have that `re` alone searches, -1 for none. `anchored`: it matches at the beginning only.
+    `search` finds the pattern anywhere in the text; if the pattern begins with `^` it looks only at the beginning. `groupindex` has the
+    numbers of named groups, `groups` is how many there are, named or not. `doubt` says what may take too long, "" if nothing can.
+    `search_within` takes the time-out in seconds, for callers with many texts. `most` is the most characters of a text that `re` alone
+    searches, -1 for none. `anchored`: it matches only at the beginning.
     """
 
     text: str
@@ -127,7 +128,7 @@ class Pattern(NamedTuple):
 
 @lru_cache(maxsize=512)
 def compile_pattern(text: str) -> Pattern:
-    """A pattern in Python's spelling. ValueError, with the reason and the place, for what is none."""
+    """Compiles a pattern in Python's syntax. Raises ValueError, with the reason and the position, if it is invalid."""
     try:
         native, tree = re.compile(text), parse(text)
     except (re.error, OverflowError, RecursionError) as error:
@@ -153,7 +154,7 @@ def compile_pattern(text: str) -> Pattern:
 
 
 def most_characters(chains: Chains, ways: int) -> int:
-    """How long a text may be for the work of these chains, so many times; -1: none is short enough."""
+    """Returns the longest text for which the work of these chains, times `ways`, is allowed; -1 if no text is short enough."""
     if ways > _STEPS or max(map(len, chains), default=EXPONENTIAL) + 1 >= EXPONENTIAL:
         return -1
     if ways == 1 and not any(chains):
@@ -194,7 +195,7 @@ def _doubt(expected: Cost) -> str:
 class Stop(NamedTuple):
     """The first `pattern_end` characters of the pattern match the text up to, not including, character `text_end`; `element` comes next.
 
-    0, 0 and the first element when nothing of it does.
+    0, 0 and the first element if nothing of it matches.
     """
 
     pattern_end: int
@@ -203,9 +204,9 @@ class Stop(NamedTuple):
 
 
 def where_it_stopped(pattern: str, text: str) -> Stop | None:
-    """How far a pattern gets in a text: None when all of it is found. Looks anywhere, as `Pattern.search` does.
+    """Returns how far a pattern matches a text; None when all of it matches. Looks anywhere, as `Pattern.search` does.
 
-    The pattern is cut into its elements, and the longest run of them from the first on that matches is looked for.
+    It splits the pattern into its elements and looks for the longest run of them, from the first on, that matches.
     """
     parts = elements(pattern)
     prefixes = ["".join(parts[:count]) for count in range(len(parts) + 1)]
@@ -217,7 +218,7 @@ def where_it_stopped(pattern: str, text: str) -> Stop | None:
 
 
 def _found(pattern: str, text: str) -> int | None:
-    """Where a match ends; None when there is none, or no telling."""
+    """Returns where a match ends; None if there is none, or if that cannot be determined."""
     try:
         match = compile_pattern(pattern).search(text)
     except (ValueError, DataError):
@@ -226,7 +227,7 @@ def _found(pattern: str, text: str) -> int | None:
 
 
 def elements(pattern: str) -> list[str]:
-    """A pattern's elements at the top level, which give the pattern again when they are joined. One with `|` there is one element."""
+    """Returns a pattern's top-level elements; joined they give the pattern again. A pattern with `|` at the top level is one element."""
     found: list[str] = []
     position = 0
     while position < len(pattern):
@@ -246,7 +247,7 @@ def _is_flags(element: str) -> bool:
 
 
 def _atom(pattern: str, position: int) -> int:
-    """Where the atom that begins at `position` ends."""
+    """Returns where the atom that begins at `position` ends."""
     first = pattern[position]
     if first == "\\":
         return min(position + 2, len(pattern))
@@ -280,7 +281,7 @@ def _group_end(pattern: str, position: int) -> int:
 
 
 def _quantified(pattern: str, at: int) -> int:
-    """Behind the quantifier that follows, if one does."""
+    """Returns the position after the quantifier that follows, if there is one, else `at`."""
     if at < len(pattern) and pattern[at] in "*+?":
         at += 1
     elif pattern.startswith("{", at) and (close := pattern.find("}", at)) > 0 and pattern[at + 1 : close].replace(",", "", 1).isdigit():

@@ -1,8 +1,8 @@
-"""How the work of a match that fails grows with the text, as a backtracking engine does it.
+"""How the work of a failing match grows with the text in a backtracking engine.
 
 Two ways through the same loop with the same text: the work doubles with each round. Two loops that can share a text between them: another
-power of its length. After Weber and Seidl, "On the degree of ambiguity of finite automata" (1991), which Weideman and others took to
-backtracking (2016). The power may be found too high, never too low.
+power of its length. After Weber and Seidl, "On the degree of ambiguity of finite automata" (1991), which Weideman and others applied to
+backtracking (2016). The computed power may be too high, never too low.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from copycat_agent.patterns.loops import Chains, Loops
 from copycat_agent.patterns.trees import MAX_REPEAT, Node, Tree, nodes, write
 
 EXPONENTIAL = 99
-"""A power beyond all bounds."""
+"""A power that stands for exponential growth."""
 UNCOUNTED = 2**64
-"""More ways than any text can be short enough for."""
+"""Stands for more ways than any text is short enough for."""
 
 
 class Cost(NamedTuple):
-    """Work grows with the text's length to the power of `matching` from one place, of `searching` when it may begin anywhere.
+    """Work grows with the text's length to the power of `matching` from a fixed start, of `searching` when a match may begin anywhere.
 
-    The chains say how fast at most, see `Loops.chains`; all of it once for each of the `ways` besides. `part` is the part of the pattern
-    that makes it grow fastest, written anew; "" when it is not known.
+    The chains give an upper bound (`Loops.chains`), to be multiplied by `ways`. `part` is the part of the pattern that makes the work grow
+    fastest, rewritten; "" if it is not known.
     """
 
     matching: int
@@ -37,7 +37,7 @@ class Cost(NamedTuple):
 
 
 def cost(tree: Tree) -> Cost:
-    """What a pattern may cost."""
+    """Returns what a pattern may cost."""
     try:
         return _cost(tree, tree.nodes, tree.flags, Alphabet(tree))
     except (TooLargeError, RecursionError):
@@ -45,7 +45,7 @@ def cost(tree: Tree) -> Cost:
 
 
 def is_anchored(tree: Tree) -> bool:
-    """Whether it can match at the beginning of a text only."""
+    """Returns whether it can match only at the beginning of a text."""
     first = tree.nodes
     while first and first[0][0] == "SUBPATTERN":
         first = nodes(first[0][1][3])
@@ -56,7 +56,7 @@ def is_anchored(tree: Tree) -> bool:
 
 
 def searching(parts: list[Node], flags: int, alphabet: Alphabet) -> Automaton:
-    """The automaton of these nodes, to be looked for anywhere: position 0 takes what stands before."""
+    """Returns the automaton of these nodes for a search anywhere: position 0 matches what precedes."""
     automaton = Automaton(alphabet)
     anywhere = automaton.add(alphabet.all)
     automaton.edges[0][0] = (alphabet.all, 0, 1)
@@ -99,7 +99,7 @@ def _ways(loops: Loops) -> int:
 
 
 def steps(chains: Chains, length: int) -> int:
-    """In how many ways a text of this length may be cut between the loops of a chain, at each of its characters."""
+    """Returns in how many ways a text of this length may be cut between the loops of a chain, at each of its characters."""
     return max(
         length * math.prod(length // gap + len(gaps) + 1 for gap in gaps) // math.factorial(len(gaps) + 1) if gaps else length
         for gaps in chains

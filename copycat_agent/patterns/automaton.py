@@ -1,6 +1,6 @@
-"""A pattern as the automaton of its positions (Glushkov's): which character may follow which, and in how many ways.
+"""A pattern as its position automaton (Glushkov's): which character may follow which, and in how many ways.
 
-Characters are kept as sets of bits: of each kind that a pattern can tell apart, a few characters stand for all.
+Character sets are bit masks: of each kind that a pattern can tell apart, a few characters represent all.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ _HIGHEST = 0x10FFFF
 
 
 class Alphabet:
-    r"""The characters that stand for all in one pattern: sets of them are bits.
+    r"""The representative characters of one pattern: sets of them are bit masks.
 
     They are all of ASCII; beyond it some of each class that patterns know (`\w`, `\d`, `\s`, letters with odd cases), and the neighbours of
-    those that the pattern names. Which of them a set holds is asked of `re` itself.
+    those that the pattern names. `re` itself decides which of them a set holds.
     """
 
     def __init__(self, tree: Tree) -> None:
@@ -34,7 +34,7 @@ class Alphabet:
         self.all = (1 << len(self._characters)) - 1
 
     def mask(self, node: Node, flags: int) -> int:
-        """Which of the characters a node takes that takes one character."""
+        """Returns the characters that a one-character node matches."""
         key = f"{node} {flags}"
         if key not in self._masks:
             self._masks[key] = self._ask(node, flags)
@@ -51,7 +51,7 @@ class Alphabet:
 
 
 def _codes(subpattern: Any) -> set[int]:  # noqa: ANN401 - of any depth
-    """Numbers in a tree: characters, and counts, which do no harm."""
+    """Returns the numbers in a tree: characters, and counts, which do no harm."""
     found, rest = set[int](), [subpattern]
     while rest:
         each = rest.pop()
@@ -65,11 +65,11 @@ def _codes(subpattern: Any) -> set[int]:  # noqa: ANN401 - of any depth
 
 
 MAX_POSITIONS = 4000
-"""Larger patterns are not looked at: the answer would take too long."""
+"""Larger patterns are not analysed: that would take too long."""
 _MAX_COPIES = 4
 _MANY = 2**64
-"""As many ways as need counting. Ways are counted, not places where they part: ten equal alternatives are ten ways, and forty parts that
-may each be empty in two ways are 2^40, though the text is one character."""
+"""Counts of ways stop here. Ways are counted, not the places where they part: ten equal alternatives are ten ways, and forty parts that may
+each be empty in two ways are 2^40, though the text is one character."""
 
 
 class TooLargeError(Exception):
@@ -78,9 +78,9 @@ class TooLargeError(Exception):
 
 @dataclass
 class Fragment:
-    """A part of a pattern: in how many ways it may be empty, the positions it begins with (and in how many ways), and those it ends with.
+    """A part of a pattern: in how many ways it may be empty, its first positions (and in how many ways), and its last positions.
 
-    Behind an end only the characters of its set may follow: a possessive repeat leaves none that it could have taken.
+    After a last position only the characters of its set may follow: a possessive repeat leaves none that it could have matched.
     """
 
     empty: int = 1
@@ -89,10 +89,10 @@ class Fragment:
 
 
 class Automaton:
-    """Positions, numbered from 0, and what leads from one to the next.
+    """The positions of a pattern, numbered from 0, and the edges between them.
 
     `sets[p]` are the characters at a position; `edges[p][q]` are those with which q follows p, those with which it does in more than one
-    way, and how many ways that are at most. `loops[p]` is the outermost unbounded repeat that a position is in.
+    way, and the most ways for any. `loops[p]` is the outermost unbounded repeat that contains a position.
     """
 
     def __init__(self, alphabet: Alphabet) -> None:
@@ -103,11 +103,11 @@ class Automaton:
         self.inside: list[Any] = []
         """Trees of look-arounds of more than one character."""
         self.ends = 1
-        """In how many ways it may end at the same position."""
+        """In how many ways a match may end at the same position."""
         self._loop: Node | None = None
 
     def add(self, mask: int) -> Fragment:
-        """A new position."""
+        """Adds a position."""
         if len(self.sets) >= MAX_POSITIONS:
             raise TooLargeError
         place = len(self.sets)
@@ -117,7 +117,7 @@ class Automaton:
         return Fragment(0, {place: 1}, {place: (self._alphabet.all, 1)})
 
     def join(self, before: Fragment, after: Fragment) -> Fragment:
-        """One after the other."""
+        """Returns the concatenation of two fragments."""
         self._connect(before, after)
         first, last = dict(before.first), dict(after.last)
         if before.empty:
@@ -139,14 +139,14 @@ class Automaton:
                 edges[target] = (old | mask, twice, max(most, ways))
 
     def sequence(self, tree: list[Node], flags: int) -> Fragment:
-        """Nodes one after the other."""
+        """Returns the fragment of nodes in sequence."""
         part = Fragment()
         for node in tree:
             part = self.join(part, self.node(node, flags))
         return part
 
     def either(self, parts: list[Fragment]) -> Fragment:
-        """One of them."""
+        """Returns the alternation of fragments."""
         whole = Fragment(0)
         for part in parts:
             whole.empty = min(_MANY, whole.empty + part.empty)
@@ -156,7 +156,7 @@ class Automaton:
         return whole
 
     def node(self, node: Node, flags: int) -> Fragment:  # noqa: PLR0911 - one for each kind
-        """One node."""
+        """Returns the fragment of one node."""
         op, av = node
         if op in {"LITERAL", "NOT_LITERAL", "ANY", "IN"}:
             return self.add(self._alphabet.mask(node, flags))
@@ -195,7 +195,7 @@ class Automaton:
         return part
 
     def _copies(self, tree: list[Node], least: int, most: int, flags: int) -> Fragment:
-        """X{1,3} as X(X(X)?)?."""
+        """Returns X{1,3} as X(X(X)?)?."""
         part = Fragment()
         for number in range(most, 0, -1):
             part = self.join(self.sequence(tree, flags), part)
@@ -204,14 +204,14 @@ class Automaton:
         return part
 
     def _possessive(self, body: Any, part: Fragment, flags: int) -> Fragment:  # noqa: ANN401 - a tree
-        """Behind a repeat of one character that gives nothing back, something else follows."""
+        """Excludes the repeated characters after a possessive repeat of one character: something else has to follow."""
         for place in part.last:
             if place in self.edges[place] and (mask := self._whole_loop(nodes(body), place, flags)):
                 part.last[place] = (part.last[place][0] & ~mask, part.last[place][1])
         return part
 
     def _whole_loop(self, tree: list[Node], place: int, flags: int) -> int:
-        """The set of a position that stands alone in a greedy repeat at the end of an alternative; 0 for all others."""
+        """Returns the set of a position that is the only one of a greedy repeat at the end of an alternative; 0 for all others."""
         if not tree:
             return 0
         op, av = tree[-1]

@@ -1,4 +1,4 @@
-"""Loops of an automaton, and what they do to each other: which double the work, and which share a text with another one.
+"""Loops of an automaton, and how they interact: which double the work, and which can share a text with another one.
 
 Components are numbered so that edges lead to the same or a smaller number.
 """
@@ -11,19 +11,19 @@ from itertools import count
 from copycat_agent.patterns.automaton import Automaton, TooLargeError
 
 _PAIRS = 500_000
-"""So many steps of pairs of positions are looked at, about 0.1 s, before a loop counts as bad."""
+"""How many steps of pairs of positions are examined, about 0.1 s, before a loop counts as bad."""
 _TRIPLES = 200_000
-"""So many steps of triples before two loops count as sharing a text."""
+"""How many steps of triples are examined before two loops count as sharing a text."""
 _MOST_CHAINS = 50
 _NEVER = 2**62
 """A gap longer than any text."""
 
 Chains = tuple[tuple[int, ...], ...]
-"""Of each chain of loops the gaps between one and the next, sorted: a chain of one loop has none."""
+"""For each chain of loops the gaps between neighbours, sorted: a chain of one loop has none."""
 
 
 class Loops:
-    """The loops of an automaton. Position 0 is a loop that takes everything: what a search passes over."""
+    """The loops of an automaton. Position 0 is a loop that matches everything: what a search skips."""
 
     def __init__(self, automaton: Automaton) -> None:
         self._edges = [{to: mask for to, (mask, _, _) in edges.items() if mask} for edges in automaton.edges]
@@ -38,7 +38,7 @@ class Loops:
         self._left_gaps = self._left_ways = _PAIRS
 
     def doubled(self) -> int | None:
-        """A position in a loop that has two ways through the same text; None when no loop has."""
+        """Returns a position in a loop that has two ways through the same text; None if there is none."""
         for loop in self._loops:
             for place in self._members[loop]:
                 if any(self._component[to] == loop for to in self._twice[place]):
@@ -48,7 +48,7 @@ class Loops:
         return None
 
     def _meeting(self, loop: int) -> int | None:
-        """Where two ways that parted within a loop come together again."""
+        """Returns a position where two ways that parted within a loop meet again; None if there is none."""
         inside = [{to: mask for to, mask in self._edges[place].items() if self._component[to] == loop} for place in range(len(self._edges))]
         seen: set[tuple[int, int]] = set()
         for place in self._members[loop]:
@@ -67,7 +67,7 @@ class Loops:
         return None
 
     def ways(self) -> int:
-        """In how many ways one text may lead to one position, with the same number of rounds through each loop. TooLargeError for many."""
+        """Returns in how many ways one text may lead to one position, with equal rounds through each loop. Raises TooLargeError."""
         together = self._together()
         into: dict[int, list[tuple[int, int, int]]] = {}
         for place in range(len(self._edges)):
@@ -80,7 +80,7 @@ class Loops:
         return max(most.values())
 
     def _at_once(self, entry: tuple[int, int, int], entries: list[tuple[int, int, int]], together: set[tuple[int, int]]) -> int:
-        """How many ways may come in with this one, on the same character."""
+        """Returns how many ways may enter together with this one, on the same character."""
         place, mask, _ = entry
         self._left_ways = _less(self._left_ways, len(entries))
         return sum(
@@ -88,12 +88,12 @@ class Loops:
         )
 
     def _away(self, place: int) -> dict[int, int]:
-        """Where it goes on to, its own loop left out: how a loop and what follows it share a text is what `chains` counts."""
+        """Returns the edges that leave the position's own loop: `chains` counts how a loop and what follows it share a text."""
         own = self._component[place]
         return {to: mask for to, mask in self._edges[place].items() if self._component[to] != own}
 
     def _together(self) -> set[tuple[int, int]]:
-        """Pairs of positions, the smaller one first, to which one text leads once its ways have parted outside of a loop."""
+        """Returns pairs of positions, the smaller one first, that one text can reach after its ways have parted outside of a loop."""
         away = [self._away(place) for place in range(len(self._edges))]
         rest = [pair for edges in away for pair in _pairs(edges, edges) if pair[0] < pair[1]]
         seen, left = set(rest), _PAIRS
@@ -108,11 +108,11 @@ class Loops:
         return seen
 
     def chains(self) -> tuple[Chains, Chains, int]:
-        """The loops that share a text, one with the next: without position 0, and from it on; and a position in the last of the most."""
+        """Returns chains of loops that share a text, without position 0 and from it on; and a position in the last loop of the longest."""
         found: dict[int, Chains] = {}
         longest: dict[int, tuple[int, int]] = {}
         start = self._component[0]
-        for loop in self._loops:  # what it leads to has been seen
+        for loop in self._loops:  # the loops it leads to have been processed
             shared = [other for other in found if self._below[loop] >> other & 1 and self._share(loop, other)]
             found[loop] = _worst([(), *(tuple(sorted((*gaps, self._gap(loop, other)))) for other in shared for gaps in found[other])])
             length, last = max((longest[other] for other in shared), default=(0, self._members[loop][0]))
@@ -122,9 +122,9 @@ class Loops:
         return _worst([(), *(gaps for each in found.values() for gaps in each)]), searching, max(longest.values(), default=(1, 0))[1]
 
     def _gap(self, one: int, other: int) -> int:
-        """How many characters lie at least between two places where a text may be cut between two loops that share it.
+        """Returns the least number of characters between two places where a text may be cut between two loops that share it.
 
-        One way leaves the first loop, another one stays in it for so long and leaves then, and in the second loop they meet.
+        One way leaves the first loop, another stays in it for that long and then leaves, and in the second loop they meet.
         """
         now = {(p, p) for p in self._members[one]}
         staying, left = set[tuple[int, int]](), set[tuple[int, int]]()
@@ -147,7 +147,7 @@ class Loops:
                 yield pair
 
     def _meet(self, now: set[tuple[int, int]], seen: set[tuple[int, int]], one: int, other: int) -> bool:
-        """Whether what stayed in the loop can leave it here and meet the other way in the second loop. `seen` have not met so far."""
+        """Returns whether the way that stayed can leave the loop here and meet the other in the second loop. `seen` have not met so far."""
         rest = list(now)
         while rest:
             gone, late = rest.pop()
@@ -166,7 +166,7 @@ class Loops:
         return number == loop or bool(self._below[number] >> loop & 1)
 
     def _share(self, one: int, other: int) -> bool:
-        """Whether a text leads round the one loop, from it to the other, and round that: then it may be cut anywhere between them."""
+        """Returns whether a text leads round one loop, to the other, and round that: then it may be cut anywhere between them."""
         begin = [(p, p, q) for p in self._members[one] for q in self._members[other]]
         seen, rest = set(begin), begin
         while rest:
@@ -196,7 +196,7 @@ class Loops:
                         yield to_p, to_r, to_q
 
     def _reachable(self) -> dict[int, int]:
-        """Which components each one leads to, as bits."""
+        """Returns the components that each component leads to, as bits."""
         below: dict[int, int] = {}
         for number in sorted(self._members):
             found = 0
@@ -209,7 +209,7 @@ class Loops:
 
 
 def _worst(chains: Sequence[tuple[int, ...]]) -> Chains:
-    """Those chains that no other one outdoes, with more loops or smaller gaps."""
+    """Returns the chains that no other one exceeds, with more loops or smaller gaps."""
     kept: list[tuple[int, ...]] = []
     for chain in sorted(set(chains), key=lambda gaps: (-len(gaps), gaps)):
         if not any(all(ours <= theirs for ours, theirs in zip(better, chain, strict=False)) for better in kept):
@@ -218,7 +218,7 @@ def _worst(chains: Sequence[tuple[int, ...]]) -> Chains:
 
 
 def _less(left: int, spent: int) -> int:
-    """What is left of the steps that are allowed. Raises TooLargeError."""
+    """Returns the steps that are left. Raises TooLargeError when there are too few."""
     if left < spent:
         raise TooLargeError
     return left - spent
@@ -229,7 +229,7 @@ def _pairs(one: dict[int, int], other: dict[int, int]) -> Iterator[tuple[int, in
 
 
 def components(edges: list[dict[int, int]]) -> list[int]:
-    """The strongly connected component of each position (Tarjan's algorithm, without recursion)."""
+    """Returns the strongly connected component of each position (Tarjan's algorithm, without recursion)."""
     count = len(edges)
     index, low, component = [-1] * count, [0] * count, [-1] * count
     stack: list[int] = []

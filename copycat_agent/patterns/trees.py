@@ -1,7 +1,8 @@
-r"""The parse tree of a pattern, as Python's own `re` makes it, and a tree written as text again.
+r"""The parse tree of a pattern, as Python's own `re` makes it, and the pattern rewritten from it.
 
-The door to `re`'s parser, which has no public name. Trees are lists of pairs (operation's name, arguments). Written again, a pattern says
-explicitly what `re` took it for, so that another engine can have no other opinion: `a{e}` is five characters for one and not for the other.
+Only this module uses `re`'s parser, which has no public name. Trees are lists of pairs (operation's name, arguments). A rewritten pattern
+says explicitly what `re` understood, so that another engine cannot understand it differently: `a{e}` is five characters for one of them and
+not for the other.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ _PARSER: Any = importlib.import_module("re._parser")
 _COMPILER: Any = importlib.import_module("re._compiler")
 
 MAX_REPEAT = int(_PARSER.MAXREPEAT)
-"""What stands for "without bound" as the most of a repeat."""
+"""The maximum of a repeat without an upper bound."""
 
 _PLACES = {
     "AT_BEGINNING": "^",
@@ -49,13 +50,13 @@ _ASCII_PLACES = {
 _NOT_IN_EMPTY = "" if re.search(r"\B", "") else r"(?!\A\Z)"
 """Python before 3.14 finds no `\\B` in an empty text."""
 _ONE = frozenset({"LITERAL", "NOT_LITERAL", "ANY", "IN", "BRANCH"})
-"""What stands as one before a repeat."""
+"""Nodes that need no group before a quantifier."""
 _REPEATS = {"MAX_REPEAT": "", "MIN_REPEAT": "?", "POSSESSIVE_REPEAT": "+"}
 _LETTERS = ((re.IGNORECASE, "i"), (re.MULTILINE, "m"), (re.DOTALL, "s"))
-"""Flags that are written: the meaning of the others is in what is written."""
+"""Flags that are written: the others are already expressed by the nodes."""
 
 Node = tuple[str, Any]
-"""An operation and its arguments; trees within are lists of nodes."""
+"""An operation and its arguments; subtrees are lists of nodes."""
 
 
 class Tree(NamedTuple):
@@ -68,38 +69,38 @@ class Tree(NamedTuple):
 
 
 def parse(text: str) -> Tree:
-    """The tree of a pattern. Raises what `re.compile` does."""
+    """Returns the tree of a pattern. Raises what `re.compile` does."""
     source = _PARSER.parse(text)
     names = {number: name for name, number in source.state.groupdict.items()}
     return Tree([(str(op), av) for op, av in source], int(source.state.flags), names, source)
 
 
 def nodes(subpattern: Any) -> list[Node]:  # noqa: ANN401 - the parser's own objects
-    """The nodes of a tree within a node."""
+    """Returns the nodes of a subtree."""
     return [(str(op), av) for op, av in subpattern]
 
 
 def one_character(tree: Tree, node: Node, flags: int) -> re.Pattern[str]:
-    """A pattern for a node that takes one character."""
+    """Returns a pattern for a node that matches one character."""
     native = _PARSER.SubPattern(tree.source.state, [(getattr(_PARSER, node[0]), node[1])])
     pattern: re.Pattern[str] = _COMPILER.compile(native, flags & ~int(re.VERBOSE))
     return pattern
 
 
 def write(tree: Tree, part: Sequence[Node] | None = None, flags: int | None = None) -> str:
-    """A tree, or a part of it, as a pattern. `flags` hold where the part stands; those of the whole are not written."""
+    """Returns a tree, or a part of it, as a pattern. `flags` are those in force where the part is; the global ones are not written."""
     writer = _Writer(tree.groups)
     return "".join(writer.node(each, tree.flags if flags is None else flags) for each in (tree.nodes if part is None else part))
 
 
 class _Writer:
-    """Nodes as text. `groups` are names of groups by number."""
+    """Writes nodes as text. `groups` are names of groups by number."""
 
     def __init__(self, groups: dict[int, str]) -> None:
         self._groups = groups
 
     def node(self, node: Node, flags: int) -> str:  # noqa: PLR0911 - one for each kind
-        """One node, where these flags hold."""
+        """Returns one node as text, under these flags."""
         op, av = node
         if op in _REPEATS:
             least, most, body = av
@@ -157,7 +158,7 @@ def _leaf(op: str, av: Any, flags: int) -> str:  # noqa: ANN401 - of any operati
 
 
 def _in_both_cases(op: str, av: Any) -> str:  # noqa: ANN401 - of any operation
-    """What takes one character, with both cases of ASCII's letters: of no others when ASCII is asked for."""
+    """Returns a set that matches one character in both cases of ASCII letters only, as the ASCII flag demands."""
     members: list[tuple[str, Any]] = [("NEGATE", None)] if op == "NOT_LITERAL" else []
     members += [("LITERAL", av)] if op in {"LITERAL", "NOT_LITERAL"} else [(str(kind), value) for kind, value in av]
     for kind, value in list(members):
@@ -175,7 +176,7 @@ def _count(least: int, most: int) -> str:
 
 
 def _character(code: int) -> str:
-    """Escaped where it could mean something, in sets too."""
+    """Returns the character, escaped if it could have a meaning, in sets as well."""
     character = chr(code)
     if character.isalnum() and character.isascii():
         return character

@@ -1,8 +1,8 @@
 """Templates: Python format strings over one record, such as `"{client}"`, `"{user.id}"` or `"{@timestamp:%Y-%m-%d}"`.
 
-`compile_template` checks a text once, `Template.bind` fixes what is constant for a split and returns a closure for the hot
-path. A name is a dotted path of dict keys, never an attribute or an index, so a template reaches nothing but the record.
-While a record's value is still bytes its only field is `message`: the line, decoded as UTF-8 with U+FFFD for what is not.
+`compile_template` checks a text once, `Template.bind` fixes what is constant for a split and returns a closure for the hot path. A name is
+a dotted path of dict keys, never an attribute or an index, so a template can only read the record. While a record's value is still bytes
+its only field is `message`: the line, decoded as UTF-8 with U+FFFD for invalid bytes.
 
 Names that begin with `@` are metadata, see `templates.metadata`; `@timestamp` and `@read_time` are written in UTC, RFC 3339 with
 milliseconds, or by the strftime directives after the colon.
@@ -69,7 +69,7 @@ _OF_RECORD: dict[str, Callable[[SplitMeta], Callable[[RecordLike], str | int]]] 
 
 
 def bind(parts: Iterable[str | Name], meta: SplitMeta, clock: Callable[[], float]) -> Callable[[RecordLike], str]:
-    """Join texts and names into one closure; see `Template.bind`."""
+    """Joins texts and names into one closure; see `Template.bind`."""
     pattern, getters = "", []
     for part in parts:
         bound = part if isinstance(part, str) else _bind(part, meta, clock)
@@ -82,7 +82,7 @@ def bind(parts: Iterable[str | Name], meta: SplitMeta, clock: Callable[[], float
 
 
 def _bind(part: Name, meta: SplitMeta, clock: Callable[[], float]) -> str | Callable[[RecordLike], str]:
-    """A text when it is constant within the split, else a closure."""
+    """Returns a text if it is constant within the split, else a closure."""
     name, spec = part.name, part.spec
     if name in OF_SPLIT:
         value = OF_SPLIT[name](meta)
@@ -100,7 +100,7 @@ def _bind(part: Name, meta: SplitMeta, clock: Callable[[], float]) -> str | Call
 
 
 def _field(name: str, spec: str) -> Callable[[RecordLike], str]:
-    """A closure that renders one field of the record."""
+    """Returns a closure that renders one field of the record."""
     find = compile_path(name)
 
     def plain(record: RecordLike) -> str:
@@ -117,7 +117,7 @@ def _field(name: str, spec: str) -> Callable[[RecordLike], str]:
 
 
 def _required(value: object, name: str) -> str:
-    """The text of a field, or the `DataError` that says what is wrong with it."""
+    """Returns the text of a field. Raises a `DataError` that names the field and the problem."""
     try:
         text = scalar_text(value)
     except ValueError:  # an int of more digits than Python turns into text
@@ -138,7 +138,7 @@ def _formatted(value: object, name: str, spec: str) -> str:
 
 
 def _stamper(spec: str) -> Callable[[int], str]:
-    """Epoch milliseconds -> text. Remembers the last second's text: records come in runs, and strftime costs 1 µs."""
+    """Returns a function from epoch milliseconds to text. It caches the last text: records come in runs, and strftime costs 1 µs."""
     whole_seconds = bool(spec) and "%f" not in spec
     last_key, last_text = None, ""
 
@@ -163,7 +163,7 @@ def _time_text(epoch_ms: int, spec: str) -> str:
 
 
 def time_text(epoch_ms: float, timespec: str = "milliseconds") -> str:
-    """RFC 3339 in UTC, for people; a time outside of the years 1 to 9999, which files may have, as the number that it is."""
+    """Returns RFC 3339 in UTC, for people; a number of milliseconds for a time outside of the years 1 to 9999, which files may have."""
     try:
         moment = _EPOCH + timedelta(milliseconds=epoch_ms)
     except OverflowError:
@@ -172,7 +172,7 @@ def time_text(epoch_ms: float, timespec: str = "milliseconds") -> str:
 
 
 def _assemble(pattern: str, getters: list[Callable[[RecordLike], str]]) -> Callable[[RecordLike], str]:
-    """`pattern % texts`, in the cheapest form for the number of texts."""
+    """Returns a closure for `pattern % texts`, in the cheapest form for the number of texts."""
     if not getters:
         text = pattern.replace("%%", "%")
         return lambda _: text
@@ -199,58 +199,58 @@ class Template:
 
     @property
     def is_literal(self) -> bool:
-        """Whether it names nothing: every record renders to `literal_prefix`."""
+        """Returns whether it has no names: every record renders to `literal_prefix`."""
         return not any(isinstance(part, Name) for part in self.parts)
 
     @property
     def literal_prefix(self) -> str:
-        """What every rendering begins with (doubled braces resolved); all of it for a literal."""
+        """Returns the text that every rendering begins with (doubled braces resolved); all of it for a literal."""
         return self.parts[0] if self.parts and isinstance(self.parts[0], str) else ""
 
     @property
     def fields(self) -> frozenset[str]:
-        """Every name in it, metadata with their `@`."""
+        """Returns every name in it, metadata with their `@`."""
         return frozenset(part.name for part in self.parts if isinstance(part, Name))
 
     @property
     def is_of_split(self) -> bool:
-        """Whether it renders to one text for all records of a split."""
+        """Returns whether it renders to one text for all records of a split."""
         return self.fields <= OF_SPLIT.keys()
 
     @property
     def is_of_second(self) -> bool:
-        """Returns whether it renders to one text for all records of a split whose times are of the same second."""
+        """Returns whether it renders to one text for all records of a split with times in the same second."""
         parts = [part for part in self.parts if isinstance(part, Name) and part.name not in OF_SPLIT]
         return all(part.name == "@timestamp" and part.spec and "%f" not in part.spec for part in parts)
 
     @property
     def uses_fields(self) -> bool:
-        """Whether it names a field of the record (not only metadata)."""
+        """Returns whether it names a field of the record (not only metadata)."""
         return any(not name.startswith("@") for name in self.fields)
 
     @property
     def single_field(self) -> str | None:
-        """The field when it is exactly one, unformatted, with nothing around it; None for all other templates and for metadata."""
+        """Returns the field's name if the template is exactly one unformatted field; None for all other templates and for metadata."""
         match self.parts:
             case (Name(name=name, spec=""),) if not name.startswith("@"):
                 return name
         return None
 
     def bind(self, meta: SplitMeta, clock: Callable[[], float] | None = None) -> Callable[[RecordLike], str]:
-        """A closure that renders records of one split; `clock` gives epoch seconds for `@read_time`, None: the split's.
+        """Returns a closure that renders records of one split; `clock` gives epoch seconds for `@read_time`, None: the split's.
 
-        What it returns always encodes as UTF-8. It raises `DataError`, naming the field and never its content, when a field
-        is missing, null, an object or a list, or does not go with its format spec.
+        Its result always encodes as UTF-8. It raises `DataError`, naming the field and never its content, when a field is missing, null, an
+        object or a list, or does not fit its format spec.
         """
         return bind(self.parts, meta, clock or meta.clock)
 
     def render(self, record: RecordLike, meta: SplitMeta) -> str:
-        """`bind(meta)(record)`, for once; see there."""
+        """Returns `bind(meta)(record)`, for single use."""
         return self.bind(meta)(record)
 
 
 def compile_template(text: str) -> Template:
-    """Check `text` and make a template of it. ValueError says what is wrong with it, for the author of the definition."""
+    """Checks `text` and returns a template. Raises ValueError with the problem, for the author of the definition."""
     if is_not_utf8(text):
         msg = "a template must be valid Unicode; this one holds a lone surrogate"
         raise ValueError(msg)
@@ -269,7 +269,7 @@ def compile_template(text: str) -> Template:
 
 
 def _checked(name: str, spec: str, conversion: str | None) -> Name:
-    """ValueError for a `{name!conversion:spec}` that is not allowed."""
+    """Returns the name. Raises ValueError for a `{name!conversion:spec}` that is not allowed."""
     shown = f"{{{name}{':' + spec if spec else ''}}}"
     if conversion:
         msg = f"bad template: conversions such as !{conversion} are not available in {shown}"

@@ -1,4 +1,4 @@
-"""Fields of a record: where a dotted path leads."""
+"""Fields of a record, by dotted path."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ if TYPE_CHECKING:
     from copycat_agent.templates.record_like import RecordLike
 
 MISSING: Final = object()
-"""What a compiled path returns for a field that is not there (a null that is there is None)."""
+"""What a compiled path returns for a field that does not exist (None is a field that is null)."""
 
 _SEGMENT = re.compile(r"[^\s.\[\]{}!:\x00-\x1f\x7f](?:[^.\[\]{}!:\x00-\x1f\x7f]*[^\s.\[\]{}!:\x00-\x1f\x7f])?")
 
 _ALSO_FIELDS = frozenset({"@timestamp"})
-"""Metadata whose name many programs give a field of theirs."""
+"""Metadata names that many programs also use for fields."""
 
 
 def is_path(path: str) -> bool:
-    """Whether `path` is a dotted path: names without brackets, braces, colons and outer blanks, joined by dots.
+    """Returns whether `path` is a dotted path: names without brackets, braces, colons and outer blanks, joined by dots.
 
-    Many programs write a field `@timestamp`, and `@version`; names that only mean metadata in templates are no fields.
+    Many programs write a field `@timestamp` or `@version`; names that are only metadata in templates are not fields.
     """
     return (path not in METADATA or path in _ALSO_FIELDS) and all(_SEGMENT.fullmatch(key) for key in path.split("."))
 
 
 def compile_path(path: str) -> Callable[[RecordLike], object]:
-    """A closure that finds the field at dotted `path`, or returns `MISSING`. ValueError for a path that is not one.
+    """Returns a closure that finds the field at dotted `path`, or returns `MISSING`. Raises ValueError for an invalid path.
 
-    `a.b` is `b` in the object `a`, and where there is none, the field whose own name is `a.b`.
+    `a.b` is `b` in the object `a`, or, if there is none, the field whose own name is `a.b`.
     """
     keys = path.split(".")
     if not is_path(path):

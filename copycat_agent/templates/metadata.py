@@ -2,10 +2,10 @@ r"""The names that begin with `@`: what is known of a record beside its fields. 
 
 - `@file.path` `@file.name` `@file.dir`: bytes of a name that are not UTF-8 appear as backslash escapes (`caf\xe9.log`)
 - `@file.inode` `@host` `@connector`
-- `@file.owner` `@file.group` `@file.mode`: of a file of this host, when it was opened; missing for all others
-- `@file.member`: the name of the file in an archive that the record is from, "" for what is no archive
-- `@offset`: the record's first byte, of one that comes from Kafka its offset; `@record.number`: counts from 1 within the file
-- `@topic` `@partition` `@key`: where a record stood in Kafka, and its key as text (U+FFFD for what is not UTF-8); missing for all others
+- `@file.owner` `@file.group` `@file.mode`: of a file on this host, when it was opened; missing for all others
+- `@file.member`: the name of the file within an archive, "" outside of archives
+- `@offset`: the record's first byte, or its offset if it comes from Kafka; `@record.number`: counts from 1 within the file
+- `@topic` `@partition` `@key`: the record's partition in Kafka, and its key as text (U+FFFD for what is not UTF-8); missing for all others
 - `@read_time`: when the template is rendered; `@timestamp`: the record's event time, or the read time when it has none
 """
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class Access(NamedTuple):
-    """Who owns a file, and what its mode allows: names, or numbers as texts, and four octal digits."""
+    """Owner, group and mode of a file: names, or numbers as texts, and four octal digits."""
 
     owner: str
     group: str
@@ -39,23 +39,23 @@ class TopicPlace(NamedTuple):
 
 
 class RecordOrigin:
-    """What can be found out of where records are from, when a template asks; this one knows of nothing."""
+    """The origin of a split's records, looked up only when a template asks. This base class knows nothing."""
 
     def access(self) -> Access | None:
-        """Returns who owns the file and may use it, as it was when it was opened; None where it is no file of this host."""
+        """Returns owner, group and mode of the file when it was opened; None if it is not a file on this host."""
         return None
 
     def member(self, position: int) -> str:
-        """Returns the name of the file in an archive that this position is in; "" for what is no archive."""
+        """Returns the name of the archive member at this position; "" outside of archives."""
         del position
         return ""
 
     def place(self) -> TopicPlace | None:
-        """Returns the partition of Kafka that they are from; None where they are from elsewhere."""
+        """Returns the partition of Kafka that the records come from; None if they come from elsewhere."""
         return None
 
     def offset_of(self, record: RecordLike) -> int:
-        """Returns where the record is: its first byte, or its offset in Kafka."""
+        """Returns the position of the record: its first byte, or its offset in Kafka."""
         return record.start
 
 
@@ -66,7 +66,7 @@ UNKNOWN = RecordOrigin()
 class SplitMeta:
     """The metadata that is the same for every record of a split. `path` may hold surrogate escapes.
 
-    `mtime_ms` is when the file was last changed, 0 where nobody knows: times without a year are near it. `clock` gives epoch seconds.
+    `mtime_ms` is when the file was last changed, 0 if unknown: times without a year are resolved near it. `clock` gives epoch seconds.
     """
 
     path: str
@@ -107,12 +107,12 @@ OF_SPLIT: dict[str, Callable[[SplitMeta], str | int | None]] = {
     "@topic": _of_place("topic"),
     "@partition": _of_place("partition"),
 }
-"""Names that mean the same for all records of a split, and what that is; None where it is missing."""
+"""Names that have one value for all records of a split, with the functions that return it; None if it is missing."""
 
 NUMBERS = frozenset({"@file.inode", "@offset", "@partition", "@record.number"})
-"""Names of numbers; all others are of texts."""
+"""Names with numbers as values; all others have texts."""
 
 TIME_NAMES = ("@timestamp", "@read_time")
 
 METADATA = frozenset({*OF_SPLIT, *NUMBERS, *TIME_NAMES, "@file.member", "@key"})
-"""Every name that may follow an `@`, the sign included."""
+"""Every metadata name, the `@` included."""

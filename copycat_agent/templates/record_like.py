@@ -1,4 +1,4 @@
-"""What a template reads of a record."""
+"""The part of a record that templates read."""
 
 from __future__ import annotations
 
@@ -6,36 +6,36 @@ from typing import Any, Protocol
 
 
 class HasKey(Protocol):
-    """What a template reads of an envelope."""
+    """The part of an envelope that templates read."""
 
     @property
     def key(self) -> bytes | None:
-        """The record's key."""
+        """Returns the record's key."""
 
 
 class RecordLike(Protocol):
-    """What a template reads of a record; `model.Record` is one."""
+    """The part of a record that templates read; `model.Record` is one."""
 
     @property
     def value(self) -> bytes | dict[str, Any] | None:
-        """The framed bytes, or the fields."""
+        """Returns the framed bytes, or the fields."""
 
     @property
     def start(self) -> int:
-        """First byte of the record."""
+        """Returns the first byte of the record."""
 
     @property
     def end(self) -> int:
-        """Byte behind the record."""
+        """Returns the first byte after the record."""
 
     @property
     def number(self) -> int:
-        """Number of the record, from 1."""
+        """Returns the number of the record, from 1."""
 
     @property
     def timestamp_ms(self) -> int | None:
-        """Event time in epoch milliseconds."""
+        """Returns the event time in epoch milliseconds."""
 
     @property
     def envelope(self) -> HasKey | None:
-        """What came with the record beside its value."""
+        """Returns what came with the record beside its value."""

@@ -1,4 +1,4 @@
-"""Values as texts that UTF-8 can carry."""
+"""Values as texts that can be encoded as UTF-8."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from decimal import Decimal
 
 
 def scalar_text(value: object) -> str | None:
-    """`value` as the text people expect (`true`, `12.5`, RFC 3339); None for null, objects, lists and `MISSING`."""
+    """Returns `value` as people expect it as text (`true`, `12.5`, RFC 3339); None for null, objects, lists and `MISSING`."""
     if isinstance(value, str):
         return value
     if isinstance(value, bool):
@@ -20,7 +20,7 @@ def scalar_text(value: object) -> str | None:
 
 
 def is_not_utf8(text: str) -> bool:
-    """Whether `text` holds surrogates, which UTF-8 cannot carry."""
+    """Returns whether `text` holds surrogates, which UTF-8 cannot encode."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -29,7 +29,7 @@ def is_not_utf8(text: str) -> bool:
 
 
 def readable(text: str) -> str:
-    """`text` with surrogate escapes and lone surrogates as backslash escapes; anything else unchanged."""
+    """Returns `text` with surrogate escapes and lone surrogates as backslash escapes; anything else unchanged."""
     if text.isascii() or not is_not_utf8(text):
         return text
     try:
