@@ -1,4 +1,4 @@
-"""The worker: runs connectors in one poll loop, and says how each of them is."""
+"""The worker: runs connectors in one poll loop, and reports their status."""
 
 from __future__ import annotations
 

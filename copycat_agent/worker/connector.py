@@ -1,4 +1,4 @@
-"""One connector from its first start to its end: started, started again after what is not fatal, stopped when asked or when it failed."""
+"""One connector from start to end: it is started, restarted after non-fatal errors, and stopped on request or when it has failed."""
 
 from __future__ import annotations
 
@@ -33,23 +33,23 @@ T = TypeVar("T")
 TELL_SECONDS = 1.0
 """A wait for the predecessor is reported once it takes longer."""
 AFTER = "waits until what ran before under its name has come to its end"
-"""Reason of a connector that does not begin yet."""
+"""The reason of a connector that waits for its predecessor."""
 OPENING_SECONDS = 0.2
-"""Between two looks at a delivery that is being opened."""
+"""Time between two checks of a delivery that is being opened."""
 STUCK_SECONDS = 120.0
-"""Longer than any step of a connector may take: one that takes so long hangs, mostly in a file system."""
+"""Longer than any step of a connector may take: a step that takes this long hangs, mostly in a file system."""
 HANGS = "its loop does not turn: a file system that it reads from may hang; it goes on by itself"
-"""Reason of a connector that hangs."""
+"""The reason of a connector that hangs."""
 NO_ANSWER = "the file system at {} does not answer: it goes on by itself when that does"
-"""Reason of a connector whose mount hangs, whether its step hangs there or is held back."""
+"""The reason of a connector whose mount hangs, whether its step hangs there or is held back."""
 ANSWER_SECONDS = 2.0
 """How long a connector that works may take to answer a question."""
 
 
 class Predecessors(NamedTuple):
-    """What was there before a connector begins: it begins once those in `still_running` have come to their end.
+    """What has to be done before a connector begins: it waits until those in `still_running` have ended.
 
-    Then `prepare` is called, again while it raises. `earlier` are names under which Kafka may know the connector, where the store does not.
+    Then `prepare` is called, again while it raises. `earlier` are names under which Kafka may know the connector when the store does not.
     """
 
     still_running: tuple[Connector, ...] = ()
@@ -58,10 +58,10 @@ class Predecessors(NamedTuple):
 
 
 class Connector:
-    """A definition and what runs it, step by step, in the poll loop. Public methods are thread-safe.
+    """A definition and its runs, step by step, in the poll loop. Public methods are thread-safe.
 
-    After a bug it is started again with growing pauses (`Restarts`); a bug while offsets are saved fails it at once, and a FatalError waits
-    for a person. One that hangs is left behind: its successor begins when it has ended, never beside it.
+    After a bug it is restarted with growing pauses (`Restarts`); a bug while offsets are saved fails it at once, and a FatalError waits for
+    a person. One that hangs is left behind: its successor begins when it has ended, never beside it.
     """
 
     def __init__(
@@ -94,7 +94,7 @@ class Connector:
 
     @property
     def status(self) -> Status:
-        """How it is now."""
+        """Returns its present status."""
         now, metrics, machine = self._now, self._metrics, self._machine
         return Status(
             self.definition.name,
@@ -119,12 +119,12 @@ class Connector:
 
     @property
     def state(self) -> State:
-        """The state alone."""
+        """Returns the state alone."""
         return self._now.state
 
     @property
     def _now(self) -> Now:
-        """What it says of itself, or BLOCKED while it hangs and can say nothing."""
+        """Returns the state that it has set, or BLOCKED while it hangs and cannot set any."""
         if not self.ended and (seconds := self._tools.loop.mounts.hung_seconds(self.mount_user)):
             return Now(State.BLOCKED, NO_ANSWER.format(self.mount_user.mount), time.time() - seconds)
         if self.hangs:
@@ -133,50 +133,50 @@ class Connector:
 
     @property
     def offsets_unsaved(self) -> str:
-        """Why offsets cannot be saved at the moment, "" when they can."""
+        """Returns why offsets cannot be saved at the moment, "" when they can."""
         return self._connector_state.save_error
 
     @property
     def busy_seconds(self) -> float:
-        """Seconds for which its present step has been under way; while it waits for its predecessor, also that one's."""
+        """Returns how long its present step has been under way; while it waits for its predecessor, also that one's."""
         since = self._running.busy_since if self._running else None
         own = 0.0 if since is None else time.monotonic() - since
         return max([own, *(one.busy_seconds for one in self._before.still_running if not one.ended)])
 
     @property
     def hangs(self) -> bool:
-        """Whether its present step has taken longer than any may."""
+        """Returns whether its present step has taken longer than any may."""
         return not self.ended and self.busy_seconds > STUCK_SECONDS
 
     @property
     def ended(self) -> bool:
-        """Whether it has come to its end."""
+        """Returns whether it has ended."""
         return self._ended.is_set()
 
     def start(self) -> None:
-        """Begin. Called once."""
+        """Starts the connector. Called once."""
         self._running = self._tools.loop.start(self._run(), self._orders.wake, self.mount_user)
 
     def stop(self, deadline: float) -> None:
-        """Stop reading now; settle what is in flight until `deadline` (`time.monotonic()`). Returns at once."""
+        """Stops reading now; settles what is in flight until `deadline` (`time.monotonic()`). Returns at once."""
         self._orders.stop(deadline)
 
     def join(self, seconds: float) -> bool:
-        """Wait for the end that `stop` asked for, or that came by itself; False when it did not come."""
+        """Waits for the end of the connector, after `stop` or by itself. Returns whether it has ended."""
         return self._ended.wait(max(0.0, seconds))
 
     def pause(self) -> None:
-        """Read nothing new, settle what is in flight, keep files open. Returns at once."""
+        """Reads nothing new, settles what is in flight, keeps files open. Returns at once."""
         self._orders.pause()
 
     def resume(self) -> None:
-        """End a pause, and any waiting for better times. Returns at once."""
+        """Ends a pause, and any back-off. Returns at once."""
         self._orders.resume()
 
     def ask(self, question: Callable[[Source], T], seconds: float = ANSWER_SECONDS) -> T | None:
-        """What `question` says of the source, called between two steps. None when there is no source now.
+        """Returns the answer of `question`, called with the source between two steps; None when there is no source now.
 
-        BusyError when there is no answer within `seconds`.
+        Raises BusyError when there is no answer within `seconds`.
         """
         answer = self._orders.ask(question)
         try:
@@ -196,14 +196,14 @@ class Connector:
         finally:
             try:
                 self._tools.watcher.unwatch(self._orders.wake)
-            finally:  # whatever became of that: its successor waits for this
+            finally:  # whatever happened: its successor waits for this
                 self._orders.close()
                 self._keeper.close()
                 self._ended.set()
                 self._on_change()
 
     def _wait_for_those_before(self) -> Generator[Wait, None, bool]:
-        """Two must not plan from the same offsets. False when a stop was asked for meanwhile."""
+        """Waits for the predecessors: two must not plan from the same offsets. Returns False when a stop was requested meanwhile."""
         begun = time.monotonic()
         while self._orders.stop_at is None:
             self._before = self._before._replace(still_running=tuple(one for one in self._before.still_running if not one.ended))
@@ -215,7 +215,7 @@ class Connector:
         return False
 
     def _run_once(self) -> Generator[Wait, None, bool]:
-        """From opening to closing. True when it is to be started again."""
+        """Runs once, from opening to closing. Returns whether to start it again."""
         begun = time.monotonic()
         try:
             self._before.prepare()
@@ -260,9 +260,9 @@ class Connector:
         return True
 
     def _open(self, context: ConnectorContext) -> Generator[Wait, None, Delivery | None]:
-        """The connector's delivery, open; None when a stop was asked for meanwhile. Raises what ends the connector.
+        """Returns the connector's open delivery; None when a stop was requested meanwhile. Raises what ends the connector.
 
-        STARTING meanwhile, or RETRYING or BLOCKED while Kafka does not let it.
+        The state is STARTING meanwhile, or RETRYING or BLOCKED while Kafka prevents it.
         """
         orders, connector_state = self._orders, self._connector_state
         callbacks = Callbacks(self._metrics.count_outcome, self._count_recovered, orders.wake.nudge, self._log)
@@ -291,7 +291,7 @@ class Connector:
         return None
 
     def _count_recovered(self, counts: Counts) -> None:
-        """Records of batches of this process whose end nobody had seen. What earlier processes sent is not this one's to count."""
+        """Counts records of batches of this process whose outcome was unknown. Those that earlier processes sent do not count here."""
         if self._metrics.delivery_outcomes["openings"]:
             self._metrics.counts += counts
 
@@ -307,18 +307,18 @@ class Connector:
         self._connector_state.become(State.RETRYING, f"{reason}; it is started again within {seconds:g} s")
 
     def _rest(self) -> Generator[Wait, None, bool]:
-        """Wait for the next start. False when a stop was asked for."""
+        """Waits for the next start. Returns False when a stop was requested."""
         go_on = yield from self._orders.rest(self._restarts.pause_seconds)
         if go_on:
             self._connector_state.become(State.STARTING, self._connector_state.now.reason)
         return go_on
 
     def _fail(self, message: str, hint: str) -> None:
-        if self._tools.store.failure is None:  # else nothing goes on, which the agent says
+        if self._tools.store.failure is None:  # else nothing goes on, which the agent reports
             self._log.error("connector failed; the others go on", why=message, hint=hint)
         self._connector_state.become(State.FAILED, f"{message}; {hint}" if hint else message)
 
 
 def any_hangs(loop: PollLoop) -> bool:
-    """Whether there is a connector that hangs among those in the loop."""
+    """Returns whether any connector in the loop hangs."""
     return loop.longest_step() > STUCK_SECONDS

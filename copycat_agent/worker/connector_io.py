@@ -1,4 +1,4 @@
-"""Performs the effects of one connector: looks at its files, saves, hands out batches, hears of results and orders."""
+"""Performs the effects of one connector: scans its source, saves, submits batches, receives results and orders."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class ConnectorIO:
-    """For one run of a connector, called by its steps. Opens the source when it is made: raises what the store or the source raise."""
+    """For one run of a connector, called by its steps. The constructor opens the source: it raises what the store or the source raise."""
 
     def __init__(self, definition: Definition, tools: Tools, context: ConnectorContext, delivery: Delivery) -> None:
         """`delivery` is open; `Close` closes it."""
@@ -73,7 +73,7 @@ class ConnectorIO:
         }
 
     def carry_out(self, wanted: Effects) -> Steps:
-        """Perform all that a connector asks for, until it ends. Waits are the poll loop's; what the connector raises comes as it is."""
+        """Performs all effects of a connector until it ends. The poll loop performs waits; exceptions of the connector pass through."""
         effect = next(wanted)
         try:
             while True:
@@ -94,7 +94,7 @@ class ConnectorIO:
             return
 
     def _wait_for_change(self, wanted: WaitForChange) -> Generator[Wait, None, float]:
-        """Looks that find nothing do not go through the machine: with a thousand idle connectors they are most of what the agent does."""
+        """Waits without the machine while looks find nothing: with a thousand idle connectors these are most of the agent's work."""
         until = wanted.until
         while True:
             yield Wait(min(until, wanted.latest), deaf=False)
@@ -105,10 +105,10 @@ class ConnectorIO:
             until = now + wanted.seconds
 
     def perform(self, effect: Effect) -> Performed:
-        """Perform one effect, which is no wait. Returns what came of it."""
+        """Performs one effect other than a wait. Returns its answer or its error."""
         try:
             value = self._performers[type(effect)](effect)
-        except Exception as error:  # noqa: BLE001 - what it means is the connector's to say
+        except Exception as error:  # noqa: BLE001 - the connector decides what it means
             return Performed(time.monotonic(), error=_as_save_error(error) if isinstance(effect, Save | SaveLast) else error)
         return Performed(time.monotonic(), value)
 
@@ -129,7 +129,7 @@ class ConnectorIO:
         return News(grown, other, orders.is_asked, reported, ended, orders.paused, at_once, orders.stop_at, examining)
 
     def _end_untapped(self) -> None:
-        """Somebody wants to see records: batches that stay give none, the next ones do."""
+        """Ends batches that stay without samples, because a tap is open: the next ones return samples."""
         for task in self._reports:
             if not self._flying[task][0].samples:
                 self._tools.executor.settle(task)
@@ -173,11 +173,11 @@ class ConnectorIO:
         self._heed_growth()
 
     def _heed_growth(self) -> None:
-        """Hear of writes to all files but those at whose ends batches stay."""
+        """Subscribes to writes of all files except those at whose ends batches stay."""
         self._orders.wake.follow(frozenset(split.path for task in self._reports for split in self._flying[task][0].splits))
 
     def _has_reported(self, reports: deque[Results], results: Results) -> None:
-        """Called by any thread."""
+        """Queues a report and wakes the connector. Called by any thread."""
         reports.append(results)
         self._orders.wake.nudge()
 
@@ -222,7 +222,7 @@ class ConnectorIO:
         self._delivery.save_last(effect.changes, effect.unsaved, accounts)
 
     def _accounts(self, unsaved: Iterable[Unsaved]) -> dict[SourcePartition, Account]:
-        """What became of the files in these results."""
+        """Returns the accounts of the files in these results."""
         accounts: dict[SourcePartition, Account] = {}
         for result in (result for one in unsaved for result in one.results):
             partition = result.split.partition
@@ -239,7 +239,7 @@ class ConnectorIO:
 
 
 def _of_all(batch: Batch, results: Results) -> Results:
-    """Results of all its splits: those that came too late to be taken on have none, and are unread."""
+    """Returns results for all splits: those that came too late to join the batch have none, and are unread."""
     if len(results) == len(batch.splits):
         return results
     told = {result.split.partition for result in results}
@@ -247,7 +247,7 @@ def _of_all(batch: Batch, results: Results) -> Results:
 
 
 def _as_save_error(error: Exception) -> Exception:
-    """The error of a save. What nobody expected is fatal: another start would send the same files again."""
+    """Returns the error of a save. An unexpected one becomes fatal: another start would send the same files again."""
     if isinstance(error, CopycatError):
         return error
     fatal = FatalError(f"what was settled cannot be saved: {bug_words(error)}", "please report it")

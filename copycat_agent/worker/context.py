@@ -1,4 +1,4 @@
-"""What a connector works with, where it writes what it did, and the open files that it hands to its next start within the process."""
+"""The shared tools of connectors, the places where one records its work, and the open files that it passes to its next start."""
 
 from __future__ import annotations
 
@@ -20,12 +20,11 @@ if TYPE_CHECKING:
 
 
 class Tools(NamedTuple):
-    """What every connector works with, shared by all.
+    """The tools that all connectors share.
 
-    `accounts`: what becomes of each file is entered in the store; `tracked`: with where its records are in Kafka, which costs about as much
-    as sending them. `make_source` stands in for `SourceKind.make`.
-    `until_idle`: connectors end once they have read what is there.
-    `keeper` is given to sources whose files are worth keeping for the next process.
+    `accounts`: the results of each file are entered in the store; `tracked`: with the offsets of its records in Kafka, which costs about as
+    much as sending them. `make_source` replaces `SourceKind.make`. `until_idle`: connectors end once they have read what is there. `keeper`
+    is given to sources whose files are worth keeping for the next process.
     """
 
     store: OffsetStore
@@ -41,7 +40,7 @@ class Tools(NamedTuple):
 
 
 class ConnectorContext(NamedTuple):
-    """Where a connector reads what it should do, and writes what it did."""
+    """The orders that a connector follows, and the places where it records its work."""
 
     orders: Orders
     connector_state: ConnectorState
@@ -54,47 +53,47 @@ class ConnectorContext(NamedTuple):
 class RestartKeeper:
     """A `sources.Keeper` of one connector, in front of the agent's. Not thread-safe: the connector's steps call it.
 
-    A connector that ended by an error is started again, and its source made anew. Without this, a deleted file that was not read to its end
-    would be lost with the descriptor that its source had of it. While a run lasts, this only notes which files have nothing but their
-    descriptor. When the source is closed, it copies these descriptors, and keeps them until the next source has looked at everything.
+    A connector that ended by an error is restarted with a new source. Without this class, a deleted file that was not read to its end would
+    be lost with the descriptor that its source had of it. While a run lasts, it only notes which files exist only through their descriptor.
+    When the source is closed, it copies these descriptors, and keeps them until the next source has looked at everything.
     """
 
     def __init__(self, keeper: Keeper | None, is_stopping: Callable[[], bool]) -> None:
-        """`keeper` keeps files for the next process, if anybody does. A connector that `is_stopping` is not started again."""
+        """`keeper` keeps files for the next process, if there is one. A connector that `is_stopping` is not started again."""
         self._keeper = keeper
         self._is_stopping = is_stopping
         self._has_failed = False
-        self._nameless: dict[str, int] = {}  # by name, the descriptor that the source has
+        self._nameless: dict[str, int] = {}  # the source's descriptors, by name
         self._held: dict[str, int] = {}
         self._is_closing = False
 
     def begin(self) -> None:
-        """A source was made: it may find what the last one had open."""
+        """Prepares for a new source, which may look for files that the last one had open."""
         self._nameless.clear()
         self._is_closing = False
 
     def end(self) -> None:
-        """The source is about to be closed."""
+        """Notes that the source is about to be closed."""
         self._is_closing = self._comes_again
 
     def fail(self) -> None:
-        """The connector waits for a person, nobody knows for how long: it hands nothing over."""
+        """Notes that the connector waits for a person, who may take any time: nothing is kept for a next source."""
         self._has_failed = True
 
     def close(self) -> None:
-        """The connector has come to its end: close what nobody took over."""
+        """Closes the descriptors that no source took over, because the connector has ended."""
         while self._held:
             os.close(self._held.popitem()[1])
 
     def keep(self, owner: str, name: str, fd: int, *, first: bool = False) -> None:
-        """Note a file that only its descriptor leads to (`first`)."""
+        """Keeps a file; with `first`, notes that it exists only through its descriptor."""
         if first:
             self._nameless[name] = fd
         if self._keeper is not None:
             self._keeper.keep(owner, name, fd, first=first)
 
     def release(self, owner: str, name: str) -> None:
-        """Let go of a file, or copy its descriptor, which is open still, where the next source is to have it."""
+        """Releases a file, or copies its descriptor, which is still open, if the next source is to have it."""
         fd = self._nameless.pop(name, None)
         if fd is not None and self._is_closing:
             with contextlib.suppress(OSError):  # no descriptors left
@@ -106,13 +105,13 @@ class RestartKeeper:
             self._keeper.release(owner, name)
 
     def find(self, name: str) -> int | None:
-        """Returns the descriptor that the last source had, or the last process."""
+        """Returns the descriptor that the last source or the last process had, or None."""
         if name in self._held:
             return self._held[name]
         return None if self._keeper is None else self._keeper.find(name)
 
     def looked(self, owner: str, names: Container[str]) -> None:
-        """The source has looked at everything: let go of what it does not need."""
+        """Releases what the source does not need, after it has looked at everything."""
         for name in list(self._held):
             self._let_go(name)
             if name not in names and self._keeper is not None:
@@ -121,12 +120,12 @@ class RestartKeeper:
             self._keeper.looked(owner, names)
 
     def rename(self, old: str, new: str) -> None:
-        """An owner has another name from now on."""
+        """Renames an owner."""
         if self._keeper is not None:
             self._keeper.rename(old, new)
 
     def survives(self, name: str) -> bool:
-        """Whether the next source will have the file, in this process or the next one."""
+        """Returns whether the next source will have the file, in this process or the next one."""
         return (name in self._nameless and self._comes_again) or (self._keeper is not None and self._keeper.survives(name))
 
     @property

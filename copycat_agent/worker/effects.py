@@ -1,7 +1,7 @@
-"""What a connector asks for, and what it hears: the effects and events of `ConnectorMachine`.
+"""The effects that `ConnectorMachine` yields, and the events that it receives.
 
-`ConnectorIO` performs effects. Each is answered by the event `Performed`: its `value` is the answer that the effect's docstring names,
-its `error` what went wrong.
+`ConnectorIO` performs effects. Each is answered by the event `Performed`: its `value` is the answer that the effect's docstring names, its
+`error` is the exception if it failed.
 """
 
 from __future__ import annotations
@@ -18,45 +18,45 @@ if TYPE_CHECKING:
 
 
 class Hear(NamedTuple):
-    """Take in what has happened. Answer: `News`. Raises FatalError for a query that cannot be run, once that is known."""
+    """Take in what has happened. Answer: `News`. Raises FatalError once it is known that a query cannot be run."""
 
 
 class News(NamedTuple):
-    """What has happened since the last `Hear`, and what people want. `stop_at` and all times are of `time.monotonic()`."""
+    """What has happened since the last `Hear`, and what people want. All times are of `time.monotonic()`."""
 
     grown: Collection[str] = ()
     """Paths of files that were written to."""
     other: bool = False
-    """Whether something else happened in the source's directories, that only a look can sort out."""
+    """Whether something else happened in the source's directories, which requires a `Look`."""
     asked: bool = False
-    """Whether others wait for `AnswerQuestions`."""
+    """Whether other threads wait for `AnswerQuestions`."""
     reported: tuple[TaskId, ...] = ()
-    """Tasks whose batch goes on and has told how far it came, see `TakeReport`."""
+    """Tasks whose batch goes on and has reported what it settled, see `TakeReport`."""
     ended: tuple[TaskId, ...] = ()
-    """Tasks whose batch has come back, see `TakeIn`."""
+    """Tasks whose batch has ended, see `TakeIn`."""
     paused: bool = False
-    """Whether nothing new is to be read."""
+    """Whether nothing new may be read."""
     at_once: bool = False
-    """Whether a person wants what waits for its time to be tried now."""
+    """Whether a person wants waits cut short."""
     stop_at: float | None = None
-    """By when what is in flight has to be settled, None while no stop is asked for."""
+    """The deadline for settling what is in flight, None while no stop is requested."""
     examining: bool = False
-    """Whether it is not known yet if the connector's query can be run."""
+    """Whether it is still unknown if the connector's query can be run."""
 
 
 class Look(NamedTuple):
-    """Look at everything that is there. Answer: `LookResult`. Raises RetriableError where nothing can be told of what is there now."""
+    """Scan the source. Answer: `LookResult`. Raises RetriableError if the source's present content cannot be determined."""
 
 
 class LookResult(NamedTuple):
-    """What the source found, as changes to save, and how long it took."""
+    """The changes that the source found, to be saved, and how long the scan took."""
 
     changes: Changes
     seconds: float
 
 
 class WaitForChange(NamedTuple):
-    """Wait while nothing is to be done, until something happens or something has changed.
+    """Wait while there is nothing to do, until something happens or has changed.
 
     At `until`, and every `seconds` from then on, the source is asked whether everything is as it was, which costs little; the wait ends
     when it is not, when anything happens, and at `latest`. Answer: when the next look is due. All times are of `time.monotonic()`.
@@ -68,18 +68,18 @@ class WaitForChange(NamedTuple):
 
 
 class AnswerQuestions(NamedTuple):
-    """Answer what other threads have asked of the source."""
+    """Answer the questions that other threads have asked about the source."""
 
 
 class Tend(NamedTuple):
-    """Go on with what the delivery waits for. Raises what ends the connector.
+    """Continue the delivery's pending work. Raises what ends the connector.
 
     Answer: results of splits that were held back and come back unread, to be planned again.
     """
 
 
 class TakeIn(NamedTuple):
-    """Take in the batch of `task`, which has come back. Answer: its results; None where Kafka is asked first, then it comes back once more.
+    """Take in the ended batch of `task`. Answer: its results; None if Kafka has to be asked first, then the batch comes back once more.
 
     Raises what ends the connector.
     """
@@ -88,33 +88,33 @@ class TakeIn(NamedTuple):
 
 
 class TakeReport(NamedTuple):
-    """Take in what the batch of `task`, which goes on, has settled since it was last heard of. Answer: its results."""
+    """Take in what the batch of `task`, which goes on, has settled since its last report. Answer: its results."""
 
     task: TaskId
 
 
 class Save(NamedTuple):
-    """Save changes and what became of their batch. Answer: how many seconds it took, None when there was nothing to save.
+    """Save changes and the results of their batch. Answer: how many seconds it took, None when there was nothing to save.
 
-    RetriableError: try again.
+    Raises RetriableError when it has to be tried again.
     """
 
     unsaved: Unsaved
 
 
 class SaveLast(NamedTuple):
-    """The connector ends: save `changes`, which hold once more what was left `unsaved`. Raises CopycatError where it cannot be done."""
+    """Save `changes` as the connector ends; they include the offsets of what was left `unsaved`. Raises CopycatError if that fails."""
 
     changes: Changes
     unsaved: tuple[Unsaved, ...]
 
 
 class PublishIfDue(NamedTuple):
-    """No batch is under way and everything is saved: the delivery publishes offsets that Kafka lacks, if it is time for that."""
+    """Have the delivery publish offsets that Kafka lacks, if that is due. Yielded when no batch is in flight and everything is saved."""
 
 
 class Submit(NamedTuple):
-    """Hand a batch of `splits` to an idle task. `max_bytes` and `max_records` (0: any) bound what it brings, `max_seconds` its time.
+    """Submit a batch of `splits` to an idle task. `max_bytes`, `max_records` (0: any) and `max_seconds` limit it.
 
     With `follow_seconds` it may stay, see `Batch`.
     """
@@ -128,20 +128,20 @@ class Submit(NamedTuple):
 
 
 class Join(NamedTuple):
-    """Have the batch of `task`, which stays and has reported, take on further splits. Those that come too late for it are unread."""
+    """Add splits to the batch of `task`, which stays and has reported. Splits that come too late for it are left unread."""
 
     task: TaskId
     splits: tuple[Split, ...]
 
 
 class AskToSettle(NamedTuple):
-    """Ask the batch of `task` to settle what it has in flight and come back early."""
+    """Ask the batch of `task` to settle what it has in flight and end early."""
 
     task: TaskId
 
 
 class Close(NamedTuple):
-    """The connector has ended: close its files, and the delivery."""
+    """Close the connector's files and its delivery, because it has ended."""
 
 
 Effect = (
@@ -164,7 +164,7 @@ Effect = (
 
 
 class Performed(NamedTuple):
-    """The answer to an effect, at `now` (`time.monotonic()`); to `Wait`, that the wait is over."""
+    """The answer to an effect, at `now` (`time.monotonic()`). For `Wait` it only means that the wait is over."""
 
     now: float
     value: Any = None

@@ -1,4 +1,4 @@
-"""A connector by name: what people want it to be, what it has counted, and what runs it while it runs."""
+"""A connector by name: the state that people want, its counts, and the `Connector` that runs it."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ _log = logs.get("worker")
 
 
 class Targets:
-    """What a person wants each connector to be: running, paused or stopped.
+    """The state that a person wants for each connector: running, paused or stopped.
 
-    Read from the store once, then kept in both. Used under the worker's lock.
+    Read from the store once, then kept in memory and in the store. Used under the worker's lock.
     """
 
     def __init__(self, store: OffsetStore) -> None:
@@ -33,12 +33,12 @@ class Targets:
         self._targets: dict[str, str] | None = None
 
     def of(self, names: Iterable[str]) -> Target:
-        """That of the first name that has one; else `running`."""
+        """Returns the target of the first name that has one; else `running`."""
         known = self._known()
         return cast("Target", next((known[name] for name in names if name in known), "running"))
 
     def set(self, name: str, target: Target) -> None:
-        """From now on. When it cannot be saved it holds for as long as this agent runs."""
+        """Sets a target. If it cannot be saved, it holds for as long as this agent runs."""
         self._known()[name] = target
         try:
             self._store.set_target(name, target)
@@ -46,7 +46,7 @@ class Targets:
             _log.warning("the next start of the agent will not know this", connector=name, wanted=target, why=str(error))
 
     def rename(self, old: str, new: str) -> None:
-        """The store has renamed a connector, its target included."""
+        """Renames a target, after the store has renamed the connector."""
         known = self._known()
         if old in known:
             known.setdefault(new, known.pop(old))
@@ -62,18 +62,18 @@ class Targets:
 
 
 DISABLED = "disabled by its definition"
-"""Reason of a connector whose definition says `enabled: false`."""
+"""The reason of a connector whose definition says `enabled: false`."""
 STOPPED = "stopped on request; start it with: copycat ctl resume {}"
-"""Reason of a connector that a person stopped."""
+"""The reason of a connector that a person stopped."""
 NOT_NOW = "{} on request, so a run to the end leaves it out; include it again with: copycat ctl resume {}"
-"""Reason of a connector that `run --until-idle` does not run."""
+"""The reason of a connector that `run --until-idle` does not run."""
 
 
 @dataclass(eq=False, slots=True)
 class ConnectorHandle:
-    """Owned by the worker and changed under its lock; `status` is for any thread.
+    """Owned by the worker and changed under its lock; any thread may read `status`.
 
-    `inherit` are names whose offsets it takes over before it begins for the first time, `earlier` those that Kafka may know it by.
+    `inherit` are names whose offsets it takes over before its first start, `earlier` those under which Kafka may know it.
     """
 
     definition: Definition
@@ -87,12 +87,12 @@ class ConnectorHandle:
 
     @property
     def runs(self) -> bool:
-        """Whether it runs now, or is coming to its end."""
+        """Returns whether it runs now, or is ending."""
         return self.connector is not None and not self.connector.ended
 
     @property
     def state(self) -> State:
-        """The state alone, at little cost."""
+        """Returns the state alone, which is cheap."""
         connector = self.connector
         if connector is None:
             return self._at_rest()[0]
@@ -100,7 +100,7 @@ class ConnectorHandle:
 
     @property
     def status(self) -> Status:
-        """How it is now."""
+        """Returns its present status."""
         connector, name = self.connector, self.definition.name
         if connector is None:
             state, reason = self._at_rest()
@@ -115,7 +115,7 @@ class ConnectorHandle:
         return status
 
     def _at_rest(self) -> tuple[State, str]:
-        """State and reason while nothing runs."""
+        """Returns state and reason while nothing runs."""
         name = self.definition.name
         if not self.definition.enabled:
             return State.STOPPED, DISABLED

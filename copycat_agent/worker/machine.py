@@ -1,14 +1,14 @@
-"""A connector as a state machine: look, plan, submit, save, and again, until a stop is asked for or everything is read.
+"""A connector as a state machine: it looks, plans, submits and saves in rounds, until a stop is requested or everything is read.
 
-`ConnectorMachine.run` yields effects and is sent events (`worker.effects`). It has no thread and no clock, and what saves, sends, waits or
-may take long is an effect: so a simulation may end the connector between any two of them. Its state is what its fields say, and that of the
-source and the delivery. What it calls of these directly computes; `plan`, `wake` and `finish` of a source may also open and stat files.
+`ConnectorMachine.run` yields effects and receives events (`worker.effects`). It has no thread and no clock, and what saves, sends, waits or
+may take long is an effect: so a simulation may end the connector between any two of them. Its state is in its fields, in the source and in
+the delivery. What it calls on these directly only computes, but a source's `plan`, `wake` and `finish` may also open and stat files.
 
-One round takes in what has happened, looks if it is time, saves what was found and what batches have settled, and hands out what is to be
-read, from saved positions only. While something is unsaved nothing is planned.
+One round takes in events, looks if a look is due, saves what was found and what batches have settled, and submits what is to be read, from
+saved positions only. While something is unsaved nothing is planned.
 
-What is in flight is known in four places: here by task, with what it may bring; in `ConnectorIO` by task, with its future; in the delivery
-by lane, with its plan; in the source's planner by file, until `finish`.
+In-flight batches are recorded in four places: here by task, with their grants; in `ConnectorIO` by task, with their futures; in the
+delivery by lane, with their plans; in the source's planner by file, until `finish`.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ if TYPE_CHECKING:
 PROBE_BYTES = 2**20
 """Size of the first batch after an error: if it fails as well, little is repeated."""
 FAILED_SETTLE_SECONDS = 5.0
-"""When one task's error ends the connector, how long the other tasks' batches may still be settled."""
+"""When one task's error ends the connector, how long the other tasks' batches may still take to settle."""
 PAUSED = "paused on request; go on with: copycat ctl resume {}"
-"""Reason of a connector that is paused."""
+"""The reason of a connector that is paused."""
 
 
 class ConnectorMachine:
@@ -55,7 +55,7 @@ class ConnectorMachine:
         until_idle: bool,
         careful: bool,
     ) -> None:
-        """`careful`: something has gone wrong before, so begin with a small batch. `now` as `time.monotonic()` tells it."""
+        """`careful`: something went wrong before, so the first batch is small. `now` is `time.monotonic()`."""
         self._definition = definition
         self._source = source
         self._delivery = delivery
@@ -76,21 +76,21 @@ class ConnectorMachine:
 
     @property
     def tasks(self) -> int:
-        """Batches under way. For any thread."""
+        """Returns the number of batches in flight. For any thread."""
         return len(self._flying)
 
     @property
     def delivery_view(self) -> DeliveryView:
-        """What a `Status` says of the delivery. For any thread."""
+        """Returns the delivery's part of a `Status`. For any thread."""
         return self._delivery.view()
 
     @property
     def linger(self) -> float:
-        """Least seconds between two batches of a task that is up to date."""
+        """Returns the least number of seconds between two batches of a task that is up to date."""
         return self._schedule.linger
 
     def run(self) -> Effects:
-        """Until a stop is asked for, or everything is read in a run to the end. Raises what ends the connector."""
+        """Runs until a stop is requested, or everything is read in a run to the end. Raises what ends the connector."""
         try:
             try:
                 yield from self._run_rounds()
@@ -116,7 +116,7 @@ class ConnectorMachine:
             yield from self._hear()
 
     def _do(self, effect: Effect) -> Generator[Effect, Performed, Any]:
-        """Has an effect performed. Returns the answer, raises what went wrong."""
+        """Yields an effect. Returns its answer, raises its error."""
         if self._abandoned:
             raise GeneratorExit
         try:
@@ -133,7 +133,7 @@ class ConnectorMachine:
         self._news = yield from self._do(effects.Hear())
 
     def _round(self) -> Generator[Effect, Performed, Wait | effects.WaitForChange]:
-        """What is to be done now. Returns what it waits for then."""
+        """Does what is due now. Returns what to wait for then."""
         schedule, news, source = self._schedule, self._news, self._source
         yield from self._take_in_results()
         other = news.other or (bool(news.grown) and not source.wake(news.grown))
@@ -170,7 +170,7 @@ class ConnectorMachine:
         self._schedule.looked(self._now, looked.seconds, self._source.scan_seconds)
 
     def _take_over(self, changes: Changes, taken_back: Results = ()) -> None:
-        """What the source has changed by itself is to be saved. Without anything to save it would only pile up while nothing can be."""
+        """Queues the source's own changes to be saved. Empty ones are finished at once: they would pile up while saving fails."""
         if is_empty(changes):
             self._source.finish(taken_back, changes)
         else:
@@ -178,9 +178,9 @@ class ConnectorMachine:
             self._delivery.source_changed()
 
     def _take_in_results(self) -> Effects:
-        """Take in the results of batches that are done, and save what they settled."""
+        """Takes in the results of batches that are done, and saves what they settled."""
         if self._delivery.has_work and (back := (yield from self._do(effects.Tend()))):
-            self._take_over(self._source.changes_of(back), back)  # a file may have got another name since it was planned
+            self._take_over(self._source.changes_of(back), back)  # a file may have been renamed since it was planned
         for task in self._news.reported:
             results = yield from self._do(effects.TakeReport(task))
             self.has_results = True
@@ -205,7 +205,7 @@ class ConnectorMachine:
         self._unsaved.append(Unsaved(changes, results, task.number, seconds, goes_on=goes_on, begun=flight.begun))
 
     def _save(self) -> Effects:
-        """Save changes in the order they came. A store that cannot be written keeps them for the next round: nothing is planned."""
+        """Saves changes in the order they came. If the store cannot be written, they wait for the next round: nothing is planned."""
         policy = self._retry_policy
         while self._unsaved and self._now >= policy.save_at:
             unsaved = self._unsaved[0]
@@ -213,7 +213,7 @@ class ConnectorMachine:
                 seconds = yield from self._do(effects.Save(unsaved))
             except RetriableError as error:
                 policy.not_saved(error)
-                yield from self._end_staying()  # a kill would repeat more and more
+                yield from self._end_staying()  # a kill would repeat more and more records
                 return
             self._unsaved.popleft()
             if seconds is not None:
@@ -234,7 +234,7 @@ class ConnectorMachine:
                     self._set_pace(unsaved.results)
 
     def _set_pace(self, results: Results) -> None:
-        """No pause before the next batch where there is much to read."""
+        """Ends the pause before the next batch if there is much to read."""
         is_behind = self._delivery.pace_seconds > 0 and self._source.lag().bytes > self._definition.delivery.max_batch_bytes
         if is_behind or any(not (result.at_end or result.changed or result.error) for result in results):
             self._schedule.plan_at = 0.0
@@ -256,11 +256,11 @@ class ConnectorMachine:
         yield from self._plan()
         if self._has_to_make_room(have_joined=have_joined):
             yield from self._end_staying(lambda flight: flight.reported or self._now >= flight.begun + FIRST_REPORT_SECONDS)
-        if self._news.grown and schedule.plan_at <= self._now:  # nothing to do yet for files that grow: not to be woken for every line
+        if self._news.grown and schedule.plan_at <= self._now:  # nothing to do yet for growing files: do not wake for every line
             schedule.plan_at = self._now + schedule.linger
 
     def _plan(self) -> Effects:
-        """Give every idle task its share of what is unread."""
+        """Gives every idle task its share of what is unread."""
         delivery, policy, limits = self._definition.delivery, self._retry_policy, self._schedule.limits
         careful = policy.careful or policy.backoff.active  # the next batch is an attempt: small, and one at a time
         tasks = [TaskId(self._definition.name, number) for number in range(1 if careful else delivery.tasks_max)]
@@ -284,11 +284,11 @@ class ConnectorMachine:
 
     @property
     def _following(self) -> FollowsFiles:
-        """The source of a batch that stays: only one that follows files plans such. Not asked: a protocol is slow to tell."""
+        """Returns the source of a batch that stays: only one that follows files plans such. A cast, since checking a protocol is slow."""
         return cast("FollowsFiles", self._source)
 
     def _let_join(self) -> Generator[Effect, Performed, bool]:
-        """Give batches that stay what they can take on. Returns whether that was anything: there may be more."""
+        """Has batches that stay take on what they can. Returns whether there was anything: then there may be more."""
         have_joined = False
         for task, flight in self._flying.items():
             if flight.stays and flight.reported and (splits := self._following.joining(flight.files)):
@@ -299,20 +299,20 @@ class ConnectorMachine:
         return have_joined
 
     def _has_to_make_room(self, *, have_joined: bool) -> bool:
-        """Whether something waits for a batch that stays, and cannot join it, or did not."""
+        """Returns whether something waits for a batch that stays, and cannot join it, or did not."""
         if not any(flight.stays for flight in self._flying.values()):
             return False
         return self._following.is_held_up(for_good=True) or (not have_joined and self._following.is_held_up())
 
     def _end_staying(self, is_meant: Callable[[Flight], bool] = lambda _: True) -> Effects:
-        """Batches that stay give their tasks and files back."""
+        """Asks batches that stay to end and give their tasks and files back."""
         for task, flight in list(self._flying.items()):
             if flight.stays and is_meant(flight):
                 self._flying[task] = flight._replace(stays=False)
                 yield from self._do(effects.AskToSettle(task))
 
     def _next_wait(self, *, has_work: bool) -> Wait | effects.WaitForChange:
-        """Until there is a reason for another round."""
+        """Returns the wait for the next round."""
         if self._until_idle and self._may_be_over():
             return Wait(0.0)
         is_idle = not (has_work or self._flying or self._unsaved or self._until_idle or self._delivery.has_work)
@@ -321,7 +321,7 @@ class ConnectorMachine:
         return self._schedule.wait(self._now, retry_at, is_idle=is_idle, is_well=is_well, pausing=self._pausing)
 
     def _obey_pause(self) -> Effects:
-        """Nothing new is read; what flies is settled. Looks go on, so that files are followed through rotations."""
+        """Pauses: reads nothing new and settles what is in flight. Looks go on, so that files are followed through rotations."""
         if not self._news.paused:
             self._pausing = False
             self._retry_policy.begin_anew()
@@ -337,11 +337,11 @@ class ConnectorMachine:
             yield from self._do(effects.AskToSettle(task))
 
     def _may_be_over(self) -> bool:
-        """In a run to the end: whether to ask at once if everything is read."""
+        """Returns whether it is worth checking now if everything is read, in a run to the end."""
         return self._schedule.has_looked and not (self._flying or self._unsaved) and self._source.drained()
 
     def _finished(self) -> Generator[Effect, Performed, bool]:
-        """In a run to the end: whether everything is read."""
+        """Returns whether everything is read, in a run to the end."""
         if not self._may_be_over():
             return False
         yield from self._look()
@@ -351,9 +351,9 @@ class ConnectorMachine:
         return self._source.drained() and not self._unsaved
 
     def _settle_in_flight(self) -> Effects:
-        """Let batches under way come to their end, until the deadline; what is not settled then is read again next time.
+        """Lets batches in flight settle, until the deadline; what is not settled then is read again next time.
 
-        Raises the first error that ends the connector, once all that could be saved is saved.
+        Raises the first error that ends the connector, once everything that could be saved is saved.
         """
         failure: CopycatError | None = None
         give_up_at = self._now + FAILED_SETTLE_SECONDS
@@ -377,7 +377,7 @@ class ConnectorMachine:
 
     @property
     def _expects_answers(self) -> bool:
-        """Whether there are batches that are answered soon. To know what became of others may take long: the next start asks Kafka."""
+        """Returns whether any batch will be answered soon. The outcome of the others may take long: the next start asks Kafka."""
         return any(task.number not in self._delivery.unanswered for task in self._flying)
 
     def _tell_what_is_left(self) -> None:
@@ -388,10 +388,10 @@ class ConnectorMachine:
             state.left_unsaved = True
 
     def _leave(self) -> Effects:
-        """Save what the next start needs to find every file again; what is lost with files that are gone is counted now."""
+        """Saves what the next start needs to find every file again; counts losses of files that are gone."""
         changes = self._source.leave()
         self._context.metrics.source_lag = self._source.lag()._replace(open_files=0)
-        unsaved = tuple(one for one in self._unsaved if one.results)  # their offsets are in `changes` once more
+        unsaved = tuple(one for one in self._unsaved if one.results)  # their offsets are in `changes` as well
         try:
             yield from self._do(effects.SaveLast(changes, unsaved))
         except CopycatError as error:

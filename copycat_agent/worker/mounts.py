@@ -1,8 +1,8 @@
-"""Which mounts hang, and which connectors look into them: those are held, so that a dead file server takes no thread for each of them.
+"""Finds mounts that hang and holds the connectors that touch them, so that a dead file server does not take a thread for each of them.
 
-Nothing is asked while every step is quick. Once one takes long, a thread of its own asks the mounts that its connector touches, and
-marks each for as long as it is in it: whoever is not back is known to hang there. Two never ask one mount, so that a mount keeps one
-thread of those that ask. What a mount can answer from its cache is no question: `statvfs` goes to the server on FUSE, NFS and CIFS.
+No mount is asked while every step is quick. Once a step takes long, a thread asks the mounts that its connector touches, one after the
+other, and marks each while it waits for it: a mount that stays marked hangs. No mount is asked twice at a time, so each hanging mount keeps
+only one asking thread. The question is `statvfs`, which goes to the server on FUSE, NFS and CIFS; an answer from a cache would not do.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from copycat_agent import logs
 from copycat_agent.sources.files.paths.matching import is_wild, name_regex, split_pattern
 
 HUNG_SECONDS = 2.0
-"""A mount that has not answered for so long is told, and its connectors are BLOCKED. They are held as soon as it is asked."""
+"""A mount that has not answered for this long is logged, and its connectors are BLOCKED. They are held as soon as it is asked."""
 LINKS_MAX = 40
-"""Links that a path may lead through, as in the kernel."""
+"""How many links a path may lead through, as in the kernel."""
 
 _log = logs.get("mounts")
 
 
 @dataclass(eq=False, slots=True)
 class MountUser:
-    """What mounts know of a connector: patterns of all absolute paths that it touches, and the mount that was last asked for its sake."""
+    """The mounts of a connector: patterns of all absolute paths that it touches, and the mount that was last asked for it."""
 
     patterns: tuple[str, ...] = ()
     mount: str = ""
@@ -38,49 +38,49 @@ class MountUser:
 
 @dataclass(eq=False, frozen=True, slots=True)
 class MountWait:
-    """A mount that a thread is in: the kernel's id of it, and since when (`time.monotonic()`)."""
+    """A mount that is being asked: its id in the kernel, and since when (`time.monotonic()`)."""
 
     mount_id: str
     since: float
 
 
 class Mounts:
-    """The mounts that do not answer. Thread-safe."""
+    """Keeps track of the mounts that do not answer. Thread-safe."""
 
     def __init__(self, on_answer: Callable[[str], None] = lambda _: None) -> None:
-        """`on_answer` is called with a mount that is no longer waited for, from a thread of this."""
+        """`on_answer` is called with a mount that is no longer waited for, from a thread of this class."""
         self._on_answer = on_answer
         self._lock = threading.Lock()
         self.waited: dict[str, MountWait] = {}
-        """Mounts that are being asked, by mount point: empty nearly always. For others to read."""
+        """Mounts that are being asked, by mount point: nearly always empty. Read by other threads."""
         self._told: set[str] = set()
         self._points: Mapping[str, str] = {}
 
     def ask(self, users: Iterable[MountUser]) -> None:
-        """Asks the mounts that these connectors touch, on a thread of its own. Returns at once; without a thread it asks nothing.
+        """Asks the mounts that these connectors touch, on a new thread. Returns at once; asks nothing if no thread can be started.
 
-        What was asked before and is mounted no longer, or covered by another mount, is not waited for any longer.
+        Mounts that were asked before and are gone, or covered by another mount, are no longer waited for.
         """
         with suppress(RuntimeError, MemoryError):
             threading.Thread(target=self._ask, args=(tuple(users),), name="mounts", daemon=True).start()
 
     def waited_for(self, user: MountUser) -> str:
-        """Returns a mount that the connector touches and that has been asked and not answered yet, "" when there is none.
+        """Returns a mount that the connector touches and that has not answered yet, "" when there is none.
 
-        For who is about to run its step: it looks at links, and may hang as the step would.
+        Called by the thread that is about to run the connector's step: it reads links, and may hang as the step would.
         """
         mount = next((one for one in _way(user, self._points) if one in self.waited), "")
         user.mount = mount or user.mount
         return mount
 
     def hung_seconds(self, user: MountUser) -> float:
-        """For how long the connector's mount has not answered; 0 when it does, or for less than `HUNG_SECONDS`."""
+        """Returns for how long the connector's mount has not answered; 0 when it answers, or for less than `HUNG_SECONDS`."""
         asked = self.waited.get(user.mount)
         seconds = 0.0 if asked is None else time.monotonic() - asked.since
         return seconds if seconds > HUNG_SECONDS else 0.0
 
     def _ask(self, users: Sequence[MountUser]) -> None:
-        """Thread: goes the way of each connector, from mount to mount."""
+        """Asks the mounts of each connector, one after the other. Runs on its own thread."""
         self._tell()
         self._points = mount_points()
         for mount, asked in list(self.waited.items()):
@@ -90,7 +90,7 @@ class Mounts:
             self._go(user)
 
     def _go(self, user: MountUser) -> None:
-        """The next mount is entered only when the one before has answered, and was left."""
+        """Asks the mounts of one connector. The next one is asked only when the one before has answered."""
         mount, asked = "", None
         try:
             for following in _way(user, self._points):
@@ -108,7 +108,7 @@ class Mounts:
             self._leave(mount, asked)
 
     def _leave(self, mount: str, asked: MountWait | None, event: str = "mount answers again") -> None:
-        """Waits no longer for a mount, unless that was given up before, or it was another thread's to ask."""
+        """Stops waiting for a mount, unless that was given up before, or another thread asks it."""
         with self._lock:
             if asked is None or self.waited.get(mount) is not asked:
                 return
@@ -120,7 +120,7 @@ class Mounts:
         self._on_answer(mount)
 
     def _tell(self) -> None:
-        """Says once of each mount that it hangs."""
+        """Logs once of each mount that it hangs."""
         now = time.monotonic()
         with self._lock:
             new = [mount for mount, asked in self.waited.items() if now - asked.since > HUNG_SECONDS and mount not in self._told]
@@ -131,9 +131,9 @@ class Mounts:
 
 
 def mount_points(text: str | None = None) -> dict[str, str]:
-    """Returns the id of the topmost mount at each mount point, as this process sees them; only `/` where the kernel does not say.
+    """Returns the id of the topmost mount at each mount point, as this process sees them; only `/` if the kernel does not tell.
 
-    `text`: the content of /proc/self/mountinfo.
+    `text` is the content of /proc/self/mountinfo.
     """
     if text is None:
         text = ""
@@ -148,7 +148,7 @@ def _way(user: MountUser, points: Collection[str]) -> Iterator[str]:
 
 
 def touched(pattern: str, points: Collection[str]) -> Iterator[str]:
-    """Yields each mount that a look for the pattern's files gets into, of those in `points`.
+    """Yields each mount, of those in `points`, that a search for the pattern's files enters.
 
     Links among its names without a wildcard are followed. Nothing in a mount is touched before it was yielded and the next is asked for.
     """
@@ -177,7 +177,7 @@ def touched(pattern: str, points: Collection[str]) -> Iterator[str]:
 
 
 def _link(path: str) -> str:
-    """What a link says, "" for anything else."""
+    """Returns the target of a link, "" for anything else."""
     try:
         return os.readlink(path)  # noqa: PTH115 - as text
     except (OSError, ValueError):  # or no name that the kernel takes
@@ -185,7 +185,7 @@ def _link(path: str) -> str:
 
 
 def _leads_to(levels: Sequence[str], names: Sequence[str]) -> bool:
-    """Whether a look for a pattern's levels gets into the directory with these names."""
+    """Returns whether a search for a pattern's levels enters the directory with these names."""
     if not names or not levels:
         return not names
     if levels[0] == "**":

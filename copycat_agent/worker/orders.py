@@ -1,6 +1,6 @@
-"""What a connector's steps are asked to do: by people, by the worker, by whoever wants to know something only they can tell.
+"""Orders and questions to a connector's steps, from people, the worker and other threads.
 
-People who look at records as they are sent have taps: they get what passes, and hold nothing up.
+Taps let people see records as they are sent; they never delay them.
 """
 
 from __future__ import annotations
@@ -22,50 +22,50 @@ if TYPE_CHECKING:
     from copycat_agent.sources import Source
 
 MOST_PER_BATCH = 100
-"""Samples that one batch is asked for."""
+"""The most samples that one batch is asked for."""
 MOST_TAPS = 16
-"""Taps of one connector at a time; the oldest makes room."""
+"""The most taps of one connector at a time; a new one replaces the oldest."""
 _LOOK_SECONDS = 0.2
 
 Question = Callable[["Source"], Any]
 
 
 class Orders:
-    """Given by any thread, obeyed by the connector's steps. `wake` also carries file-system events."""
+    """Given by any thread, followed by the connector's steps. `wake` also carries file-system events."""
 
     def __init__(self, *, paused: bool = False) -> None:
         self.wake = Wake()
         self.paused = paused
-        """Whether nothing new is to be read."""
+        """Whether nothing new may be read."""
         self.stop_at: float | None = None
-        """By when what is in flight has to be settled (`time.monotonic()`); None: go on."""
+        """The deadline for settling what is in flight (`time.monotonic()`); None while no stop is requested."""
         self.at_once = False
-        """Whether waiting is to end now. Who obeys takes it back."""
+        """Whether waits are to end now. Reset by the step that follows it."""
         self.is_asked = False
-        """Whether somebody waits for `answer`."""
+        """Whether a thread waits for `answer`."""
         self._lock = threading.Lock()
         self._closed = False
         self._questions: queue.SimpleQueue[tuple[Question, Future[Any]]] = queue.SimpleQueue()
 
     def stop(self, deadline: float) -> None:
-        """Read nothing more; settle by `deadline`. Of several deadlines the earliest holds."""
+        """Has the connector read nothing more and settle by `deadline`. The earliest of several deadlines holds."""
         with self._lock:
             self.stop_at = deadline if self.stop_at is None else min(self.stop_at, deadline)
         self.wake.nudge()
 
     def pause(self) -> None:
-        """Read nothing more, keep everything open."""
+        """Has the connector read nothing more and keep everything open."""
         self.paused = True
         self.wake.nudge()
 
     def resume(self) -> None:
-        """Read on, and do not wait out a back-off."""
+        """Has the connector read on, without waiting for the end of a back-off."""
         self.paused = False
         self.at_once = True
         self.wake.nudge()
 
     def ask(self, question: Question) -> Future[Any]:
-        """Have `question` called with the source, between two of the connector's steps. Yields None when there is no source."""
+        """Has `question` called with the source, between two of the connector's steps. The result is None when there is no source."""
         answer: Future[Any] = Future()
         with self._lock:
             if not self._closed:
@@ -77,7 +77,7 @@ class Orders:
         return answer
 
     def answer(self, source: Source | None) -> None:
-        """Answer what has been asked. For the connector's steps."""
+        """Answers all pending questions. Called by the connector's steps."""
         self.is_asked = False
         while not self._questions.empty():
             question, answer = self._questions.get()
@@ -87,13 +87,13 @@ class Orders:
                 answer.set_exception(error)
 
     def close(self) -> None:
-        """The connector ends: whoever still waits gets None."""
+        """Answers all pending and later questions with None, because the connector ends."""
         with self._lock:
             self._closed = True
         self.answer(None)
 
     def rest(self, seconds: float) -> Generator[Wait, None, bool]:
-        """Wait; False when a stop was asked for, True when it is time to go on: also when a pause ends or begins.
+        """Waits. Returns False when a stop was requested, True when it is time to go on: also when a pause ends or begins.
 
         Questions are answered meanwhile.
         """
@@ -121,16 +121,16 @@ class _Tap:
 
 
 class Taps:
-    """One connector's taps, kept over changes of its definition. Thread-safe."""
+    """The taps of one connector, kept over changes of its definition. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._taps: list[_Tap] = []
         self.is_used = False
-        """Whether anybody looks, or did a moment ago."""
+        """Whether there is a tap, or was one a moment ago."""
 
     def open(self, limit: int, seconds: float) -> Iterator[Sample]:
-        """From now on up to `limit` samples, for at most `seconds`; ends early when the connector is removed."""
+        """Yields up to `limit` samples from now on, for at most `seconds`; ends early when the connector is removed."""
         tap = _Tap(max(1, limit), seconds)
         with self._lock:
             self._taps = [*self._taps, tap][-MOST_TAPS:]
@@ -138,14 +138,14 @@ class Taps:
         return self._flow(tap)
 
     def wanted(self) -> int:
-        """How many samples the next batch should bring."""
+        """Returns how many samples the next batch should return."""
         with self._lock:
             self._taps = [tap for tap in self._taps if tap.open]
             self.is_used = bool(self._taps)
             return min(MOST_PER_BATCH, max((tap.left for tap in self._taps), default=0))
 
     def give(self, samples: Iterable[Sample]) -> None:
-        """What a batch brought."""
+        """Passes the samples of a batch to all taps."""
         with self._lock:
             for sample in samples:
                 for tap in self._taps:
@@ -154,7 +154,7 @@ class Taps:
                         tap.samples.put_nowait(sample)
 
     def close(self) -> None:
-        """No more samples: the connector is gone."""
+        """Closes all taps: the connector is gone."""
         with self._lock:
             for tap in self._taps:
                 tap.closed = True

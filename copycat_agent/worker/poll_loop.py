@@ -1,11 +1,11 @@
 """The poll loop: runs all connectors on a few threads.
 
-A connector is a generator: it does what is to be done now and yields a `Wait`. It owns no thread, so a thousand idle connectors need
-no more threads than one: a thread for each cost 33 % of a core with a thousand idle connectors. Long waits end together, and are served by
-one thread, one after the other: a step of an idle connector takes less time than waking a thread for it. A step that takes long,
-because a file system hangs, keeps its thread; another one then goes on with what is ready, so that no connector waits behind it.
-Before that the mounts of the slow step are asked (`Mounts`): connectors that touch one that does not answer are held until it does. So a
-mount that hangs takes `THREADS` threads at most, and the one that asks it, however many connectors read from it.
+A connector is a generator: it does what is due now and yields a `Wait`. It owns no thread, so a thousand idle connectors need no more
+threads than one; a thread for each would cost 33 % of a core with a thousand of them. Long waits end together, and one thread serves them
+one after the other: a step of an idle connector takes less time than waking a thread for it. A step that takes long, because a file system
+hangs, keeps its thread; another thread then goes on with the ready connectors, so that none waits behind it. Before that the mounts of the
+slow step are asked (`Mounts`): connectors that touch one that does not answer are held until it does. So a mount that hangs takes at most
+`THREADS` threads, and the one that asks it, however many connectors read from it.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ SLOW_SECONDS = 0.5
 ASK_MOUNTS_SECONDS = 0.25
 """A step that has taken this long has its mounts asked, and again as it gets older, at least once a second."""
 PATIENCE_SECONDS = 0.1
-"""A connector whose long wait ended so long ago, and that still waits for a thread, gets another one, up to `THREADS`."""
+"""A connector whose long wait ended this long ago, and that still waits for a thread, gets another one, up to `THREADS`."""
 LONG_SECONDS = 1.0
-"""A wait that is longer ends together with others, later by an eighth of its length at most."""
+"""A wait that is longer ends together with others, later by at most an eighth of its length."""
 
 _log = logs.get("worker")
 
@@ -55,8 +55,8 @@ Steps = Generator[Wait, None, None]
 class Running:
     """A connector in the loop.
 
-    `busy_since` is when its present step began, or since when it has waited for a thread or has been held (`time.monotonic()`); None
-    while it waits for its time or its `wake`. `asked_at` is when its mounts were last asked in its present step.
+    `busy_since` is when its present step began, or since when it has waited for a thread or has been held (`time.monotonic()`); None while
+    it waits for its time or its `wake`. `asked_at` is when its mounts were last asked in its present step.
     """
 
     steps: Steps
@@ -156,13 +156,13 @@ class PollLoop:
                 left = self._waits[0][0] - now if self._waits else math.inf
                 if self._ready:
                     left = min(left, self._add_threads(now))
-                if self._busy or self._held:  # after `_add_threads`: no thread takes the place of one whose mounts are only being asked now
+                if self._busy or self._held:  # after `_add_threads`: a thread whose mounts are only being asked now is not replaced yet
                     left = min(left, self._ask_slow_mounts(now))
                 self._without_thread = 0
                 self._has_news.wait(min(left, threading.TIMEOUT_MAX))
 
     def _end_waits(self, now: float) -> bool:
-        """Makes those ready whose time has come. Returns whether long waits were among them, for which no thread is notified yet."""
+        """Makes connectors ready whose time has come. Returns whether long waits were among them, for which no thread is notified yet."""
         has_ended = False
         while self._waits and self._waits[0][0] <= now:
             _, wait, running, is_long = heapq.heappop(self._waits)
@@ -177,7 +177,7 @@ class PollLoop:
         return has_ended
 
     def _add_threads(self, now: float) -> float:
-        """Adds a thread to those at work once a connector waits for one. Returns after how many seconds to look again.
+        """Adds a thread once a connector waits for one. Returns after how many seconds to check again.
 
         Threads with a slow step do not count once its mounts have been asked.
         """
@@ -191,7 +191,7 @@ class PollLoop:
         return PATIENCE_SECONDS
 
     def _ask_slow_mounts(self, now: float) -> float:
-        """Has the mounts of slow steps asked. Returns after how many seconds to look again."""
+        """Has the mounts of slow steps asked. Returns after how many seconds to check again."""
         slow = {running: age for running in self._busy if (age := now - (running.busy_since or now)) > ASK_MOUNTS_SECONDS}
         is_due = any(now - running.asked_at >= min(1.0, age / 4) for running, age in slow.items())
         if is_due or any(now - running.asked_at >= 1.0 for running in self._held):  # whose mount may be gone
@@ -201,7 +201,7 @@ class PollLoop:
         return PATIENCE_SECONDS
 
     def _hold(self, running: Running, mount: str) -> None:
-        """Keeps a connector until a mount answers, which may have happened meanwhile."""
+        """Holds a connector until a mount answers, which may have happened meanwhile."""
         with self._lock:
             self._busy.discard(running)
             if mount in self.mounts.waited:
@@ -210,14 +210,14 @@ class PollLoop:
                 self._make_ready(running)
 
     def _release(self, mount: str) -> None:
-        """Has those go on that are held for a mount."""
+        """Releases the connectors that are held for a mount."""
         with self._lock:
             for running in [one for one, waited in self._held.items() if waited == mount]:
                 del self._held[running]
                 self._make_ready(running)
 
     def _start_thread(self, slow: int) -> bool:
-        """Returns False where there are as many as there may be, or the host has no more: those that are there come round."""
+        """Starts a thread. Returns False if there are enough, or the host has no more: existing ones serve the connector later."""
         if self._threads - slow >= THREADS:
             return False
         try:

@@ -1,4 +1,4 @@
-"""What a connector makes of trouble: what results mean for it as a whole, how long it waits, when all is well, when it is started again."""
+"""How a connector handles errors: what results mean for it as a whole, how long it backs off, and when it is restarted."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ if TYPE_CHECKING:
 RESTART_SECONDS = (1.0, 60.0)
 """First and longest wait before a connector is started again."""
 BUGS_MAX = 3
-"""So many unexpected errors within `BUGS_SECONDS` end the connector: what one file brings about would be sent again at each start."""
+"""This many unexpected errors within `BUGS_SECONDS` end the connector: records of a file that causes them are sent again at each start."""
 BUGS_SECONDS = 3600.0
 STEADY_SECONDS = 60.0
-"""A connector that has worked so long begins with the shortest wait again."""
+"""A connector that has worked for this long starts again with the shortest wait."""
 
 
 def worst(results: Results) -> CopycatError | None:
-    """The error that decides about the connector: a fatal one, else a blocking one, else any retriable one.
+    """Returns the error that decides for the connector: a fatal one, else a blocking one, else any retriable one.
 
-    A file's own trouble is left out.
+    Errors of single files are left out.
     """
     errors = [result.error for result in results if result.error is not None and not isinstance(result.error, FileError)]
     ranked = sorted(errors, key=lambda error: (isinstance(error, RetriableError), not isinstance(error, BlockedError)))
@@ -38,10 +38,10 @@ def worst(results: Results) -> CopycatError | None:
 
 
 def held_back(results: Results) -> BlockedError | None:
-    """Why some files cannot be sent while others of the same connector may: their source tries them again, the connector goes on.
+    """Returns why some files cannot be sent while others of the same connector may: the source retries them, the connector goes on.
 
-    None when nothing is blocked, or something else is wrong as well. For topics that depend on the record: a topic that all
-    records share is the whole connector's business.
+    None when nothing is blocked, or something else is wrong as well. For topics that depend on the record: a topic that all records share
+    concerns the whole connector.
     """
     errors = [result.error for result in results if result.error is not None]
     blocked = [error for error in errors if isinstance(error, BlockedError)]
@@ -54,7 +54,7 @@ def _as_retriable(error: CopycatError | None) -> CopycatError | None:
 
 
 class HeldFiles:
-    """Why and since when a source holds single files back. When they are tried again is the source's business."""
+    """Why and since when a source holds single files back. The source decides when they are tried again."""
 
     def __init__(self, options: ErrorsOptions, log: Log, clock: Callable[[], float] | None) -> None:
         self.reason = ""
@@ -63,51 +63,51 @@ class HeldFiles:
         self._log = log
 
     def add(self, error: BlockedError) -> None:
-        """Files are held back for this reason. Raises FatalError when errors.retry_timeout is over."""
+        """Notes that files are held back for this reason. Raises FatalError when errors.retry_timeout is over."""
         self._since.failed(error)
         if str(error) != self.reason:
             self._log.warning("files are held back, the others go on", why=error.message, hint=error.hint)
         self.reason = str(error)
 
     def release(self) -> None:
-        """None is held back any more."""
+        """Notes that no file is held back any more."""
         self._since.succeeded()
         self.reason = ""
 
 
 class RetryPolicy:
-    """For one run of a connector, called by its steps. Trouble of single files is the source's; what is left here is everyone's."""
+    """The retries of one run of a connector, called by its steps. The source handles errors of single files, this class all others."""
 
     def __init__(
         self, definition: Definition, context: ConnectorContext, *, careful: bool = False, clock: Callable[[], float] | None = None
     ) -> None:
-        """`careful`: something has gone wrong before, so begin with a small batch. `clock` stands in for `time.monotonic`."""
+        """`careful`: something went wrong before, so the first batch is small. `clock` replaces `time.monotonic`."""
         self.backoff = Backoff(definition.errors, clock)
         self.save_at = 0.0
-        """When what could not be saved is tried again."""
+        """When saving is tried again after a failure."""
         self.is_well = False
         """Whether nothing is wrong, and nothing was before: then good results need no `judge`, and the state needs no update."""
         self.careful = careful
-        """Whether something went wrong before this run, and no batch has gone well since."""
+        """Whether something went wrong before this run, and no batch has succeeded since."""
         self._failed_at = 0.0
         self._clock = clock or time.monotonic
         self._held = HeldFiles(definition.errors, context.log, clock)
-        # a store of files that blocks does so for all
+        # A store of files that blocks does so for all files.
         self._files_block_alone = definition.sink.has_topics and "{" in definition.record.topic
         self._connector_state = context.connector_state
         self._metrics = context.metrics
         self._log = context.log
 
     def for_source(self, results: Results) -> Results:
-        """The results as their source should see them: a `BlockedError` that is not the file's own does not hold that file back."""
+        """Returns the results as their source should see them: a `BlockedError` that is not the file's own does not hold that file back."""
         if self._files_block_alone or not any(isinstance(result.error, BlockedError) for result in results):
             return results
         return tuple(replace(result, error=_as_retriable(result.error)) for result in results)
 
     def judge(self, results: Results, begun: float) -> None:
-        """What a batch that was handed out at `begun` has settled is saved. Raises what ends the connector.
+        """Handles the saved results of a batch that was submitted at `begun`. Raises what ends the connector.
 
-        That one went well which was under way already when another failed says nothing of a new attempt.
+        The success of a batch that was already in flight when another failed does not end the back-off.
         """
         for one in (one for result in results for one in result.rejections):
             where: dict[str, Any] = {"record": one.record} if one.record else {}
@@ -132,20 +132,20 @@ class RetryPolicy:
             self._held.add(held)
 
     def not_saved(self, error: RetriableError) -> None:
-        """Offsets could not be saved: nothing is planned until they are. Raises FatalError when errors.retry_timeout is over."""
+        """Notes that offsets could not be saved: nothing is planned until they are. Raises FatalError when errors.retry_timeout is over."""
         self._metrics.count_error("save", type(error).__name__)
         self._connector_state.save_error = str(error)
         self.retry(error)
         self.save_at = self.backoff.retry_at
 
     def saved(self) -> None:
-        """Offsets are saved."""
+        """Notes that offsets are saved."""
         if self._connector_state.save_error:
             self._connector_state.save_error = ""
             self.backoff.succeeded()
 
     def retry(self, error: RetriableError) -> None:
-        """It has to be tried again. Raises FatalError when errors.retry_timeout is over."""
+        """Backs off before another attempt. Raises FatalError when errors.retry_timeout is over."""
         self.is_well, self._failed_at = False, self._clock()
         wait = self.backoff.failed(error)
         state = State.BLOCKED if isinstance(error, BlockedError) else State.RETRYING
@@ -155,7 +155,7 @@ class RetryPolicy:
         self._metrics.retries += 1
 
     def update_state(self, blocked_files: int, trouble: RetriableError | None = None) -> None:
-        """The connector works: RUNNING, or BLOCKED as long as the source holds single files back. `trouble` holds up some of its tasks."""
+        """Sets the state: RUNNING, or BLOCKED while the source holds single files back. `trouble` holds up some of the tasks."""
         if self.backoff.active:
             return
         if not blocked_files:
@@ -167,17 +167,17 @@ class RetryPolicy:
         self._connector_state.become(State.BLOCKED if self._held.reason else State.RUNNING, self._held.reason)
 
     def retry_now(self) -> None:
-        """Do not wait: a person wants it tried now."""
+        """Ends all waits, because a person wants another attempt now."""
         self.backoff.retry_at = self.save_at = 0.0
 
     def begin_anew(self) -> None:
-        """A pause is over: what was wrong before it is forgotten."""
+        """Forgets earlier errors, after a pause."""
         self.backoff.succeeded()
         self.save_at, self.is_well = 0.0, False
 
 
 class Restarts:
-    """Those of one connector."""
+    """The restarts of one connector."""
 
     def __init__(self) -> None:
         self.pause_seconds = 0.0
@@ -185,14 +185,14 @@ class Restarts:
         self._bugs: list[float] = []
 
     def ended(self, begun: float) -> float:
-        """It began at `begun` (`time.monotonic()`) and ended by something that may be over next time. Returns the wait, which grows."""
+        """Notes that a run begun at `begun` (`time.monotonic()`) ended by an error that may pass. Returns the wait, which grows."""
         shortest, longest = RESTART_SECONDS
         steady = time.monotonic() - begun > STEADY_SECONDS
         self.pause_seconds = shortest if steady or not self.pause_seconds else min(longest, 2 * self.pause_seconds)
         return self.pause_seconds
 
     def keeps_happening(self, error: Exception, *, has_sent: bool) -> bool:
-        """Whether it is better not to try again after a bug. What the host lacks for a while counts only where something was sent."""
+        """Returns whether to give up after repeated bugs. OSError and MemoryError, which may pass, count only if something was sent."""
         if has_sent or not isinstance(error, OSError | MemoryError):
             now = time.monotonic()
             self._bugs = [*(at for at in self._bugs if at > now - BUGS_SECONDS), now]

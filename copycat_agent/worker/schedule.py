@@ -1,4 +1,4 @@
-"""When a connector looks, plans and rests, and how much its next batch may bring. All times are of `time.monotonic()`, handed in."""
+"""When a connector looks, plans and waits, and how large its next batch may be. All times are of `time.monotonic()`, passed in."""
 
 from __future__ import annotations
 
@@ -18,69 +18,69 @@ if TYPE_CHECKING:
 QUERY_SECONDS = 1.0
 """Least time between two batches of a connector with a query that is up to date: each is a Spark job."""
 LOOK_GAP_SECONDS = 0.05
-"""Least time between two looks that events ask for; a look that takes long keeps five times its own duration."""
+"""Least time between two looks caused by events; after a look that takes long, five times its own duration."""
 BUSY_SECONDS = 1.0
 """Longest wait while there is something to do: a file that failed, an answer of Kafka, a query that is examined."""
 PAUSED_SECONDS = 0.5
-"""Least time between two looks at files that grow while nothing of them is to be read."""
+"""Least time between two looks at growing files while the connector is paused."""
 FIRST_REPORT_SECONDS = 0.5
-"""So long a batch that may stay may take to its first report before it has to make room for others: after that they can join it."""
+"""How long a batch that may stay may take until its first report before it has to make room for others: after that they can join it."""
 STAY_LINGER_SECONDS = 0.05
-"""With a longer pause between batches, none stays."""
+"""If the pause between batches is longer, no batch stays."""
 BURST_SECONDS = 1.0
-"""A quiet connector saves up so many seconds of its rate."""
+"""How many seconds of its rate a quiet connector saves up."""
 LEAST_SECONDS = 0.05
-"""A batch is planned once its grant covers so many seconds of the rate, so that no batch is made for a single record."""
+"""A batch is planned once its grant covers this many seconds of the rate, so that no batch is made for a single record."""
 
 
 @dataclass(slots=True)
 class RoundSchedule:
-    """The times of one connector. `linger`: least seconds between two batches of a task that is up to date."""
+    """The times of one connector. `linger` is the least number of seconds between two batches of a task that is up to date."""
 
     linger: float
     limits: Limits | None = None
     next_look: float = 0.0
-    """When a look is due if nothing asks for one before."""
+    """When a look is due if nothing requires an earlier one."""
     look_allowed_at: float = 0.0
-    """When a look may follow on events."""
+    """When events may cause a look again."""
     plan_at: float = 0.0
     """When the next batch may be planned."""
     ripe_at: float = math.inf
-    """When records are to be planned that nothing but time ends, see `Source.ripen`."""
+    """When records become due that only time completes, see `Source.ripen`."""
     has_looked: bool = False
     blind: bool = False
-    """Whether the last look could tell nothing of what is there."""
+    """Whether the last look could not determine what is there."""
     scan_seconds: float = 0.0
-    """Between two looks that nothing asks for."""
+    """The interval between two looks without events."""
 
     @classmethod
     def of(cls, definition: Definition, pace_seconds: float, clock: Callable[[], float]) -> RoundSchedule:
-        """That of a connector. `pace_seconds`: least time between two batches for its delivery's sake."""
+        """Returns the schedule of a connector. `pace_seconds` is the least time between two batches that its delivery requires."""
         query_seconds = QUERY_SECONDS if sql_at(definition.transforms) is not None else 0.0
         return cls(max(definition.delivery.linger, query_seconds, pace_seconds), Limits.of(definition.limits, clock))
 
     @property
     def may_stay(self) -> bool:
-        """Whether batches may stay at the ends of their files: nobody wants fewer and larger ones, or less of them."""
+        """Returns whether batches may stay at the ends of their files: neither `limits` nor a longer `linger` require fewer batches."""
         return self.limits is None and self.linger <= STAY_LINGER_SECONDS
 
     def look_soon(self) -> None:
-        """Something happened that only a look can sort out."""
+        """Makes a look due as soon as one is allowed."""
         self.next_look = min(self.next_look, self.look_allowed_at)
 
     def looked(self, now: float, seconds: float, interval: float) -> None:
-        """A look that took `seconds` is over, the next one is due after `interval`."""
+        """Notes the end of a look that took `seconds`; the next one is due after `interval`."""
         self.blind, self.has_looked = False, True
         self.look_allowed_at = now + max(LOOK_GAP_SECONDS, 5 * seconds)
         self.scan_seconds, self.next_look = interval, now + interval
 
     def cannot_look(self) -> None:
-        """A look could tell nothing: the next one is due when the source says that it knows more."""
+        """Notes a look that failed: the next one is due when the source says that it knows more."""
         self.blind, self.next_look = True, math.inf
 
     def wait(self, now: float, retry_at: float, *, is_idle: bool, is_well: bool, pausing: bool) -> Wait | WaitForChange:
-        """Until there is a reason for another round. Nothing can be planned before `retry_at`; `is_idle`: nothing is to be done."""
-        looks_on = pausing and not (is_idle and self.ripe_at > now)  # at files that grow
+        """Returns the wait for the next round. Nothing can be planned before `retry_at`; `is_idle`: there is nothing to do."""
+        looks_on = pausing and not (is_idle and self.ripe_at > now)  # at growing files
         begin = now + PAUSED_SECONDS if looks_on else max(self.plan_at, retry_at)
         if self.limits is not None and not pausing:
             begin = max(begin, now + self.limits.seconds_left())
@@ -91,17 +91,17 @@ class RoundSchedule:
 
 
 class Grant(NamedTuple):
-    """What one batch may bring: bytes read, records sent; 0 means that there is no limit of this kind."""
+    """The limits of one batch: bytes read and records sent; 0 means that there is no limit of this kind."""
 
     bytes: int = 0
     records: int = 0
 
 
 class Flight(NamedTuple):
-    """A batch under way: since when, or when it was last heard of, and what it may bring.
+    """A batch in flight: when it was submitted or last reported, and its grant.
 
-    `begun`: when it was handed out. `stays`: it may stay at the ends of its files, and was not asked to end. `files`: how many these are.
-    `reported`: it has told how far it came.
+    `begun`: when it was submitted. `stays`: it may stay at the ends of its files, and was not asked to end. `files`: how many it has.
+    `reported`: it has reported at least once.
     """
 
     since: float
@@ -113,7 +113,7 @@ class Flight(NamedTuple):
 
 
 class Bucket:
-    """A token bucket. What goes beyond a grant (a record is never cut) is a debt that is paid before the next one."""
+    """A token bucket. What exceeds a grant (a record is never cut) is a debt that is paid before the next one."""
 
     def __init__(self, per_second: float, clock: Callable[[], float]) -> None:
         self._rate = per_second
@@ -124,18 +124,18 @@ class Bucket:
         self._at = clock()
 
     def seconds_left(self) -> float:
-        """Until something may be sent."""
+        """Returns the seconds until something may be sent."""
         self._fill(0.0)
         return max(0.0, (self._least - self._tokens) / self._rate)
 
     def take(self, shares: int) -> int:
-        """One of `shares` equal parts of what is there, at least the least."""
+        """Takes one of `shares` equal parts of the tokens, at least the minimum."""
         amount = int(max(self._least, self._tokens / shares))
         self._tokens -= amount
         return amount
 
     def give_back(self, amount: int) -> None:
-        """So much of what was taken was not used; less than 0: more was used."""
+        """Returns unused tokens to the bucket; less than 0: more were used than taken."""
         self._fill(float(amount))
 
     def _fill(self, extra: float) -> None:
@@ -154,19 +154,19 @@ class Limits:
 
     @staticmethod
     def of(options: LimitsOptions, clock: Callable[[], float]) -> Limits | None:
-        """The limits that a definition sets; None where it sets none."""
+        """Returns the limits of a definition; None if it sets none."""
         return Limits(options, clock) if options.bytes_per_second or options.records_per_second else None
 
     def seconds_left(self) -> float:
-        """Until the next batch may be planned; 0 when it may now."""
+        """Returns the seconds until the next batch may be planned; 0 when it may now."""
         return max(bucket.seconds_left() for bucket in self._buckets)
 
     def take(self, shares: int) -> Grant:
-        """For one batch, when there will be `shares` of them. Call it when `seconds_left` is 0."""
+        """Takes the grant of one batch when there will be `shares` of them. Call it when `seconds_left` is 0."""
         return Grant(self._bytes.take(shares) if self._bytes else 0, self._records.take(shares) if self._records else 0)
 
     def give_back(self, grant: Grant, used: Iterable[Counts]) -> None:
-        """A batch with this grant is over: what it did not use is there again.
+        """Returns the unused part of an ended batch's grant.
 
         Bytes count as they are read, records as they are sent, dead letters too.
         """

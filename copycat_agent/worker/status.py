@@ -1,4 +1,4 @@
-"""What a connector tells about itself: its state, what it has counted, and both as others see them."""
+"""The state of a connector, its counts and measurements, and the snapshot of both that others get."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class State(enum.StrEnum):
-    """States of a connector. FAILED needs a person; RETRYING and BLOCKED end by themselves once the outside is well."""
+    """States of a connector. FAILED needs a person; RETRYING and BLOCKED end by themselves once their outside cause is gone."""
 
     STARTING = enum.auto()
     RUNNING = enum.auto()
@@ -34,18 +34,18 @@ class State(enum.StrEnum):
 
 
 BOUNDS_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
-"""Upper bounds of a `Timing`'s buckets; one more takes the rest."""
+"""Upper bounds of a `Timing`'s buckets; one more bucket has no upper bound."""
 
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """A histogram of durations: `buckets[i]` counts those up to `BOUNDS_SECONDS[i]` and above the bound before."""
+    """A histogram of durations: `buckets[i]` counts those up to `BOUNDS_SECONDS[i]` and above the previous bound."""
 
     buckets: tuple[int, ...] = (0,) * (len(BOUNDS_SECONDS) + 1)
     total_seconds: float = 0.0
 
     def plus(self, seconds: float) -> Timing:
-        """This one with another duration in it."""
+        """Returns this histogram with another duration added."""
         index = bisect.bisect_left(BOUNDS_SECONDS, seconds)
         buckets = (*self.buckets[:index], self.buckets[index] + 1, *self.buckets[index + 1 :])
         return Timing(buckets, self.total_seconds + seconds)
@@ -53,7 +53,7 @@ class Timing:
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """A connector at one moment. `counts` since it was started; `since` and `acknowledged_at` in epoch seconds (0: never).
+    """A snapshot of a connector. `counts` since it was started; `since` and `acknowledged_at` in epoch seconds (0: never).
 
     BLOCKED with `lag.blocked_files` means these files only: the others go on. `unsaved`: it stopped and could not save offsets.
     """
@@ -69,39 +69,39 @@ class Status:
     unsaved: bool = False
     enabled: bool = True
     tasks: int = 0
-    """Batches under way."""
+    """Batches in flight."""
     commit_seconds: Timing = field(default_factory=Timing)
     """How long saving offsets took."""
     delivery_seconds: Timing = field(default_factory=Timing)
-    """From handing a batch to a task to having its end acknowledged: an upper bound for each of its records."""
+    """From submitting a batch to having its end acknowledged: an upper bound for each of its records."""
     clients: tuple[ClientView, ...] = ()
-    """The producers' latest words, task by task."""
+    """The producers' latest statistics, task by task."""
     errors: Mapping[tuple[str, str], int] = field(default_factory=dict)
     """Errors by stage (`send`, `read`, `parse`, ...) and class name, since the start."""
     guarantee: Literal["at_least_once", "exactly_once"] = "at_least_once"
-    """What holds for each record; see `Definition.promise`."""
+    """The guarantee for each record; see `Definition.promise`."""
     sink: str = "kafka"
-    """What records go to, as `sink.type`."""
+    """Where records go, as in `sink.type`."""
     lanes: Mapping[int, Head] = field(default_factory=dict)
-    """Where each lane of an exactly_once connector is; empty while they are not open."""
+    """The head of each lane of an exactly_once connector; empty while they are not open."""
     place: OffsetsPartition | None = None
     cluster: str = ""
     delivery_outcomes: Mapping[str, int] = field(default_factory=dict)
-    """committed, idle, undone and unknown transactions, and openings of lanes, since the start."""
+    """Counts of committed, idle, undone and unknown transactions, and of openings of lanes, since the start."""
 
     @property
     def has_lanes(self) -> bool:
-        """Whether it is exactly once by transactions."""
+        """Returns whether it is exactly once by Kafka transactions."""
         return self.guarantee == "exactly_once" and self.sink == "kafka"
 
     @property
     def troubled_files(self) -> int:
-        """Files and directories that match and cannot be read now."""
+        """Returns the number of files and directories that match and cannot be read now."""
         return self.lag.troubled_files
 
 
 class Now(NamedTuple):
-    """A state with its reason ("" when it needs none) and its beginning in epoch seconds."""
+    """A state with its reason ("" when it needs none), and since when, in epoch seconds."""
 
     state: State
     reason: str
@@ -122,11 +122,11 @@ class ConnectorState:
 
     @property
     def state(self) -> State:
-        """The state alone."""
+        """Returns the state alone."""
         return self.now.state
 
     def become(self, state: State, reason: str = "") -> None:
-        """Take this state, if it is another one or has another reason. Its beginning stays when only the reason changes."""
+        """Sets state and reason, if either is new. The start time stays when only the reason changes."""
         before = self.now
         if (state, reason) == before[:2]:
             return
@@ -140,7 +140,7 @@ _NOTHING = Counts()
 
 
 class ConnectorMetrics:
-    """Written by the steps of the connector that runs (one at a time), read by any thread. What it holds is replaced, not changed."""
+    """Written by the steps of the running connector (one at a time), read by any thread. Values are replaced, not changed in place."""
 
     def __init__(self) -> None:
         self.counts = Counts()
@@ -152,27 +152,27 @@ class ConnectorMetrics:
         self._clients: dict[int, ClientView] = {}
         self._errors: dict[tuple[str, str], int] = {}
         self.source_lag = Lag()
-        """The source's, as it was last seen."""
+        """The source's lag when it was last computed."""
         self._earlier = Lag()
 
     @property
     def clients(self) -> tuple[ClientView, ...]:
-        """The producers' latest words, by task."""
+        """Returns the producers' latest statistics, by task."""
         return tuple(view for _, view in sorted(self._clients.copy().items()))
 
     @property
     def errors(self) -> dict[tuple[str, str], int]:
-        """By stage and class."""
+        """Returns error counts by stage and class."""
         return self._errors.copy()
 
     @property
     def delivery_outcomes(self) -> Counter[str]:
-        """What became of transactions, by outcome; `unknown` ones count once more as what they were found to be. `openings` too."""
+        """Returns counts of transactions by outcome; `unknown` ones count again as what they turned out to be. Includes `openings`."""
         return self._delivery_outcomes.copy()
 
     @property
     def lag(self) -> Lag:
-        """The source's, with what its predecessors counted."""
+        """Returns the source's lag, plus what its predecessors counted."""
         lag, earlier = self.source_lag, self._earlier
         return lag._replace(
             lost_bytes=lag.lost_bytes + earlier.lost_bytes,
@@ -181,16 +181,16 @@ class ConnectorMetrics:
         )
 
     def begin(self) -> None:
-        """Another source begins to count from zero; it has its own producers."""
+        """Prepares for a new source, which counts from zero and has its own producers."""
         self._earlier, self.source_lag = self.lag, Lag()
         self._clients.clear()
 
     def saved(self, seconds: float) -> None:
-        """Saving offsets took so long."""
+        """Notes that saving offsets took `seconds`."""
         self.commit_seconds = self.commit_seconds.plus(seconds)
 
     def take_in(self, task: int, results: Sequence[SplitResult], seconds: float) -> None:
-        """A task's batch came to its end `seconds` after it was handed over, and is saved."""
+        """Counts the saved results of a task's batch that ended `seconds` after it was submitted."""
         counts = _NOTHING
         told: set[tuple[str, str]] = set()
         for result in results:
@@ -202,7 +202,7 @@ class ConnectorMetrics:
                 self._count_bad(result.rejections, result.counts)
             if result.client is not None:
                 self._clients[task] = result.client
-        for stage, kind in told:  # one trouble of the broker is one error, however many files wait for it
+        for stage, kind in told:  # one problem of the broker is one error, however many files wait for it
             self.count_error(stage, kind)
         if counts != _NOTHING:
             self.counts += counts
@@ -211,15 +211,15 @@ class ConnectorMetrics:
             self.acknowledged_at = time.time()
 
     def count_error(self, stage: str, kind: str, times: int = 1) -> None:
-        """So many more errors of this kind."""
+        """Adds `times` errors of this kind."""
         self._errors[stage, kind] = self._errors.get((stage, kind), 0) + times
 
     def count_outcome(self, what: str) -> None:
-        """One more of these, see `delivery_outcomes`."""
+        """Adds one to this count of `delivery_outcomes`."""
         self._delivery_outcomes = self._delivery_outcomes + Counter([what])
 
     def _count_bad(self, rejections: Sequence[Rejection], counts: Counts) -> None:
-        """Bad records. Only the first are named with their stage: the others are taken to be like the last of these."""
+        """Counts bad records. Only the first have a stage: the others are counted under the stage of the last of these."""
         for rejection in rejections:
             self.count_error(rejection.stage, "DataError")
         unnamed = counts.dead_lettered + counts.rejected - len(rejections)

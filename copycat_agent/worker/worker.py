@@ -1,4 +1,4 @@
-"""The worker: runs the connectors of a set of definitions, makes one set become another, and does what people ask of each."""
+"""The worker: runs the connectors of a set of definitions, replaces the set on a reload, and performs operations on each connector."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from copycat_agent.watch import Watcher
 
 STOP_SECONDS = 15.0
-"""How long what is in flight may take to be acknowledged when connectors are stopped."""
+"""How long connectors that are stopped may take to have their in-flight records acknowledged."""
 LEAVE_SECONDS = 3.0
 """How much longer a connector may take to close its files. One that hangs in a file system is left behind."""
 START_SECONDS = 10.0
@@ -38,7 +38,7 @@ _log = logs.get("worker")
 
 
 class Worker:
-    """Owns the connectors. Every method is thread-safe; operations happen one after the other, questions wait for none of them."""
+    """Owns the connectors. Every method is thread-safe; operations run one after the other, queries wait for none of them."""
 
     def __init__(  # noqa: PLR0913 - what all connectors work with
         self,
@@ -85,9 +85,9 @@ class Worker:
         renames: Mapping[str, Sequence[str]] | None = None,
         earlier: Mapping[str, Sequence[str]] | None = None,
     ) -> None:
-        """Run exactly these definitions: equal ones go on untouched, others are drained and replaced, those not named are drained.
+        """Runs exactly these definitions: equal ones go on untouched, others are drained and replaced, those not named are drained.
 
-        All of this side by side: nobody waits for another one's drain. `renames`: by new name, the names (not among the
+        All of this runs in parallel: no connector waits for another one's drain. `renames`: by new name, the names (not among the
         definitions) whose offsets it takes over before it begins. `earlier`: names that only Kafka may still know (`LaneOpener`).
         """
         renames, earlier = renames or {}, earlier or {}
@@ -113,54 +113,54 @@ class Worker:
             self._take_over_now(new.values())
 
     def expect(self, name: str, target: Target) -> None:
-        """What a connector is to be from its beginning on, that will be defined; also one that had this name before counts no more."""
+        """Sets the target of a connector that will be defined; it replaces the target of a former connector of this name."""
         with self._operation:
             self._targets.set(name, target)
 
     def statuses(self) -> tuple[Status, ...]:
-        """Every connector as it is now, by name."""
+        """Returns the status of every connector, by name."""
         return tuple(handle.status for handle in self._handles.values())
 
     def states(self) -> Counter[State]:
-        """How many of those that are enabled are in each state. Asked twice a second: a thousand statuses each time would show."""
+        """Counts enabled connectors by state. Called twice a second: making a thousand statuses each time would cost noticeably."""
         return Counter(handle.state for handle in self._handles.values() if handle.definition.enabled)
 
     def status(self, name: str) -> Status:
-        """One connector. Raises UnknownConnectorError."""
+        """Returns the status of one connector. Raises UnknownConnectorError."""
         return self._find(name).status
 
     def definitions(self) -> dict[str, Definition]:
-        """What runs, or would if it were not stopped, by name."""
+        """Returns the definitions of all connectors, also of stopped ones, by name."""
         return {name: handle.definition for name, handle in self._handles.items()}
 
     def definition(self, name: str) -> Definition:
-        """One of them. Raises UnknownConnectorError."""
+        """Returns one definition. Raises UnknownConnectorError."""
         return self._find(name).definition
 
     def files(self, name: str) -> tuple[FileView, ...]:
-        """What its source follows, empty when it does not run. Raises UnknownConnectorError, BusyError when it does not answer."""
+        """Returns its source's files, empty when it does not run. Raises UnknownConnectorError, and BusyError without an answer."""
         connector = self._find(name).connector
         return (connector.ask(lambda source: source.files()) if connector else None) or ()
 
     def tap(self, name: str, limit: int, seconds: float) -> Iterator[Sample]:
-        """Up to `limit` records as they are sent from now on, for at most `seconds`. Raises UnknownConnectorError."""
+        """Yields up to `limit` records as they are sent from now on, for at most `seconds`. Raises UnknownConnectorError."""
         return self._find(name).taps.open(limit, seconds)
 
     @property
     def offsets_unsaved(self) -> str:
-        """Why offsets cannot be saved at the moment, "" when they can."""
+        """Returns why offsets cannot be saved at the moment, "" when they can."""
         running = (handle.connector for handle in self._handles.values() if handle.runs)
         return next((one.offsets_unsaved for one in running if one and one.offsets_unsaved), "")
 
     @property
     def stuck(self) -> tuple[str, ...]:
-        """Names of the connectors that hang, mostly in a file system."""
+        """Returns the names of the connectors that hang, mostly in a file system."""
         if not any_hangs(self._tools.loop):  # asked every second: to ask each of a thousand connectors would cost 0.2 % of a core
             return ()
         return tuple(name for name, handle in self._handles.items() if handle.connector and handle.connector.hangs)
 
     def hung(self, names: Collection[str]) -> set[str]:
-        """Those of these connectors that touch a mount that does not answer. Has the mounts of the others asked, for the next call."""
+        """Returns which of these connectors touch a mount that does not answer. Has the mounts of the others asked, for the next call."""
         mounts = self._tools.loop.mounts
         running = [handle.connector for name in names if (handle := self._handles.get(name)) and handle.connector]
         connectors = [*running, *(one for one in self._leaving if one.definition.name in names)]
@@ -170,7 +170,7 @@ class Worker:
         return found
 
     def tell_of_hangs(self) -> None:
-        """Say once of each connector that its loop does not turn, and when it does again. Called by one thread, every now and then."""
+        """Logs once of each connector that it hangs, and when it no longer does. Called by one thread, every now and then."""
         self._tools.loop.look_at_slow_steps()
         stuck = set(self.stuck)
         for name in stuck - self._told_stuck:
@@ -181,11 +181,11 @@ class Worker:
         self._told_stuck = stuck
 
     def started(self) -> bool:
-        """Whether every connector has looked at its directories once, or does not run."""
+        """Returns whether every connector has looked at its directories once, or does not run."""
         return all(handle.state is not State.STARTING for handle in self._handles.values())
 
     def pause(self, name: str) -> Status:
-        """Read nothing new, settle what is in flight, keep files open; also a connector that was stopped. One that failed stays so."""
+        """Reads nothing new, settles what is in flight, keeps files open. Starts a stopped connector as paused; a failed one stays so."""
         with self._operating(name) as handle:
             self._aim(handle, "paused")
             if handle.runs and handle.connector:
@@ -196,7 +196,7 @@ class Worker:
             return handle.status
 
     def resume(self, name: str) -> Status:
-        """Read on, also a connector that was stopped or failed; one that waits for better times tries now."""
+        """Resumes a connector, also one that was stopped or failed; one that waits before a retry tries now."""
         with self._operating(name) as handle:
             self._aim(handle, "running")
             if handle.runs and handle.connector:
@@ -207,7 +207,7 @@ class Worker:
             return handle.status
 
     def halt(self, name: str) -> Status:
-        """Settle what is in flight and let go of everything. Also good for one that is disabled or failed."""
+        """Stops a connector: settles what is in flight and closes everything. Also allowed when it is disabled or failed."""
         with self._operating(name, disabled_too=True) as handle:
             if handle.definition.enabled:
                 self._aim(handle, "stopped")
@@ -215,7 +215,7 @@ class Worker:
             return handle.status
 
     def restart(self, name: str) -> Status:
-        """Stop and start again, also when it has failed or was stopped; one that is paused is so afterwards."""
+        """Stops and starts a connector, also when it failed or was stopped; a paused one is paused again afterwards."""
         with self._operating(name) as handle:
             self._stop_all([handle])
             if handle.target == "stopped":
@@ -226,9 +226,9 @@ class Worker:
 
     @contextmanager
     def at_rest(self, *names: str, force: bool) -> Iterator[None]:
-        """While nothing of these names runs (they need not be known), and no reload comes between.
+        """Keeps these connectors stopped, and reloads out, while the context lasts. The names need not be known.
 
-        What runs raises BusyError; with `force` it is stopped, and started again afterwards.
+        Raises BusyError if one of them runs; with `force` it is stopped, and started again afterwards.
         """
         with self._operation:
             self._refuse_when_stopping()
@@ -246,10 +246,10 @@ class Worker:
                     self._begin(handle)
 
     def rename_offsets(self, old: str, new: str, *, force: bool) -> int:
-        """Give all that is saved for `old` to `new`, what a person wants of it included; returns how many offsets moved.
+        """Moves everything that is saved for `old` to `new`, its target included; returns how many offsets moved.
 
-        See `OffsetStore.rename` and `at_rest`. A connector `old` that is still defined stays what it was asked to be: without
-        its offsets it would read everything again.
+        See `OffsetStore.rename` and `at_rest`. A connector `old` that is still defined keeps its target: without its offsets it would read
+        everything again.
         """
         with self.at_rest(old, new, force=force):
             count = self._store.rename(old, new)
@@ -261,14 +261,14 @@ class Worker:
             return count
 
     def wait(self, seconds: float) -> bool:
-        """Wait until all connectors have ended by themselves, at most `seconds`; True when they have."""
+        """Waits until all connectors have ended by themselves, at most `seconds`. Returns whether they have."""
         return self._await(lambda: not any(handle.runs for handle in self._handles.values()), seconds)
 
     def stop(self, seconds: float = STOP_SECONDS) -> None:
-        """Stop reading, settle what is in flight within `seconds`, commit, end all threads. For good: no operation follows."""
+        """Stops reading, settles what is in flight within `seconds`, commits, ends all threads. It is final: no operation follows."""
         self._stopping = True
         deadline = time.monotonic() + seconds
-        for handle in self._handles.values():  # before the lock: an operation under way ends the sooner
+        for handle in self._handles.values():  # before the lock, so that an operation under way ends sooner
             if handle.connector:
                 handle.connector.stop(deadline)
         with self._changed:
@@ -320,13 +320,13 @@ class Worker:
         return handle
 
     def _aim(self, handle: ConnectorHandle, target: Target) -> None:
-        """Remember what a person wants of it."""
+        """Sets and saves the target of a connector."""
         if handle.target != target:
             handle.target = target
             self._targets.set(handle.definition.name, target)
 
     def _begin(self, handle: ConnectorHandle) -> None:
-        """Start it, unless it is disabled or a person wants it stopped. What ran before under its name ends first."""
+        """Starts a connector, unless it is disabled or its target is stopped. What ran before under its name ends first."""
         if self._stopping or not handle.definition.enabled or handle.target == "stopped":
             return
         if self._tools.until_idle and handle.target == "paused":
@@ -347,7 +347,7 @@ class Worker:
         handle.connector.start()
 
     def _take_over(self, handle: ConnectorHandle) -> None:
-        """The offsets of its earlier names. Called before it begins; raises what the store raises."""
+        """Takes over the offsets of its earlier names. Called before it begins; raises what the store raises."""
         name = handle.definition.name
         for old in handle.inherit:
             count = self._store.rename(old, name)
@@ -358,7 +358,7 @@ class Worker:
         handle.inherit = ()
 
     def _take_over_now(self, handles: Iterable[ConnectorHandle]) -> None:
-        """Those that do not begin now take over as well."""
+        """Has connectors that do not begin now take over offsets as well."""
         for handle in handles:
             if handle.inherit and handle.connector is None:
                 try:
@@ -367,7 +367,7 @@ class Worker:
                     _log.warning("offsets could not be taken over yet", connector=handle.definition.name, why=str(error))
 
     def _ask_to_stop(self, handles: Iterable[ConnectorHandle], deadline: float) -> None:
-        """Called under the lock of operations."""
+        """Asks running connectors to stop. Called under the lock of operations."""
         for handle in handles:
             if handle.connector and handle.runs:
                 handle.connector.stop(deadline)
@@ -375,7 +375,7 @@ class Worker:
                     self._leaving = [*self._leaving, handle.connector]
 
     def _drain(self, handles: Iterable[ConnectorHandle], seconds: float) -> None:
-        """Wait for the end of those that were asked to stop."""
+        """Waits for the end of connectors that were asked to stop."""
         deadline = time.monotonic() + seconds + LEAVE_SECONDS
         for handle in handles:
             if handle.connector and not handle.connector.join(deadline - time.monotonic()):
