@@ -1,7 +1,7 @@
 """Transforms: the steps of `transforms:`, each of which works on one record at a time.
 
-A new transform is one file and one line in `_BUILT_IN`. Its options describe a whole item of `transforms:` in a
-definition, in a field named like the action: `- drop_if: {...}` is a class with the field `drop_if`.
+A new transform is one file and one line in `_BUILT_IN`. Its options describe a whole item of `transforms:` in a definition, in a field
+named like the action: `- drop_if: {...}` is a class with the field `drop_if`.
 """
 
 from __future__ import annotations
@@ -81,11 +81,11 @@ _BUILT_IN: dict[str, TransformKind | str] = {
 }
 
 TRANSFORMS = Registry("transform", _BUILT_IN, wrong_transform, fenced_transform)
-"""By the name of their action; those of installed packages too."""
+"""Transforms by the name of their action; includes those of installed packages."""
 
 
 def action_of(options: TransformOptions) -> str:
-    """The name in `TRANSFORMS` of what these options describe. `MissingPartError` for those of a package that is not here any more."""
+    """Returns the name of these options in `TRANSFORMS`. Raises `MissingPartError` if their package is no longer installed."""
     model = type(options)
     assert issubclass(model, StepOptions)
     names = [name for name in action_keys(model) if name not in action_keys(StepOptions)]
@@ -94,12 +94,12 @@ def action_of(options: TransformOptions) -> str:
 
 
 def kind_of(options: TransformOptions) -> TransformKind:
-    """The entry of `TRANSFORMS` for these options; see `action_of`."""
+    """Returns the entry of `TRANSFORMS` for these options; see `action_of`."""
     return TRANSFORMS[action_of(options)]
 
 
 def build_transform(options: TransformOptions, number: int = 0) -> Transform:
-    """The step that one validated item, the `number`-th from 0, describes, with its `if` and `on_error`. Called once per definition."""
+    """Returns the transform of one validated item, the `number`-th from 0, with its `if` and `on_error`. Called once per definition."""
     kind, name = kind_of(options), f"transforms[{number}] {action_of(options)}"
     assert isinstance(options, StepOptions)
     condition = None if options.if_ is None else compile_matcher(options.if_)
@@ -107,7 +107,7 @@ def build_transform(options: TransformOptions, number: int = 0) -> Transform:
 
 
 def columns_after(steps: Sequence[TransformOptions], before: Columns | None) -> Columns | None:
-    """The fields of records after these steps, as far as they are known before any record is read; None where nobody can know."""
+    """Returns the fields of records after these steps, as far as they are known before any record is read; None if they are not."""
     for options in steps:
         before = kind_of(options).columns(options, before)
     return before
@@ -119,7 +119,7 @@ UNKNOWN_COLUMNS_HINT = 'declare them: sql: {query: "...", schema: "ts timestamp,
 
 
 def sql_step(definition: Definition) -> SqlStep | None:
-    """The query, None when the definition has none. `columns` are None where they are neither declared nor known."""
+    """Returns the query, None when the definition has none. `columns` are None if they are neither declared nor known."""
     number = sql_at(definition.transforms)
     if number is None:
         return None
@@ -129,7 +129,7 @@ def sql_step(definition: Definition) -> SqlStep | None:
 
 
 def columns_at(source: SourceOptions, transforms: Sequence[TransformOptions], number: int) -> Columns | None:
-    """The columns of the table of the query that is the `number`-th step: declared, or as known from the steps before."""
+    """Returns the columns of the table of the query that is the `number`-th step: declared, or as known from the steps before."""
     options = transforms[number]
     assert isinstance(options, SqlOptions)
     if (declared := declared_columns(options)) is not None:

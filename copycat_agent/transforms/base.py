@@ -1,6 +1,6 @@
-"""What a transform is: one item of `transforms:`, as options, as a thing that is bound to a file, and as a step for each record.
+"""The parts of a transform: its options as one item of `transforms:`, a `Transform` to bind to a file, and a step for each record.
 
-And what stands around each step: `if` and `on_error` of its item, and the fence around transforms of installed packages.
+Also what surrounds each step: `if` and `on_error` of its item, and the fence around transforms of installed packages.
 """
 
 from __future__ import annotations
@@ -22,15 +22,16 @@ Columns = tuple[Column, ...]
 
 
 Step = Callable[[Draft], bool]
-"""Works on a draft. False drops the record on purpose. Raises `DataError` for a record that it cannot handle, in words without its data,
-and leaves the draft as it was then, or (steps with several fields) with the good ones done. Thread-safe: it keeps nothing of a record."""
+"""Changes a draft. Returns False to drop the record on purpose. Raises `DataError` for a record that it cannot handle, in words without its
+data, and leaves the draft as it was then, or (steps with several fields) with the good ones done. Thread-safe: it keeps nothing of a
+record."""
 
 
 class Transform(Protocol):
     """One item of `transforms:`, compiled. Stateless, shared by threads."""
 
     def bind(self, meta: SplitMeta) -> Step:
-        """The step for the records of one file. Called often: it must be cheap."""
+        """Returns the step for the records of one file. Called often: it must be cheap."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +74,7 @@ class StepError(DataError):
 
 
 class StepFaultError(FatalError):
-    """A step raised what none may: it is at fault, not the record. Its connector stops; told by step and line of code, without data."""
+    """A step raised an error that no step may: it is at fault, not the record. Its connector stops; told by step and line, without data."""
 
 
 def _unknown(options: Any, before: Columns | None) -> Columns | None:  # noqa: ANN401 - options of any transform
@@ -85,7 +86,7 @@ T = TypeVar("T")
 
 
 def known(columns: Callable[[T, Columns], Columns | None]) -> Callable[[T, Columns | None], Columns | None]:
-    """`TransformKind.columns` of a step behind which nobody knows the fields unless those before it are known."""
+    """Wraps `TransformKind.columns` of a step: returns None if the columns before it are not known."""
     return lambda options, before: None if before is None else columns(options, before)
 
 
@@ -93,10 +94,10 @@ def known(columns: Callable[[T, Columns], Columns | None]) -> Callable[[T, Colum
 class TransformKind:
     """An entry of `TRANSFORMS`. `options` describes a whole item, in a field named like the action.
 
-    `build` makes the transform; called once per definition and process, it may be slow. Raises ValueError for what cannot work.
-    `columns` says which fields its records have, given those before it; None where nobody can know (`before` may be None too).
-    `is_filter`: it changes no field, it only says which records go on. `is_query`: it takes many records at once, so its transform is
-    never bound: the steps before it and those after it are stages of their own.
+    `build` makes the transform; called once per definition and process, it may be slow. Raises ValueError for options that cannot work.
+    `columns` returns the fields of its records, given those before it; None if they cannot be known (`before` may be None too).
+    `is_filter`: it changes no field, it only decides which records go on. `is_query`: it takes many records at once, so its transform is
+    never bound, and the steps before it and after it are separate stages.
     """
 
     options: type[StepOptions]
@@ -107,7 +108,7 @@ class TransformKind:
 
 
 Policy = Literal["", "dlq", "stop"]
-"""What becomes of a record that does not pass: "" is what the connector says."""
+"""What happens to a record that fails: "" means as the connector says."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +131,7 @@ class Guarded:
 
 
 def _with_condition(step: Step, matches: Predicate, name: str, policy: Policy) -> Step:
-    """A record of which nobody can tell whether it matches is never kept as it is: the step may be what hides something in it."""
+    """Applies the step if the record matches. If matching fails, the record is never kept unchanged: the step may hide data."""
 
     def when(draft: Draft) -> bool:
         try:
@@ -178,9 +179,9 @@ def _raising(step: Step, name: str, policy: Policy) -> Step:
 
 
 def _fault(name: str, error: Exception) -> StepFaultError:
-    """A step that raises anything but a `CopycatError` is at fault itself, whatever the record: its connector stops, by no policy.
+    """Returns the error for a step that raises anything but a `CopycatError`: it is at fault, so its connector stops under any policy.
 
-    What its author did not foresee would fail on every record, and `on_error: keep` would pass all of them on, unmasked.
+    An error that its author did not foresee would come with every record, and `on_error: keep` would let all of them pass, unmasked.
     """
     origin = blamed(error.__traceback__)
     if origin is None:
@@ -189,7 +190,7 @@ def _fault(name: str, error: Exception) -> StepFaultError:
 
 
 def wrong_transform(name: str, part: TransformKind) -> str:
-    """What is wrong with the transform that a package brings under this name, "" for nothing."""
+    """Returns what is wrong with the transform that a package registers under this name, "" for nothing."""
     if wrong := wrong_kind(part, TransformKind, StepOptions):
         return wrong
     if name in action_keys(StepOptions):
@@ -203,12 +204,12 @@ def wrong_transform(name: str, part: TransformKind) -> str:
 
 
 def action_keys(options: type[StepOptions]) -> list[str]:
-    """The keys of an item, as YAML has them."""
+    """Returns the keys of an item, as in YAML."""
     return [field.alias or name for name, field in options.model_fields.items()]
 
 
 def fenced_transform(kind: TransformKind, fence: Fence) -> TransformKind:
-    """The kind of a package with its functions in fences. What its steps raise is told where every step's is, by `Guarded`."""
+    """Returns a package's kind with its functions in fences. `Guarded` reports the errors of its steps, as for every step."""
     build = fence(kind.build)
     return replace(kind, build=lambda options: _Fenced(build(options), fence), columns=_safe(kind))
 
@@ -225,7 +226,7 @@ class _Fenced:
             keeps: object = step(draft)
             if isinstance(keeps, bool):
                 return keeps
-            # None would drop every record, and nobody meant it
+            # None would drop every record, which nobody intends
             raise FatalError(f"{self.fence.whose}: its step answered {type(keeps).__name__}, not True or False", FAULT)
 
         return answered
@@ -233,7 +234,7 @@ class _Fenced:
 
 def _safe(kind: TransformKind) -> Any:  # noqa: ANN401 - a function of any options
     def columns(options: StepOptions, before: Columns | None) -> Columns | None:
-        """Nobody knows, where the package's own function fails: it is asked while definitions are loaded, which it must not end."""
+        """Returns None if the package's own function fails: it is called while definitions are loaded, which must go on."""
         try:
             after = kind.columns(options, before)
             known = after is not None and all(isinstance(column, Column) for column in after)

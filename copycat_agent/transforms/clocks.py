@@ -1,7 +1,7 @@
-"""One format that shows days and clocks: from its texts to epoch microseconds, by an offset, a name that means one zone, or its rules.
+"""One format of dates and times of day: parses its texts into epoch microseconds, by an offset, an unambiguous zone name, or zone rules.
 
-The texts of days are looked up rather than computed, as are hours, minutes and seconds: records of one hour share them. Of two times that
-a clock which is set back shows twice, the first is meant; one that it skips is read as if it had not been set on yet.
+The texts of days are looked up rather than computed, as are hours, minutes and seconds: records of one hour share them. Of two times that a
+clock shows twice when it is set back, the first is meant; one that it skips is read as if the clock had not been set forward yet.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ _ZONE_HOURS = {
     "WET": 0, "WEST": 1, "CET": 1, "CEST": 2, "MET": 1, "MEST": 2, "EET": 2, "EEST": 3, "MSK": 3, "SAST": 2,
     "JST": 9, "KST": 9, "HKT": 8, "AEST": 10, "AEDT": 11, "NZST": 12, "NZDT": 13,
 }  # fmt: skip
-"""Names that logs use for one zone only. Not among them: CST (America, China), IST (India, Israel, Ireland), BST, AST and the like."""
+"""Names that logs use for one zone only. Not included: CST (America, China), IST (India, Israel, Ireland), BST, AST and the like."""
 _RFC_ONLY = {"CST": -6}
 
 Offset = Callable[[int], int]
-"""From microseconds of a clock since its 1970-01-01 to how far it is before UTC, in microseconds. Raises ValueError, OverflowError."""
+"""From microseconds of a clock since its 1970-01-01 to how far it is ahead of UTC, in microseconds. Raises ValueError, OverflowError."""
 
 
 def find_zone(word: str) -> tzinfo | None:
-    """`local` (None), a name as Europe/Berlin, or an offset as +02:00. Raises ValueError for others."""
+    """Returns the zone of `local` (None), a name as Europe/Berlin, or an offset as +02:00. Raises ValueError for others."""
     if word == LOCAL:
         return None
     if word in ("UTC", "Z"):
@@ -51,7 +51,7 @@ def find_zone(word: str) -> tzinfo | None:
 
 
 def numeric_offset(text: str) -> int | None:
-    """`+0200`, `+02:00`, `-05` in microseconds, None for what is no offset."""
+    """Returns `+0200`, `+02:00`, `-05` in microseconds, None for anything else."""
     match = _OFFSET.fullmatch(text)
     if match is None or int(match[2]) >= _MOST_HOURS:
         return None
@@ -60,7 +60,7 @@ def numeric_offset(text: str) -> int | None:
 
 
 def said_offset(text: str, zone: tzinfo | None, clock: int, *, by_rfc: bool = False) -> int:
-    """What a text says behind a time whose clock shows `clock`: an offset, a name, or both. Raises ValueError.
+    """Returns the offset that follows a time whose clock shows `clock`: an offset, a name, or both. Raises ValueError.
 
     Names that `zone` itself uses at that time mean it; `by_rfc`: also those that only RFC 5322 defines.
     """
@@ -83,7 +83,7 @@ def said_offset(text: str, zone: tzinfo | None, clock: int, *, by_rfc: bool = Fa
 
 
 def _own_name(name: str, zone: tzinfo | None, clock: int) -> int | None:
-    """The offset of `zone` where it is called so when its clock shows this."""
+    """Returns the offset of `zone` if it has this name when its clock shows this."""
     shown = _EPOCH + timedelta(microseconds=clock)
     for fold in (0, 1):
         aware = shown.replace(fold=fold).astimezone() if zone is None else shown.replace(fold=fold, tzinfo=zone)
@@ -99,7 +99,7 @@ def _size(aware: datetime) -> int:
 
 
 def offset_in(zone: tzinfo | None) -> Offset:
-    """The offsets of clocks in `zone`, None for the host's own. What it finds is remembered by the minute."""
+    """Returns the function of offsets in `zone`, None for the host's own. Its results are cached by the minute."""
     if isinstance(zone, timezone):
         fixed = zone.utcoffset(None) // timedelta(microseconds=1)
         return lambda _: fixed
@@ -127,12 +127,12 @@ def _looked_up(clock: int, zone: tzinfo | None) -> int:
 
 
 Read = Callable[[str], int]
-"""From a text to epoch microseconds. Raises ValueError, KeyError or OverflowError for what is no such time."""
+"""Returns epoch microseconds of a text. Raises ValueError, KeyError or OverflowError for an invalid time."""
 
 _DAY = 86_400 * MICRO
 _EPOCH_DAY = date(1970, 1, 1).toordinal()
 _YEARS_BACK = 8
-"""From one February 29 to the one before it, at most."""
+"""Years from one February 29 to the one before it, at most."""
 _REMEMBERED = 4096
 _WHOLE_MINUTES_SINCE = 3 * 366 * _DAY
 """From then on zones change at whole minutes."""
@@ -149,19 +149,19 @@ _MONTHS["sept"] = 9
 
 
 def _spelt(size: int, unit: int) -> dict[str | None, int]:
-    """Numbers below `size` as they may be written, times `unit`; nothing is 0."""
+    """Returns numbers below `size` as they may be written, times `unit`; an absent one is 0."""
     return {None: 0, "": 0} | {f"{number:{pad}d}": number * unit for number in range(size) for pad in ("", "02")}
 
 
 _HOURS, _MINUTES, _SECONDS = _spelt(24, 3600 * MICRO), _spelt(60, 60 * MICRO), _spelt(61, MICRO)
-"""Second 60 is a leap second: the first of the next minute, as clocks of Unix have it."""
+"""Second 60 is a leap second: it equals the first of the next minute, as in Unix clocks."""
 
 
 class Days(dict[tuple[str, str, str], int]):
-    """Year, month and day as written -> microseconds since 1970. Computed once while they repeat."""
+    """Microseconds since 1970 by year, month and day as written; a cache, since days repeat."""
 
     def __missing__(self, written: tuple[str, str, str]) -> int:
-        """Raises ValueError, KeyError for no day."""
+        """Raises ValueError, KeyError for an invalid day."""
         year, month, day = written
         number = _day_start(_full_year(year), _month(month), int(day))
         if len(self) >= _REMEMBERED:
@@ -171,7 +171,7 @@ class Days(dict[tuple[str, str, str], int]):
 
 
 def _full_year(text: str) -> int:
-    """`26` is 2026, `69` is 1969, as POSIX has it."""
+    """Returns the year: `26` is 2026, `69` is 1969, as in POSIX."""
     year = int(text)
     return year if len(text) > 2 else year + (1900 if year >= 69 else 2000)  # noqa: PLR2004 - what POSIX says
 
@@ -185,7 +185,7 @@ def _day_start(year: int, month: int, day: int) -> int:
 
 
 class ClockTime:
-    """One format that shows days and clocks."""
+    """One format of dates and times of day."""
 
     def __init__(self, text: str, zone: tzinfo | None) -> None:
         """Raises ValueError."""
@@ -196,10 +196,10 @@ class ClockTime:
         self._said: dict[str, int] = {"Z": 0, "+0000": 0, "+00:00": 0}
         self._named: dict[tuple[str, int], int] = {}
         self._minutes: dict[tuple[str, str], int] = {}
-        """What stands around the seconds, and when its second 0 is: most lines of a log share that, too."""
+        """The text around the seconds, and the time of its second 0: most lines of a log share these as well."""
 
     def bind(self, limit: int) -> Read:
-        """`limit`: the latest moment, in microseconds, that a time without a year can be."""
+        """Returns a reader. `limit` is the latest moment, in microseconds, that a time without a year can be."""
         layout = self._layout
         latest = None if layout.has_year else _Latest(self, limit)
         minutes = self._minutes if latest is None else {}
@@ -229,7 +229,7 @@ class ClockTime:
         return read
 
     def _common(self, match: re.Match[str], latest: _Latest | None) -> int:
-        """Formats with nothing but the directives in `PARTS`."""
+        """Reads formats with only the directives in `PARTS`."""
         year, month, day, hour, minute, second, fraction, zone = match.group(*self._layout.parts)
         clock = _HOURS[hour] + _MINUTES[minute] + _SECONDS[second]
         if fraction:
@@ -242,7 +242,7 @@ class ClockTime:
         return clock - self.offset_of(zone, clock)
 
     def offset_of(self, zone: str | None, clock: int) -> int:
-        """Where a text says `zone`, or nothing, how far its clock is before UTC."""
+        """Returns the offset of a clock from UTC; `zone` is the text's zone, or empty."""
         if not zone:
             return self._offset(clock)
         key = (zone, clock // (60 * MICRO))
@@ -259,11 +259,11 @@ class ClockTime:
         return offset
 
     def day(self, year: str, month: str, day: str) -> int:
-        """Its beginning. Raises ValueError, KeyError for no day."""
+        """Returns the beginning of a day. Raises ValueError, KeyError for an invalid day."""
         return self._days[year, month, day]
 
     def _rare(self, match: re.Match[str], latest: _Latest | None) -> int:
-        """Formats with %y, %j, %I, %p, %s or %Z."""
+        """Reads formats with %y, %j, %I, %p, %s or %Z."""
         others = {name: match[index] for name, index in self._layout.others.items()}
         year, month, day, hour, minute, second, fraction, zone = match.group(*self._layout.parts)
         part = int((fraction + "00000")[:6]) if fraction else 0
@@ -287,7 +287,7 @@ class ClockTime:
 
 
 class _Latest:
-    """Times without a year: of the latest year that has their day, and in which they are not behind a limit."""
+    """Times without a year: of the latest year that has their day and in which they are not after a limit."""
 
     def __init__(self, clock: ClockTime, limit: int) -> None:
         self._clock = clock
@@ -296,7 +296,7 @@ class _Latest:
         self._years = [f"{year:04d}" for year in range(last, max(MINYEAR, last - _YEARS_BACK - 2), -1)]
 
     def moment(self, month: str, day: str, time_of_day: int, zone: str | None) -> int:
-        """Raises ValueError, KeyError where there is none."""
+        """Returns the time in epoch microseconds. Raises ValueError or KeyError if there is none."""
         for year in self._years:
             try:
                 shown = self._clock.day(year, month, day) + time_of_day
@@ -309,7 +309,7 @@ class _Latest:
 
 
 def _half_day(hour: str, half: str) -> int:
-    """`12 AM` is 0."""
+    """Returns the microseconds of an hour with AM or PM: `12 AM` is 0."""
     number = int(hour)
     if not 1 <= number <= _NOON:
         raise ValueError

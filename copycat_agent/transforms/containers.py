@@ -1,9 +1,9 @@
-r"""`json`, `cri` and `docker`: the fields of a JSON object, and what a program wrote, out of what its container runtime made of it.
+r"""`json` parses a JSON object; `cri` and `docker` unwrap what a program wrote from the lines of its container runtime.
 
-`json` reads as the format jsonl reads its lines: no number loses digits, and nothing else is an object.
+`json` reads as the format jsonl reads its lines: no number loses digits, and only objects are accepted.
 
-CRI: `2026-11-21T05:00:00.123456789Z stdout F message`. Docker's json-file: `{"log":"message\n","stream":"stdout","time":"..."}`.
-A record may be several such lines: parts of one message (framing puts them together), or messages that `multiline` put together.
+CRI: `2026-11-21T05:00:00.123456789Z stdout F message`. Docker's json-file: `{"log":"message\n","stream":"stdout","time":"..."}`. A record
+may be several such lines: parts of one message, which framing has joined, or messages that `multiline` has joined.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class JsonStepOptions(StepOptions):
 
 
 def parse_object(text: str | bytes) -> dict[str, Any]:
-    """The fields of a JSON object, a name that is there twice by its last value. DataError for everything else, in words without it."""
+    """Returns the fields of a JSON object; of a repeated name the last value. Raises DataError for everything else, without the text."""
     raw = text if isinstance(text, bytes) else _encoded(text)
     value = parse(raw)
     if type(value) is dict:
@@ -51,13 +51,13 @@ def _encoded(text: str) -> bytes:
     try:
         return text.encode()
     except UnicodeEncodeError:
-        pass  # what is raised below shows nothing of it
+        pass  # the error raised below shows nothing of it
     msg = "not JSON: half of a surrogate pair"
     raise DataError(msg)
 
 
 def _kind(raw: bytes) -> str:
-    """What a valid JSON text is that is no object."""
+    """Returns the kind of a valid JSON text that is not an object, in words."""
     first = raw.lstrip()[:1]
     return {b"[": "a list", b'"': "a text", b"n": "null", b"t": "a boolean", b"f": "a boolean"}.get(first, "a number")
 
@@ -116,11 +116,11 @@ def _docker_line(text: str) -> _Line:
 
 
 def _unwrapper(read: Callable[[str], _Line]) -> Dated:
-    """Fields of one line, or of several: parts follow each other as they are, whole messages with a newline between them."""
+    """Returns a parser of one line, or of several: parts are joined without a separator, whole messages with a newline."""
     time_of = compile_times(("rfc3339",)).bind_us()
 
     def unwrap(text: str) -> tuple[dict[str, Any], int | None]:
-        lines = text.removesuffix("\n")  # with which a part of a record ends that more of it follows
+        lines = text.removesuffix("\n")  # a part of a record that continues ends with a newline
         if "\n" in lines:
             when, stream, tag, message, attributes = _joined([read(line) for line in lines.split("\n")])
         else:

@@ -1,7 +1,7 @@
-"""`convert`: fields of other types. What is missing or null stays so; all fields that can be converted are, before a bad one is named.
+"""`convert` changes types of fields. Missing and null fields stay so; all that can be are converted before a bad one is reported.
 
-Texts are read as formats read them (`field_type`). Everything else first becomes what it means, then the type, exactly; what would be lost
-on the way is refused, but for digits of a `double`, which is the nearest one. Words of errors never hold the value.
+Texts are read as formats read them (`field_type`). Other values first become what they mean, then the type, exactly; a conversion with a
+loss is refused, except for digits of a `double`, which is the nearest one. Error messages never hold the value.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from copycat_agent.transforms.base import Columns, Steady, Step, StepOptions, Tr
 from copycat_agent.transforms.paths import FieldName, changing, type_at, with_type
 
 Cast = Callable[[Any], Any]
-"""From a value that is not null. Raises ValueError; other errors are bugs."""
+"""Converts a value that is not null. Raises ValueError; other errors are bugs."""
 
 _LEAST, _GREATEST = -(2**63), 2**63 - 1
 FAST_DIGITS = 18
-"""So many always fit into 64 bits."""
+"""This many digits always fit into 64 bits."""
 _DIGITS_OF = {"unix": 6, "unix_ms": 3, "unix_us": 0}
-"""Digits of what they count that are microseconds."""
+"""Decimal digits from the unit to microseconds."""
 _FAR = 10**18
 _MOST_DIGITS = 4000
-"""Python makes no text of whole numbers with more than 4300."""
+"""Python converts no whole numbers of more than 4300 digits to text."""
 
 
 def caster(word: str, settings: TypeSettings | None = None) -> Cast:
-    """What makes values of the type that `word` names; see `field_type`, whose ValueErrors it raises."""
+    """Returns the cast to the type that `word` names; see `field_type`, whose ValueErrors it raises."""
     kind = field_type(word, settings)
     name = word.partition(":")[0].partition("(")[0].strip()
     make = _MAKERS.get(name)
@@ -142,7 +142,7 @@ def _date(read: Cast, _: str) -> Cast:
 
 
 def _own(kind: type, words: str) -> Callable[[Cast, str], Cast]:
-    """For a type whose own values stay what they are; of the others it takes texts."""
+    """Returns the cast to a type whose own values stay as they are; of other values it takes texts."""
     return lambda read, _: lambda value: value if isinstance(value, kind) else _read_text(value, read, words)
 
 
@@ -151,7 +151,7 @@ def _timestamp(read: Cast, word: str) -> Cast:
     digits = _DIGITS_OF.get(unit)
 
     def timestamp(value: object) -> Any:  # noqa: ANN401 - what the type makes
-        if isinstance(value, datetime):  # one without a zone: as its text would be read
+        if isinstance(value, datetime):  # one without a zone is read like its text
             return value if value.tzinfo is not None or unit else read(value.isoformat())
         if digits is not None and isinstance(value, float | Decimal):
             return read(_count_text(value, digits))
@@ -161,7 +161,7 @@ def _timestamp(read: Cast, word: str) -> Cast:
 
 
 def _count_text(value: float | Decimal, digits: int) -> str:
-    """A count since 1970. A float means the microsecond next to it: 1732165200.123 is no exact binary number."""
+    """Returns a count since 1970 as text. A float means the nearest microsecond: 1732165200.123 is no exact binary number."""
     if not (_is_finite(value) and -_FAR < value < _FAR):
         _refuse("a time outside of the years 1 to 9999")
     return f"{value:f}" if isinstance(value, Decimal) else f"{value:.{digits}f}"
@@ -172,7 +172,7 @@ def _json(read: Cast, _: str) -> Cast:
 
 
 def _read_text(value: object, read: Cast, wanted: str) -> Any:  # noqa: ANN401 - what the type makes
-    """Texts, and whole numbers as they are written: 20261121 may be a date."""
+    """Reads texts, and whole numbers as they are written: 20261121 may be a date."""
     if isinstance(value, bool) or not isinstance(value, str | int):
         _refuse(f"{_kind(value)}, not {wanted}")
     return read(value if isinstance(value, str) else _number_text(value))
@@ -192,7 +192,7 @@ def _utf8(value: bytes) -> str:
 
 
 def _kind(value: object) -> str:
-    """What a value is, in words."""
+    """Returns the kind of a value, in words."""
     kinds: tuple[tuple[type, str], ...] = (
         (bool, "a boolean"), (int, "a number"), (float, "a number"), (Decimal, "a number"), (str, "a text"), (bytes, "bytes"),
         (datetime, "a timestamp"), (date, "a date"), (time, "a time"), (dict, "an object"), (list, "a list"), (tuple, "a list"),
@@ -218,7 +218,7 @@ _MAKERS: dict[str, Callable[[Cast, str], Cast]] = {
     "json": _json,
     "binary": _own(bytes, "bytes"),
 }
-"""For each word of `field_type`; one that is not here takes texts only."""
+"""The cast for each word of `field_type`; a type that is not listed takes only texts."""
 
 
 _HINT = "correct the type in convert, say with `null` which texts stand for nothing, or set on_error"
@@ -241,7 +241,7 @@ class ConvertOptions(StepOptions):
 
     @property
     def settings(self) -> TypeSettings:
-        """What these options mean for types."""
+        """Returns these options as settings of types."""
         return TypeSettings(self.timestamp_zone or "", self.decimal_point)
 
 
@@ -265,7 +265,7 @@ def _with_nulls(cast: Cast, nulls: frozenset[str]) -> Cast:
 
 
 def _flat(casts: dict[str, Cast], whole: frozenset[str]) -> Step:
-    """Fields at the top level. `whole` are those that become whole numbers, whose digits are read here: an access log has many."""
+    """Returns the step for top-level fields. `whole` are those that become whole numbers; it reads their digits itself, for speed."""
     items = [(name, cast, name in whole) for name, cast in casts.items()]
 
     def convert(draft: Draft) -> bool:
@@ -290,7 +290,7 @@ def _flat(casts: dict[str, Cast], whole: frozenset[str]) -> Step:
 
 
 def _named(name: str, cast: Cast) -> Cast:
-    """The cast of one field, whose errors name the field."""
+    """Returns the cast of one field, whose errors name the field."""
 
     def named(value: object) -> Any:  # noqa: ANN401 - what a type makes
         try:

@@ -1,4 +1,4 @@
-"""`csv`: the columns of one row. Rows mean what they mean to the format csv, whose rules it uses; a plain row is only split."""
+"""`csv` parses the columns of one row, by the rules of the format csv; a plain row is only split."""
 
 from __future__ import annotations
 
@@ -50,16 +50,16 @@ class CsvParse(ParseOptions):
 
     @property
     def nulls(self) -> tuple[str, ...]:
-        """The texts of `null`."""
+        """Returns the texts of `null`."""
         return (self.null,) if isinstance(self.null, str) else self.null
 
     @property
     def settings(self) -> TypeSettings:
-        """What these options mean for types."""
+        """Returns these options as settings of types."""
         return TypeSettings(self.timestamp_zone or "", self.decimal_point)
 
     def model_post_init(self, context: object) -> None:
-        """Raise ValueError for options that cannot stand together; pydantic reports it with its place."""
+        """Raises ValueError for options that contradict each other; pydantic reports it with its place."""
         super().model_post_init(context)
         if self.types.keys() - set(self.columns) and self.columns:
             msg = "types names a column that is not in columns"
@@ -69,7 +69,7 @@ class CsvParse(ParseOptions):
             raise ValueError(msg)
 
     def as_format(self) -> CsvOptions:
-        """The same for what reads files."""
+        """Returns the same options for the format csv."""
         return CsvOptions(
             header=False, columns=self.columns, delimiter=self.delimiter, quote=self.quote, doublequote=self.doublequote,
             escape=self.escape, null=self.null, null_quoted=self.null_quoted, trim=self.trim, too_few=self.too_few, too_many=self.too_many,
@@ -83,10 +83,10 @@ class CsvStepOptions(StepOptions):
 
 
 class _Row:
-    """Reads rows. Stateless but for the names of columns that have none."""
+    """Reads rows. Stateless, except that it caches columns without names."""
 
     def __init__(self, options: CsvParse) -> None:
-        """Raises ValueError for a type that is none."""
+        """Raises ValueError for an unknown type."""
         self._names = options.columns
         self._rules = Rules(field_types(options.types, options.settings), options.nulls, options.trim, options.too_few, options.too_many)
         self._delimiter = options.delimiter
@@ -107,7 +107,7 @@ class _Row:
         )
 
     def parse(self, text: str) -> dict[str, Any]:
-        """The fields of one row. DataError for what is none."""
+        """Returns the fields of one row. Raises DataError for an invalid row."""
         columns, is_exact = self._columns, False
         if not any(map(text.__contains__, self._special)):
             values: list[Any] = text.split(self._delimiter)
@@ -128,7 +128,7 @@ class _Row:
         return self._fields(values, is_exact=is_exact)
 
     def _plain(self, values: list[Any], names: list[str], *, is_exact: bool = False) -> dict[str, Any] | None:
-        """The fields of a row that is as it should be; None for one that is not. `is_exact`: texts are no nulls, but in typed columns."""
+        """Returns the fields of a regular row, None for others. `is_exact`: texts outside typed columns are not compared with nulls."""
         nulls = self._nulls
         if not is_exact and nulls and not nulls.isdisjoint(values):
             values = [None if value in nulls else value for value in values]
@@ -142,7 +142,7 @@ class _Row:
         return fields
 
     def _by_csv(self, text: str) -> tuple[list[Any], bool] | None:
-        """A row with quotes by Python's csv, where that finds what `Scan` finds, and whether all nulls are known; None elsewhere."""
+        """Reads a row with quotes by Python's csv, and returns whether all nulls are known. None if `Scan` might read it differently."""
         if "\r" in text or "\n" in text:
             return None
         is_exact = any(map(text.__contains__, self._quoted_nulls))
@@ -155,7 +155,7 @@ class _Row:
         return (rows[0], is_exact) if len(rows) == 1 else None
 
     def _has_no_nulls(self, text: str) -> bool:
-        """Whether the empty text is the only null, and stands nowhere outside quotes."""
+        """Returns whether the empty text is the only null, and never appears outside quotes."""
         between = self._delimiter
         return self._only_empty and not (2 * between in text or text.startswith(between) or text.endswith(between))
 
@@ -189,7 +189,7 @@ class _Row:
         return fields
 
     def _numbered(self, count: int) -> RowColumns:
-        """Columns without names of their own."""
+        """Returns columns named by number."""
         found = self._by_names.get(count)
         if found is None:
             found = RowColumns([numbered(index) for index in range(count)], self._rules)

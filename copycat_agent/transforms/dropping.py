@@ -1,4 +1,4 @@
-"""`keep_if`, `drop_if` and `sample`: which records go on. A dropped record is settled: its offset moves."""
+"""`keep_if`, `drop_if` and `sample` choose records. A dropped record is settled: its offset moves."""
 
 from __future__ import annotations
 
@@ -81,10 +81,10 @@ class _Sample:
     settings: SampleSettings
 
     def bind(self, meta: SplitMeta) -> Step:
-        """By inode, which a rename does not change; by path where a file has none.
+        """Seeds the hash by inode, which a rename does not change; by path if a file has none.
 
-        The place is hashed and not the record, since equal lines would all go or all stay. CRC-32 takes 0.2 µs, is the same everywhere, and
-        even enough.
+        The record's position is hashed and not its content, since equal lines would all be kept or all dropped. CRC-32 takes 0.2 µs, is the
+        same everywhere, and even enough.
         """
         below = round(self.settings.rate * 2**32)
         seed = meta.inode & _MASK if meta.inode else zlib.crc32(meta.path.encode("utf-8", "surrogatepass"))

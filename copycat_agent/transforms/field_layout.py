@@ -1,4 +1,4 @@
-"""`drop_fields`, `keep_fields`, `rename`, `nest` and `flatten`: which fields a record has, under which names and in which objects."""
+"""`drop_fields`, `keep_fields`, `rename`, `nest` and `flatten` choose the fields of a record, their names and their objects."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from copycat_agent.transforms.paths import (
 )
 
 _MOST_CHARACTERS = 2**24
-"""What a record's names may grow by. Objects within objects cost a few bytes each in a line, and their names in each field below them."""
+"""How many characters a record's names may grow by. Nested objects cost a few bytes each in a line, and their names in each field below."""
 
 
 class DropFieldsOptions(StepOptions):
@@ -76,7 +76,7 @@ def _keep(options: KeepFieldsOptions) -> Transform:
             if value is not MISSING:
                 put(kept, value)
             elif path in fields:
-                kept[path] = fields[path]  # its own name has the dots
+                kept[path] = fields[path]  # a field whose own name has the dots
         draft.value = kept
         return True
 
@@ -114,7 +114,7 @@ class RenameOptions(StepOptions):
     )
 
     def model_post_init(self, _: object) -> None:
-        """Refuse what has no one meaning."""
+        """Raises ValueError for names that overlap."""
         for names in (list(self.rename), list(self.rename.values())):
             if twice := clash(names):
                 msg = f"{twice!r} is named twice, or lies in another field that is named"
@@ -164,7 +164,7 @@ class NestOptions(StepOptions):
     )
 
     def model_post_init(self, _: object) -> None:
-        """Refuse to put a field into itself."""
+        """Raises ValueError for a field that would move into itself."""
         into = self.nest.into
         if any(f"{into}.".startswith(f"{name}.") for name in self.nest.fields_ or ()):
             msg = f"{into!r} cannot move into itself"
@@ -256,7 +256,7 @@ def _build_flatten(options: FlattenOptions) -> Transform:
 
 
 def _flat(todo: list[tuple[str, Any]], delimiter: str, out: dict[str, Any]) -> dict[str, Any]:
-    """`out` with the leaves of `todo`, in their order. Without recursion: data may be deeper than Python's stack."""
+    """Returns `out` with the leaves of `todo`, in their order. Without recursion: data may be deeper than Python's stack."""
     todo.reverse()
     longer = 0
     while todo:

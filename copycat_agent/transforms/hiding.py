@@ -1,4 +1,4 @@
-"""`mask` and `hash`: values that nobody may read are replaced, and one that cannot be is hidden as a whole."""
+"""`mask` and `hash` replace secret values; a value that cannot be replaced is hidden as a whole."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ from copycat_agent.transforms.paths import (
 )
 
 HIDDEN = "********"
-"""What stands where a whole value is hidden."""
+"""The text of a value that is hidden as a whole."""
 _FAILURES = (DataError, ValueError, TypeError, RecursionError)
 Digest = Callable[[bytes], str]
 _Mask = Callable[[str], str]
 
 
 def hiding(changes: dict[str, Change], done: str) -> Step:
-    """The step that changes all values at these paths. A change may fail with one of `_FAILURES`; `done` is what then was not done."""
+    """Returns a step that changes all values at these paths. A change may raise `_FAILURES`; `done` is its past participle."""
     rules = [(path, top, change, how) for path, how in changes.items() for top, change in changers(path)]
 
     def hide(draft: Draft) -> bool:
@@ -48,7 +48,7 @@ def hiding(changes: dict[str, Change], done: str) -> Step:
                 bad = bad or path
                 try:
                     change(fields, _or_hidden(how))
-                except RecursionError:  # too deep to look for what is meant
+                except RecursionError:  # too deep to find the value
                     fields[top] = HIDDEN
         if bad:
             msg = f"field {bad!r} cannot be {done}, so all of it is hidden"
@@ -83,7 +83,7 @@ class HashSettings(Options):
     )
 
     def model_post_init(self, _: object) -> None:
-        """Refuse what has no one meaning."""
+        """Raises ValueError for fields that overlap, and for an empty secret."""
         if twice := clash(list(self.field)):
             msg = f"{twice!r} is named twice, or lies in another field that is named"
             raise ValueError(msg)
@@ -158,7 +158,7 @@ def _other(value: object) -> str:
 
 
 def _joined(parts: list[bytes | None]) -> bytes:
-    """One value of several, each with its length, so that `ab`, `c` and `a`, `bc` differ."""
+    """Returns one value made of several, each with its length, so that `ab`, `c` and `a`, `bc` differ."""
     return b"".join(b"-," if part is None else b"%d:%s," % (len(part), part) for part in parts)
 
 
@@ -192,7 +192,7 @@ _Rules = dict[FieldName, _Rule]
 
 
 def _as_rules(value: object) -> object:
-    """Refuse what reads as the mask of one field and would mask fields named `field` and `pattern`, and nothing that is there."""
+    """Raises ValueError for what looks like the mask of one field but would mask fields named `field` and `pattern`."""
     if isinstance(value, dict) and {"field", "pattern"} <= value.keys() and not any(isinstance(each, dict) for each in value.values()):
         msg = "needs fields and their patterns, as in {card: RE}, or {card: {pattern: RE, with: TEXT}}"
         raise ValueError(msg)
@@ -219,7 +219,7 @@ def _change(masked: _Mask) -> Change:
 
 
 def _inside(value: Any, masked: _Mask) -> object:  # noqa: ANN401 - any value of a record
-    """A value that is no text, with everything in it masked. ValueError for an int of more digits than Python turns into text."""
+    """Returns a value other than a text with everything in it masked. Raises ValueError for an int with too many digits for Python."""
     if isinstance(value, dict):
         return {name: _inside(inner, masked) for name, inner in value.items()}
     if isinstance(value, list | tuple):
@@ -247,11 +247,11 @@ def _masking(rule: MaskRule) -> _Mask:
 
 
 def _kept(match: Match, groups: int) -> list[tuple[int, int]]:
-    """What the groups matched, in order, as stretches that do not overlap."""
+    """Returns what the groups matched, in order, as ranges that do not overlap."""
     kept: list[tuple[int, int]] = []
     for start, end in sorted((match.start(number), match.end(number)) for number in range(1, groups + 1)):
         if start < match.start() or end > match.end():
-            continue  # -1 for a group that took no part; one in a look-around is not in the match
+            continue  # -1 for a group that did not match; a group in a look-around is outside the match
         if kept and start <= kept[-1][1]:
             kept[-1] = (kept[-1][0], max(end, kept[-1][1]))
         elif end > start:
@@ -273,7 +273,7 @@ def _mask_columns(options: MaskOptions, before: Columns) -> Columns:
 
 
 def _texts(type_: str) -> str:
-    """The same type with texts for every value."""
+    """Returns the same type with a string for every value."""
     inner, element = struct_fields(type_), element_of(type_)
     if inner is not None:
         return struct_of([(name, _texts(one)) for name, one in inner])

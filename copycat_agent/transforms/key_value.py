@@ -1,4 +1,4 @@
-"""`key_value` and `logfmt`: pairs such as `a:1|b:2`, with signs of one's own choice or as Go's logfmt packages write them."""
+"""`key_value` and `logfmt` parse pairs such as `a:1|b:2`, with configurable separators or as Go's logfmt packages write them."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class LogfmtOptions(StepOptions):
 
 
 def parse_logfmt(text: str) -> dict[str, Any]:
-    """The fields of one line, texts but for keys without a value. DataError for what is no logfmt."""
+    """Returns the fields of one line: texts, except for keys without a value, which are True. Raises DataError for invalid logfmt."""
     if "=" not in text:
         _refuse_logfmt("no key=value in it")
     has_escapes = "\\" in text
@@ -48,7 +48,7 @@ def parse_logfmt(text: str) -> dict[str, Any]:
 
 
 def unescaped(text: str) -> str:
-    """A text in quotes without its escapes; those that mean nothing stand for their sign, half of a surrogate pair for U+FFFD."""
+    """Returns a quoted text without escapes; an unknown escape is its own character, half of a surrogate pair becomes U+FFFD."""
     return _ESCAPE.sub(_character, text) if "\\" in text else text
 
 
@@ -99,11 +99,11 @@ class KeyValueParse(ParseOptions):
 
     @property
     def quotes(self) -> str:
-        """The quotes, "" for none."""
+        """Returns the quotes, "" for none."""
         return "" if self.quote == "none" else self.quote
 
     def model_post_init(self, context: object) -> None:
-        """Raise ValueError for signs that mean two things; pydantic reports it with its place."""
+        """Raises ValueError for ambiguous separators; pydantic reports it with its place."""
         super().model_post_init(context)
         for name, sign in (("field_split", self.field_split), ("value_split", self.value_split)):
             if any(quote in sign for quote in self.quotes) or (self.escape and self.escape in sign):
@@ -121,7 +121,7 @@ class KeyValueOptions(StepOptions):
 
 
 def build_parser(options: KeyValueParse) -> Callable[[str], dict[str, Any]]:
-    """From a text to its fields; DataError in words without it."""
+    """Returns a parser from text to fields. It raises DataError in words without the text."""
     plain, quoted, quotes = _plain(options), _quoted(options), options.quotes
     collect = _collector(options)
 
@@ -135,7 +135,7 @@ def build_parser(options: KeyValueParse) -> Callable[[str], dict[str, Any]]:
 
 
 def _plain(options: KeyValueParse) -> Callable[[str], list[Pair]]:
-    """For texts without quotes."""
+    """Returns a function for texts without quotes."""
     split = None if options.field_split == " " else options.field_split
     sign, trim = options.value_split, options.trim
 
@@ -153,7 +153,7 @@ def _plain(options: KeyValueParse) -> Callable[[str], list[Pair]]:
 
 
 def _quoted(options: KeyValueParse) -> Callable[[str], list[Pair]]:
-    """For texts with quotes: by one pattern where all signs are single characters, and where it finds no fault."""
+    """Returns a function for texts with quotes: by one pattern if all separators are single characters, else, and on errors, by `_Scan`."""
     scan = _Scan(options).pairs
     if any(len(sign) > 1 for sign in (options.field_split, options.value_split, options.quote)):
         return scan
@@ -182,7 +182,7 @@ def _quoted(options: KeyValueParse) -> Callable[[str], list[Pair]]:
 
 
 class _Scan:
-    """For texts with quotes: a value whose first character is one ends at the next one that is not escaped."""
+    """Parses texts with quotes: a value whose first character is a quote ends at the next one that is not escaped."""
 
     def __init__(self, options: KeyValueParse) -> None:
         gap = r"\s+" if options.field_split == " " else re.escape(options.field_split)
@@ -200,7 +200,7 @@ class _Scan:
         self._escaped = re.compile(f"{escape}(.)", re.DOTALL) if escape else None
 
     def pairs(self, text: str) -> list[Pair]:
-        """The pairs of `text`. Raises DataError."""
+        """Returns the pairs of `text`. Raises DataError."""
         found: list[Pair] = []
         place = 0
         while place < len(text):
@@ -216,7 +216,7 @@ class _Scan:
         return found
 
     def _value(self, text: str, place: int) -> tuple[str, int]:
-        """The value from `place` on, and where what follows its end begins."""
+        """Returns the value from `place` on, and where the next pair begins."""
         if not self._gap.match(text, place):
             begin = self._skip(text, place)
             body = self._bodies.get(text[begin : begin + 1])

@@ -1,4 +1,4 @@
-"""Matchers: which records a filter means, `{field: value | [values] | {matches: RE} | {lt|le|gt|ge: n} | {exists: bool} | {not: ..}}`.
+"""Matchers select records: `{field: value | [values] | {matches: RE} | {lt|le|gt|ge: n} | {exists: bool} | {not: ..}}`.
 
 Fields are dotted paths; a raw line has the one field `message`. All fields have to match, and all parts of a condition.
 
@@ -8,8 +8,8 @@ Fields are dotted paths; a raw line has the one field `message`. All fields have
 - `matches` searches anywhere in a text, number, boolean, date or time as it is written; `lt le gt ge` compare numbers and texts that
   read as numbers. Everything else, and a missing field, does not match.
 - `exists: true` is also true for null.
-- `not` holds where what it is given does not: for a missing field too. With it, one of several conditions on several fields can be
-  asked for: what is in neither is dropped.
+- `not` is true if its condition is false, also for a missing field. With it, one of several conditions on several fields can be
+  asked for: drop the records that match neither.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _VALUE_SCHEMA = {"type": ["string", "number", "boolean", "null"]}
 
 
 def _spelled_out(value: object) -> object:
-    """`value` and `[values]` as the condition they stand for; a map as it is."""
+    """Returns `value` and `[values]` in their long form; a map as it is."""
     if isinstance(value, dict | Options):
         return value
     return {"any_of": tuple(value) if isinstance(value, list | tuple) else (value,)}
@@ -52,18 +52,18 @@ class PlainCondition(Options, defer_build=False):  # pydantic loses the function
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: Callable[[Any], Any]) -> Any:  # noqa: ANN401 - pydantic's door is elsewhere
-        """Let a value or a list stand for a condition."""
+        """Lets a value or a list stand for a condition."""
         function = {"type": "no-info", "function": _spelled_out}
         return {"type": "function-before", "function": function, "schema": handler(source)}
 
     @classmethod
     def __get_pydantic_json_schema__(cls, schema: Any, handler: Callable[[Any], Any]) -> Any:  # noqa: ANN401 - as above
-        """Say the same in the JSON Schema."""
+        """Describes the same in the JSON Schema."""
         written = {**handler(schema)}
         return {"anyOf": [_VALUE_SCHEMA, {"type": "array", "items": _VALUE_SCHEMA, "minItems": 1}, written]}
 
     def model_post_init(self, _: object) -> None:
-        """Refuse, when the definition is loaded, what could not be compiled. pydantic reports the ValueError with its place."""
+        """Raises ValueError, when the definition is loaded, for what could not be compiled. pydantic reports it with its place."""
         if all(value is None for _, value in self):
             msg = f"needs a value, a list of values, or one of {', '.join(_keys(type(self)))}"
             raise ValueError(msg)
@@ -82,7 +82,7 @@ class Condition(PlainCondition):
 
 
 def compile_matcher(matcher: Mapping[str, Condition]) -> Predicate:
-    """A predicate over records. ValueError for a field name that is not one."""
+    """Returns a predicate over records. Raises ValueError for an invalid field name."""
     checks = [(compile_path(field), _test(condition)) for field, condition in matcher.items()]
     if len(checks) == 1:
         ((find, test),) = checks
@@ -156,9 +156,9 @@ def _compare(name: str, bound: float) -> _Test:
 
 
 def _number(value: object) -> float | None:
-    """A number, or a text that reads as one; None for everything else, booleans too.
+    """Returns a number, or a text that reads as one, as a number; None for everything else, booleans too.
 
-    Decimals as floats, since that is what the definition holds: 1.10 is 1.1, whose float is not exact.
+    Decimals become floats, since the definition holds floats: 1.10 is 1.1, whose float is not exact.
     """
     if isinstance(value, str):
         if _NUMBER.fullmatch(value) is None:
@@ -179,4 +179,4 @@ def _compiled(matcher: M) -> M:
 
 
 Matcher = Annotated[M, AfterValidator(_compiled)]
-"""Fields and their conditions, or None; refused where they could not be compiled."""
+"""Fields and their conditions, or None; refused if they cannot be compiled."""

@@ -1,6 +1,6 @@
-"""What all steps that parse share: which field they take, and where they put what they found.
+"""What all parsing steps share: which field they parse, and where they put the result.
 
-`field` is taken from the record, parsed, and removed; what was found goes to the top level, or into one field.
+`field` is parsed and removed from the record; the found fields go to the top level, or into one field.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Parse = Callable[[Any], dict[str, Any]]
 """Makes fields of a text (or of bytes, for a parser that `takes_bytes`): a new dict each time. Raises DataError, without the text."""
 
 Dated = Callable[[str], tuple[dict[str, Any], int | None]]
-"""The same, with the record's time in epoch milliseconds; None for none."""
+"""Like `Parse`, but also returns the record's time in epoch milliseconds, or None."""
 
 _MESSAGE = "message"
 
@@ -35,13 +35,13 @@ class ParseOptions(Options):
     keep_source: bool = Field(False, description="true keeps the parsed field; else it is gone once it is parsed.")
 
     def model_post_init(self, _: object) -> None:
-        """Raise ValueError for a field name that is not one; pydantic reports it with its place."""
+        """Raises ValueError for an invalid field name; pydantic reports it with its place."""
         for name in (self.field, self.into or self.field):
             compile_path(name)
 
 
 def parse_step(options: ParseOptions, parse: Parse, *, takes_bytes: bool = False) -> Step:
-    """The step that `parse` makes, by the options that all of them share. `takes_bytes`: a raw line comes as its bytes."""
+    """Returns the step of a parser, with the options that all of them share. `takes_bytes`: a raw line is passed as bytes."""
     if options.field != _MESSAGE or options.into is not None or options.keep_source:
         return _any_field(options, parse, takes_bytes=takes_bytes)
     slowly = _any_field(options, parse, takes_bytes=takes_bytes)
@@ -57,7 +57,7 @@ def parse_step(options: ParseOptions, parse: Parse, *, takes_bytes: bool = False
 
 
 def dated_step(options: ParseOptions, parse: Dated) -> Step:
-    """The step that `parse` makes, which also finds the record's time."""
+    """Returns the step of a parser that also finds the record's time."""
     source, put = _source(options, takes_bytes=False), _putter(options)
     is_plain = options.field == _MESSAGE and options.into is None and not options.keep_source
 
@@ -86,7 +86,7 @@ def _any_field(options: ParseOptions, parse: Parse, *, takes_bytes: bool) -> Ste
 
 
 def _source(options: ParseOptions, *, takes_bytes: bool) -> Callable[[Draft], Any]:
-    """What finds the text that is parsed."""
+    """Returns a function that finds the text to parse."""
     find, name = compile_path(options.field), options.field
 
     def source(draft: Draft) -> str | bytes:
@@ -98,7 +98,7 @@ def _source(options: ParseOptions, *, takes_bytes: bool) -> Callable[[Draft], An
 
 
 def _putter(options: ParseOptions) -> Callable[[Draft, dict[str, Any]], None]:
-    """What puts the fields that were found into the record."""
+    """Returns a function that puts the found fields into the record."""
     place, target = options.field.split("."), options.into.split(".") if options.into else None
 
     def put(draft: Draft, found: dict[str, Any]) -> None:
@@ -117,7 +117,7 @@ def _text(value: object, field: str) -> str | bytes:
 
 
 def parsed_columns(options: ParseOptions, found: Columns, before: Columns | None) -> Columns | None:
-    """The columns behind a step that finds these: `TransformKind.columns` of a step that parses."""
+    """Returns the columns after a step that finds these: `TransformKind.columns` of a parsing step."""
     if before is None:
         return None
     after = before if options.keep_source else without_field(before, options.field)

@@ -1,4 +1,4 @@
-"""Fields by their dotted paths: finding, putting and taking them, copy on write below the top level; the same done to declared columns."""
+"""Finds, sets and removes fields by their dotted paths, copy on write below the top level; does the same to declared columns."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Columns = tuple[Column, ...]
 
 
 def type_at(columns: Columns, path: str) -> str | None:
-    """The type of the field at `path`, None where there is none."""
+    """Returns the type of the field at `path`, None if there is none."""
     by_name = {column.name: column.type for column in columns}
     first, *rest = path.split(".")
     found = by_name.get(first)
@@ -26,7 +26,7 @@ def type_at(columns: Columns, path: str) -> str | None:
 
 
 def with_type(columns: Columns, path: str, type_: str) -> Columns:
-    """The columns with a field of this type at `path`: in its place where it is there, else at the end."""
+    """Returns the columns with a field of this type at `path`: in its place if it exists, else at the end."""
     first, *rest = path.split(".")
     names = [column.name for column in columns]
     if path in names and first not in names:
@@ -38,7 +38,7 @@ def with_type(columns: Columns, path: str, type_: str) -> Columns:
 
 
 def without_field(columns: Columns, path: str) -> Columns:
-    """The columns without the field at `path`; its object stays, empty if need be."""
+    """Returns the columns without the field at `path`; its object stays, even if empty."""
     first, *rest = path.split(".")
     found = next((column for column in columns if column.name == first), None)
     if not rest or found is None or type_at((found,), path) is None:
@@ -57,13 +57,13 @@ def _columns_of(columns: Columns) -> list[tuple[str, str]]:
 
 Fields = dict[str, Any]
 Find = Callable[[Fields], object]
-"""The value, `MISSING` for none."""
+"""Returns the value, `MISSING` for none."""
 Put = Callable[[Fields, object], None]
-"""Puts a value; what stands in the way of the path is replaced."""
+"""Sets a value; whatever blocks the path is replaced."""
 Take = Callable[[Fields], object]
-"""Removes the field and returns its value, `MISSING` for none. The object it was in stays, empty if need be."""
+"""Removes the field and returns its value, `MISSING` for none. The object it was in stays, even if empty."""
 Change = Callable[[Any], object]
-"""From a value that is not null to what takes its place."""
+"""Returns the replacement of a value that is not null."""
 ChangeAll = Callable[[Fields, Change], None]
 Remove = Callable[[Fields], None]
 
@@ -81,7 +81,7 @@ FieldNames = OneOrMore[FieldName]
 
 
 def apart(done: str) -> AfterValidator:
-    """Refuses fields of which one is, or lies in, another one; `done` says what is done to them."""
+    """Returns a validator that refuses a field that is, or lies in, another one; `done` says what is done to them."""
 
     def check(named: Collection[str]) -> Collection[str]:
         if twice := clash(list(named)):
@@ -93,7 +93,7 @@ def apart(done: str) -> AfterValidator:
 
 
 def finder(path: str) -> Find:
-    """How to find the field at `path`."""
+    """Returns a function that finds the field at `path`."""
     nested = nested_finder(path)
     if "." not in path:
         return nested
@@ -106,7 +106,7 @@ def finder(path: str) -> Find:
 
 
 def nested_finder(path: str) -> Find:
-    """How to find the field at `path` in objects only, whatever fields have dots in their names."""
+    """Returns a function that finds the field at `path` in objects only, ignoring fields with dots in their own names."""
     first, *rest = path.split(".")
     if not rest:
         return lambda fields: fields.get(first, MISSING)
@@ -121,7 +121,7 @@ def nested_finder(path: str) -> Find:
 
 
 def putter(path: str) -> Put:
-    """How to put a value at `path`."""
+    """Returns a function that sets the field at `path`."""
     first, *rest = path.split(".")
     if not rest:
         return lambda fields, value: fields.__setitem__(first, value)
@@ -137,7 +137,7 @@ def putter(path: str) -> Put:
 
 
 def taker(path: str) -> Take:
-    """How to take the field at `path` away."""
+    """Returns a function that removes the field at `path`."""
     first, *rest = path.split(".")
     if not rest:
         return lambda fields: fields.pop(first, MISSING)
@@ -155,10 +155,10 @@ def taker(path: str) -> Take:
 
 
 def changers(path: str) -> list[tuple[str, ChangeAll]]:
-    """How to change every value that `path` can mean, for what must not be missed, as by `mask`. A null stays.
+    """Returns functions that change every value that `path` can mean, for steps that must not miss any, such as `mask`. A null stays.
 
-    In objects, in objects within lists, and in a field with dots in its own name: one function for each of the fields at the top that
-    they change, with its name. One that raises has changed nothing.
+    They look in objects, in objects within lists, and in a field with dots in its own name: one function for each top-level field that they
+    change, with its name. One that raises has changed nothing.
     """
     first, *rest = path.split(".")
 
@@ -183,7 +183,7 @@ def _changed(value: object, path: list[str], how: Change) -> object:
 
 
 def remover(path: str) -> Remove:
-    """How to remove every field that `path` can mean, as `changer` finds them."""
+    """Returns a function that removes every field that `path` can mean, as `changers` finds them."""
     first, *rest = path.split(".")
 
     def remove(fields: Fields) -> None:
@@ -206,7 +206,7 @@ def _removed(value: object, path: list[str]) -> object:
 
 
 def clash(paths: list[str]) -> str:
-    """The first of `paths` that is another one of them, or lies within another one; "" when each has a place of its own."""
+    """Returns the first of `paths` that equals another one, or lies within another one; "" if there is none."""
     seen: set[str] = set()
     for path in sorted(paths):
         names = path.split(".")
@@ -217,7 +217,7 @@ def clash(paths: list[str]) -> str:
 
 
 def with_field(fields: dict[str, Any], path: list[str], value: object) -> dict[str, Any]:
-    """`fields` with `value` at `path`: a new dict, and new ones along the path; what stands in the way is replaced."""
+    """Returns `fields` with `value` at `path`: a new dict, and new ones along the path; whatever blocks the path is replaced."""
     first, rest = path[0], path[1:]
     if not rest:
         return {**fields, first: value}
@@ -226,7 +226,7 @@ def with_field(fields: dict[str, Any], path: list[str], value: object) -> dict[s
 
 
 def without(fields: dict[str, Any], path: list[str]) -> dict[str, Any]:
-    """`fields` without what stands at `path`: a new dict, and new ones along the path. What is not there need not be removed."""
+    """Returns `fields` without `path`: a new dict, and new ones along the path. The field may be missing."""
     first, rest = path[0], path[1:]
     if not rest:
         return {name: value for name, value in fields.items() if name != first}
@@ -235,9 +235,9 @@ def without(fields: dict[str, Any], path: list[str]) -> dict[str, Any]:
 
 
 def changing(changes: Mapping[str, Callable[[Any], object]]) -> Callable[[Draft], bool]:
-    """A step that changes the fields at these paths: what is missing or null stays so.
+    """Returns a step that changes the fields at these paths; missing and null fields stay so.
 
-    All that can be changed are, before the first `DataError` of a change is raised.
+    It changes all fields that it can before it raises the first `DataError`.
     """
     items = [(finder(path), putter(path), change) for path, change in changes.items()]
 

@@ -1,7 +1,7 @@
-r"""`regex` and `replace`: regular expressions find what becomes fields, and what becomes another text.
+r"""`regex` makes fields of the groups of a regular expression, and `replace` replaces its matches.
 
-A group of `regex` that took no part in the match is null, so that records of one pattern have the same fields. In the new text of `replace`
-`\1` and `\g<name>` stand for groups of the match.
+A group of `regex` that did not match is null, so that records of one pattern have the same fields. In the new text of `replace`, `\1` and
+`\g<name>` are groups of the match.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class RegexOptions(ParseOptions):
     )
 
     def model_post_init(self, context: object) -> None:
-        """Raise ValueError for a pattern that would make no field; pydantic reports it with its place."""
+        """Raises ValueError for a pattern that would make no field; pydantic reports it with its place."""
         super().model_post_init(context)
         if not self.pattern:
             msg = "needs a pattern"
@@ -43,7 +43,7 @@ class RegexOptions(ParseOptions):
 
 
 def as_pattern(value: object) -> object:
-    """`regex: RE` and `regex: [RE, RE]` as the map they stand for."""
+    """Returns `regex: RE` and `regex: [RE, RE]` in their long form."""
     return {"pattern": value} if isinstance(value, str | list | tuple) else value
 
 
@@ -57,7 +57,7 @@ class RegexStepOptions(StepOptions):
 
 
 def check_groups(pattern: Pattern) -> None:
-    """Raise ValueError for a pattern without named groups."""
+    """Raises ValueError for a pattern without named groups."""
     if not pattern.groupindex:
         msg = "has no named group, so it makes no field: write (?P<name>...)"
         if pattern.groups:
@@ -68,7 +68,7 @@ def check_groups(pattern: Pattern) -> None:
 
 
 def first_match(patterns: list[Pattern], take: Callable[[int, Any], dict[str, Any]]) -> Parse:
-    """Fields of the first pattern that matches: what `take` makes of its number and the match. DataError when none does."""
+    """Returns a parser by the first pattern that matches: `take` gets its number and the match. It raises DataError when none does."""
     if len(patterns) == 1:
         (search,) = (each.search for each in patterns)
 
@@ -116,7 +116,7 @@ class ReplaceRule(Options):
     )
 
     def model_post_init(self, _: object) -> None:
-        """Refuse references to groups that are not there."""
+        """Raises ValueError for references to groups that do not exist."""
         _expanding(self)
 
 
@@ -151,9 +151,9 @@ def _text(value: object, path: str) -> str:
 
 
 def _expanding(rule: ReplaceRule) -> Callable[[Match], str]:
-    """From a match to the new text. ValueError for a reference to a group that the pattern does not have.
+    """Returns a function from match to new text. Raises ValueError for a reference to a group that the pattern does not have.
 
-    A function, since a text given to `sub` could name groups that nobody checked.
+    It is a function, since a text given to `sub` could name groups that nobody checked.
     """
     compiled, parts, begin = compile_pattern(rule.pattern), list[str | int](), 0
     for found in _REFERENCE.finditer(rule.with_):

@@ -1,4 +1,4 @@
-"""`set` and `default`: fields get values, always or where they have none: constants of any type, and texts that are templates."""
+"""`set` and `default` set fields, always or only if they have no value: to constants of any type, and texts that are templates."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from copycat_agent.transforms.base import Columns, Step, StepOptions, TransformK
 from copycat_agent.transforms.paths import FieldName, Find, Put, apart, finder, putter, type_at, with_type
 
 Make = Callable[[Draft], object]
-"""The value for one record. Raises `DataError` for a template that cannot be rendered."""
+"""Returns the value for one record. Raises `DataError` for a template that cannot be rendered."""
 
 _OF_RECORD: dict[str, Callable[[SplitMeta], Make]] = {
     "@offset": lambda meta: meta.origin.offset_of,
@@ -30,7 +30,7 @@ _VALUES = (
 
 
 def _checked(value: object) -> object:
-    """ValueError for a text in it that is no template."""
+    """Raises ValueError for an invalid template in the value."""
     if isinstance(value, str):
         compile_template(value)
     for inner in value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple) else ():
@@ -48,7 +48,7 @@ Values = Annotated[dict[FieldName, FieldValue], apart("set")]
 
 
 def compile_value(value: object) -> Callable[[SplitMeta], Make]:
-    """`value`, to be bound to a file. Constants stay what they are; a template that is one field and nothing else copies it as it is."""
+    """Compiles `value`, to be bound to a file. Constants stay as they are; a template with only one field copies that field's value."""
     if isinstance(value, str):
         template = compile_template(value)
         return lambda meta: _of_template(template, meta)
@@ -58,7 +58,7 @@ def compile_value(value: object) -> Callable[[SplitMeta], Make]:
     if isinstance(value, list | tuple):
         items = [compile_value(inner) for inner in value]
         return lambda meta: _of_list([bind(meta) for bind in items])
-    plain = float(value) if isinstance(value, float) else value  # a number that remembers how it was written
+    plain = float(value) if isinstance(value, float) else value  # without the text that a parsed number keeps
     return lambda _: lambda _: plain
 
 
@@ -74,7 +74,7 @@ def _of_template(template: Template, meta: SplitMeta) -> Make:
     if template.is_of_split:
         try:
             text = render(Draft(b""))
-        except DataError:  # of each record, as the step's on_error says
+        except DataError:  # raised for each record, as the step's on_error says
             return render
         return lambda _: text
     return render
@@ -102,7 +102,7 @@ def _copy(name: str) -> Make:
 
 
 def only_name(template: Template) -> str | None:
-    """The field, or metadata that is a number, that the template is and nothing else; None when it makes a text."""
+    """Returns the single field, or number of the metadata, that the template consists of; None when it makes a text."""
     part = template.parts[0] if len(template.parts) == 1 else ""
     if isinstance(part, str) or part.spec or (part.name.startswith("@") and part.name not in NUMBERS):
         return None
@@ -110,7 +110,7 @@ def only_name(template: Template) -> str | None:
 
 
 def type_of(value: object, before: Columns) -> str:
-    """The type of what `compile_value` makes, of records with these fields, as Spark SQL spells it."""
+    """Returns the type of what `compile_value` makes of records with these fields, in Spark SQL's spelling."""
     if isinstance(value, str):
         name = only_name(compile_template(value))
         return "string" if name is None else "bigint" if name.startswith("@") else type_at(before, name) or "string"
@@ -167,7 +167,7 @@ def _one(path: str, put: Put, make: Make) -> Step:
 
 
 def _put_all(draft: Draft, pairs: list[tuple[Put, Make]]) -> bool:
-    """All values are made before the first is put; then the first that could not be made is told."""
+    """Makes all values before it sets the first; then raises the first error."""
     fields, bad = draft.fields(), None
     made: list[tuple[Put, object]] = []
     for put, make in pairs:

@@ -1,4 +1,4 @@
-"""`sql`: a Spark SQL query over the records, and types as Spark SQL spells them. Spark itself is `copycat_agent.spark`'s."""
+"""`sql`: a Spark SQL query over the records, and types in Spark SQL's spelling. `copycat_agent.spark` runs it."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from copycat_agent.transforms.base import Columns, Step, StepOptions, TransformK
 _WORDS = frozenset(
     ("string", "boolean", "tinyint", "smallint", "int", "bigint", "float", "double", "date", "timestamp", "timestamp_ntz", "binary")
 )
-"""Types without anything within them that records can have."""
+"""Scalar types that records can have."""
 _KNOWN = "string, boolean, int, bigint, double, decimal(p,s), date, timestamp, binary, array<...>, map<string, ...>, struct<name: ...>"
 _MOST_DIGITS = 38
 _MOST_DEPTH = 20
 MOST_CHARACTERS = 65_536
-"""Of a query."""
+"""The most characters of a query."""
 
 RAW_LINE: Columns = (Column("message", "string"),)
-"""What a raw line has, as far as steps go."""
+"""The columns of a raw line, as steps see it."""
 
 
 def plain_type(text: str, depth: int = 0) -> str:
-    """The one spelling of a type, such as `bigint` of `LONG`. Raises ValueError for what is no type that records can have."""
+    """Returns the canonical spelling of a type, such as `bigint` for `LONG`. Raises ValueError for a type that records cannot have."""
     word = text.strip()
     if depth < _MOST_DEPTH:
         if (element := element_of(word)) is not None:
@@ -48,7 +48,7 @@ def plain_type(text: str, depth: int = 0) -> str:
 
 
 def columns_of(schema: str) -> tuple[Column, ...]:
-    """The columns of `ts timestamp, level string`. Raises ValueError."""
+    """Returns the columns of `ts timestamp, level string`. Raises ValueError."""
     fields = struct_fields(f"struct<{schema}>") or []
     columns = tuple(Column(name, plain_type(kind) if kind else _untyped(name)) for name, kind in fields)
     if not columns:
@@ -84,7 +84,7 @@ class QueryOptions(Options):
     )  # fmt: skip
 
     def model_post_init(self, _: object) -> None:
-        """Raise ValueError for a schema that is none; pydantic reports it with its place."""
+        """Raises ValueError for an invalid schema; pydantic reports it with its place."""
         if not self.query.strip():
             msg = "the query is empty; write SELECT ... FROM records"
             raise ValueError(msg)
@@ -105,14 +105,14 @@ class SqlOptions(StepOptions):
     )
 
     def model_post_init(self, _: object) -> None:
-        """Raise ValueError for a condition, which a query cannot have; pydantic reports it with its place."""
+        """Raises ValueError for a condition, which a query cannot have; pydantic reports it with its place."""
         if self.if_ is not None:
             msg = "a sql step takes no if: say it in the query, with WHERE or CASE"
             raise ValueError(msg)
 
 
 class SqlStep(NamedTuple):
-    """The query of a definition: the `number`-th step, from 0, and the columns of its table; None where nobody knows them."""
+    """The query of a definition: the `number`-th step, from 0, and the columns of its table; None if they are not known."""
 
     number: int
     options: SqlOptions
@@ -120,25 +120,25 @@ class SqlStep(NamedTuple):
 
     @property
     def name(self) -> str:
-        """As errors name it."""
+        """Returns its name for errors."""
         return f"transforms[{self.number}] sql"
 
 
 def sql_at(transforms: Sequence[TransformOptions]) -> int | None:
-    """The place of the first query among the steps, None without any."""
+    """Returns the index of the first query among the steps, None without any."""
     return next((number for number, options in enumerate(transforms) if isinstance(options, SqlOptions)), None)
 
 
 def declared_columns(options: SqlOptions) -> Columns | None:
-    """The columns that the step says its table has; None when it leaves that to the steps before."""
+    """Returns the columns that the step declares for its table; None if the steps before determine them."""
     return None if options.sql.schema_ is None else columns_of(options.sql.schema_)
 
 
 class _Query:
-    """Stands where the query is in the list of steps."""
+    """A placeholder for the query in the list of steps."""
 
     def bind(self, meta: SplitMeta) -> Step:
-        """Nobody calls it: a query takes many records at once, see `TransformKind.is_query`."""
+        """Never called: a query takes many records at once, see `TransformKind.is_query`."""
         msg = f"a query is no step, in {meta.path!r}"
         raise AssertionError(msg)
 

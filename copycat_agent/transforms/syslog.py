@@ -1,8 +1,8 @@
-r"""`syslog`: lines of RFC 5424 and of RFC 3164, told apart by the version behind the priority.
+r"""`syslog`: lines of RFC 5424 and of RFC 3164, distinguished by the version after the priority.
 
-What programs really write as RFC 3164 is more than its text: with and without the priority (files have none), with dates as
-`Nov 22 05:00:00`, with a year, with fractions, or as RFC 3339; with and without a host, a tag and a pid. All have the same fields, null for
-what a line does not say. Names of facilities and severities are those of syslog.conf, as rsyslog and Vector write them.
+Programs write more variants of RFC 3164 than its text has: with and without the priority (files have none), with dates as `Nov 22
+05:00:00`, with a year, with fractions, or as RFC 3339; with and without a host, a tag and a pid. All have the same fields, null if a line
+does not have one. Names of facilities and severities are those of syslog.conf, as rsyslog and Vector write them.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _FACILITIES = (
 )  # fmt: skip
 _SEVERITIES = ("emerg", "alert", "crit", "err", "warning", "notice", "info", "debug")
 _PRIORITIES = {f"{number:{pad}d}": (_FACILITIES[number >> 3], _SEVERITIES[number & 7]) for number in range(192) for pad in ("", "02", "03")}
-"""As written -> facility and severity."""
+"""Facility and severity by priority as written."""
 _NEITHER = (None, None)
 
 _COUNTED = re.compile(r"[1-9][0-9]{0,8} (?=<)")
@@ -50,7 +50,7 @@ _HOST = re.compile(r"([^\s\[\]:<>()][^\s\[\]<>()]*[^\s\[\]:<>()]|[^\s\[\]:<>()])
 _NAME = r"([^\s\[\]:<>][^\s\[\]:<>]{0,127})(?:\[([^\]\s]{1,64})\](?::? |:?$|:)|"
 _TAG = re.compile(_NAME + ": ?)")
 _TAG_FIRST = re.compile(_NAME + ":(?: |$))")
-"""Where a host may stand: `fe80::1` is one."""
+"""A tag in the position of a host: `fe80::1` is a host."""
 _BOM = "\ufeff"
 _SIGNS = ("+", "-")
 _REMEMBERED = 4096
@@ -92,7 +92,7 @@ _Moment = tuple[str, int]
 
 
 class _Moments(dict[str, _Moment]):
-    """Dates as written -> what they mean. Those of one second stand on many lines."""
+    """Parsed dates by their texts, as a cache: many lines have the same second."""
 
     def __init__(self, read: Callable[[str], int], *, keep: bool) -> None:
         """`keep`: a date with a zone stays as it is written."""
@@ -101,7 +101,7 @@ class _Moments(dict[str, _Moment]):
         self._keep = keep
 
     def __missing__(self, written: str) -> _Moment:
-        """Raises DataError for what is no time."""
+        """Raises DataError for an invalid time."""
         at_ms = self._read(written)
         moment = written if self._keep else f"{datetime.fromtimestamp(at_ms // 1000, UTC):%Y-%m-%dT%H:%M:%S}.{at_ms % 1000:03d}Z"
         if len(self) >= _REMEMBERED:
@@ -112,7 +112,7 @@ class _Moments(dict[str, _Moment]):
 
 @dataclass(frozen=True)
 class _Syslog:
-    """A date without a year needs the time of its file."""
+    """Compiled options. A date without a year needs the time of its file."""
 
     options: SyslogOptions
     zoned: Times
@@ -137,7 +137,7 @@ class _Syslog:
 
 
 def _modern(moments: _Moments) -> Dated:
-    """RFC 5424."""
+    """Returns a parser of RFC 5424."""
 
     def parse(text: str) -> tuple[dict[str, Any], int | None]:
         head = _MODERN.match(text) or ((counted := _COUNTED.match(text)) and _MODERN.match(text, counted.end()))
@@ -169,7 +169,7 @@ def _modern(moments: _Moments) -> Dated:
 
 
 def _structured(text: str, begin: int) -> tuple[int, dict[str, dict[str, str]]]:
-    """Where the elements that begin there end, and what is in them. A name that is repeated gets its values with a comma between them."""
+    """Returns where the elements that begin there end, and their content. The values of a repeated name are joined by a comma."""
     whole = _ELEMENTS.match(text, begin)
     if whole is None:
         msg = f'not a line of RFC 5424: the structured data that begins at character {begin + 1} is not [id name="value"]'
@@ -193,7 +193,7 @@ def _priority(number: str) -> tuple[str, str]:
 
 @dataclass(frozen=True)
 class _Old:
-    """RFC 3164, and what is written in its place."""
+    """RFC 3164, and its variants."""
 
     zoned: _Moments
     bare: _Moments

@@ -1,8 +1,8 @@
-"""From a format to a pattern: strptime's directives, and the names of what is standardised.
+"""Compiles a format to a pattern: strptime's directives, and the names of standard formats.
 
-Texts are English whatever the locale is. Where Python's strptime would guess (digits that stand together without a sign between
-them), the widths are fixed. Beyond strptime: `%e %h %k %l %T %D %F %R %s`, `%L` and `%N` for fractions as others write them, fractions
-of any number of digits, full and short names of months for both of `%b` and `%B`.
+Texts are English in any locale. Where Python's strptime would guess (digits without a separator between them), the widths are fixed. Beyond
+strptime: `%e %h %k %l %T %D %F %R %s`, `%L` and `%N` for fractions as others write them, fractions of any number of digits, full and short
+names of months for both of `%b` and `%B`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _OFFSET = r"[+-][0-9]{2}(?::?[0-5][0-9](?::?[0-5][0-9])?)?"
 _MONTH = r"(?P<m>[A-Za-z]{3,9})"
 _WEEKDAY = r"(?i:mon(?:day)?|tue(?:s|sday)?|wed(?:nesday)?|thu(?:r|rs|rsday)?|fri(?:day)?|sat(?:urday)?|sun(?:day)?)"
 _NUMERIC = {"Y": 4, "y": 2, "m": 2, "d": 2, "j": 3, "H": 2, "I": 2, "M": 2, "S": 2}
-"""Directives of digits only, and how many they are at most."""
+"""Directives of digits only, and their maximum number of digits."""
 
 _PATTERNS = {
     "b": _MONTH,
@@ -30,7 +30,7 @@ _PATTERNS = {
 }
 _SAME_AS = {"B": "b", "h": "b", "A": "a", "e": "d", "k": "H", "l": "I", "L": "f", "N": "f", "w": "u", "n": " ", "t": " "}
 _OF_OTHERS = (("%:z", "%z"), ("%.3f", ".%f"), ("%.6f", ".%f"), ("%.9f", ".%f"), ("%3f", "%f"), ("%6f", "%f"), ("%9f", "%f"))
-"""What other programs write for the same."""
+"""What other programs write, and its equivalent here."""
 _NAMES_OF_OTHERS = {
     **dict.fromkeys(("epoch", "unix_s", "epoch_s", "epoch_second", "unixtime", "timestamp"), "unix"),
     **dict.fromkeys(("epoch_ms", "epoch_millis", "unixms", "unix_milliseconds"), "unix_ms"),
@@ -48,7 +48,7 @@ _REFUSED = {
 }
 
 PARTS = ("Y", "m", "d", "H", "M", "S", "f", "z")
-"""The groups that every pattern has, in this order in `Layout.parts`; one that a format lacks is empty."""
+"""The groups that every pattern has, in this order in `TimeLayout.parts`; one that a format lacks is empty."""
 
 _DAY = r"(?P<Y>[0-9]{4})-(?P<m>[0-9]{2})-(?P<d>[0-9]{2})"
 _CLOCK = r"(?P<H>[0-9]{2}):(?P<M>[0-9]{2}):(?P<S>[0-9]{2})(?:[.,](?P<f>[0-9]{1,18}))?"
@@ -67,7 +67,7 @@ _NAMED = {
 NAMES = tuple(_NAMED)
 """Formats by name."""
 EPOCH_UNITS = {"unix": 10**9, "unix_ms": 10**6, "unix_us": 10**3, "unix_ns": 1}
-"""Counts since 1970 by name, and their nanoseconds."""
+"""Counts since 1970 by name, and their units in nanoseconds."""
 
 
 class TimeLayout(NamedTuple):
@@ -84,17 +84,17 @@ class TimeLayout(NamedTuple):
 
     @property
     def second(self) -> int:
-        """The group of the second."""
+        """Returns the index of the second's group."""
         return self.parts[PARTS.index("S")]
 
     @property
     def fraction(self) -> int:
-        """The group of the fraction that stands directly behind the second, or one that is empty."""
+        """Returns the index of the group of the fraction that directly follows the second, or of an empty one."""
         return self.parts[PARTS.index("f")]
 
 
 def compile_layout(text: str) -> TimeLayout:
-    """The format, or the name of one. Raises ValueError that says what is wrong with it."""
+    """Compiles a format, or the name of one. Raises ValueError that says what is wrong with it."""
     if text in _NAMED:
         return _layout(_NAMED[text], is_rfc2822=text == "rfc2822")
     if "%" not in text:
@@ -107,7 +107,7 @@ def compile_layout(text: str) -> TimeLayout:
 
 
 def _elsewhere(text: str) -> str:
-    """What others write for the same, as an end of a message; "" for what is unknown."""
+    """Returns the equivalent of another program's format, as an end of a message; "" if unknown."""
     if name := _NAMES_OF_OTHERS.get(text.lower()):
         return f": here it is {name}"
     if _OF_JAVA.search(text):
@@ -130,7 +130,7 @@ def _empty(pattern: str) -> set[str]:
 
 
 def _pieces(text: str) -> list[str]:
-    """The pattern of each directive and of what stands between them."""
+    """Returns the pattern of each directive and of the text between them."""
     tokens = _tokens(text)
     seen: set[str] = set()
     found = []
@@ -155,7 +155,7 @@ def _pieces(text: str) -> list[str]:
 
 
 def _tokens(text: str) -> list[str]:
-    """Directives, two characters each, and single other characters; a run of blanks is one blank."""
+    """Returns directives, two characters each, and single other characters; a run of blanks is one blank."""
     expanded = re.sub("%[TRDFr%]", lambda match: _SHORT_FOR.get(match[0][1], match[0]), text)
     for theirs, ours in _OF_OTHERS:
         expanded = expanded.replace(theirs, ours)
@@ -169,7 +169,7 @@ def _tokens(text: str) -> list[str]:
 
 
 def _known(piece: str) -> str:
-    """A piece by its plain name. Raises ValueError for a directive that nobody knows."""
+    """Returns a piece by its plain name. Raises ValueError for an unknown directive."""
     if piece == "%":
         msg = "a % at the end: write %% for the sign itself"
         raise ValueError(msg)
@@ -197,7 +197,7 @@ def _number(name: str, *, is_fixed: bool) -> str:
 
 
 def _check(order: list[str]) -> None:
-    """Raise ValueError for directives that make no time together."""
+    """Raises ValueError for directives that do not make a time together."""
     names = set(order)
     rules: tuple[tuple[Callable[[], bool], str], ...] = (
         (lambda: "s" in names and bool(names - {"s", "f", "z", "Z"}), "%s is all of a time: nothing but a fraction may stand beside it"),

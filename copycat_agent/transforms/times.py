@@ -1,4 +1,4 @@
-"""From texts to epoch times, with what a bound file tells about the year; and `timestamp`, which makes one the time of the event."""
+"""Parses texts into epoch times, with the file's time as a hint of the year; and `timestamp`, which sets the record's time."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ _LAST_MS = 253_402_300_799_999
 _OUTSIDE = "a time outside of the years 1970 to 9999"
 _REMEMBERED = 4096
 _LONGEST = 128
-"""Characters of a text that may be a time."""
+"""The most characters of a text that may be a time."""
 NO_TIME = (ValueError, KeyError, OverflowError)
-"""What a reader of one format raises."""
+"""The errors that a reader of one format raises."""
 _MOST_COUNT = 10**21
 _EPOCH_TEXT = re.compile(r"([+-]?)([0-9]{1,21})(?:\.([0-9]{1,18}))?", re.ASCII)
 
 
 class Memory(dict[str, int]):
-    """Texts and their times, for those that come again: a second of an access log stands on many lines."""
+    """Caches texts and their times, since many repeat: many lines of an access log have the same second."""
 
     def __init__(self, first: Read, others: Read, unit: int) -> None:
         """`first` is tried, then `others`, whose error counts. `unit`: 1 keeps microseconds, 1000 milliseconds, as records have them."""
@@ -43,7 +43,7 @@ class Memory(dict[str, int]):
         self._unit = unit
 
     def __missing__(self, text: str) -> int:
-        """Raises DataError."""
+        """Raises DataError for an invalid time."""
         try:
             found = self._first(text)
         except NO_TIME:
@@ -59,7 +59,7 @@ class Memory(dict[str, int]):
 
 
 class Times:
-    """Compiled formats, tried in order. Stateless but for what it remembers; shared by threads. Made by `compile_times`."""
+    """Compiled formats, tried in order. Stateless except for a cache; shared by threads. Made by `compile_times`."""
 
     def __init__(self, formats: Sequence[str], zone: str) -> None:
         """Raises ValueError."""
@@ -70,25 +70,25 @@ class Times:
 
     @property
     def units_ns(self) -> tuple[int, ...]:
-        """Nanoseconds of what numbers may count, in the order of the formats."""
+        """Returns the nanoseconds of the units that numbers may count, in the order of the formats."""
         return tuple(EPOCH_UNITS[each] for each in self.formats if each in EPOCH_UNITS)
 
     def bind(self, near_ms: int = 0) -> Read:
-        """A function from text to epoch milliseconds, 0 or more; see `bind_us`. Fractions of them are cut off."""
+        """Returns a function from text to epoch milliseconds, 0 or more; see `bind_us`. Finer fractions are cut off."""
         first, others = self._readers_at(near_ms)
         return Memory(first, others, 1000).__getitem__
 
     def bind_us(self, near_ms: int = 0) -> Read:
-        """A function from text to epoch microseconds, what is finer is cut off. It raises DataError in words without the text.
+        """Returns a function from text to epoch microseconds; finer fractions are cut off. It raises DataError in words without the text.
 
-        `near_ms`: when the file was last changed; a time without a year is of the latest year in which it is not more than two
-        days after that. 0, or a time that no file can have been changed at: now. Texts that come again are remembered.
+        `near_ms` is when the file was last changed; a time without a year is of the latest year in which it is not more than two days after
+        that. 0, or a time at which no file can have been changed, means now. Repeated texts are cached.
         """
         first, others = self._readers_at(near_ms)
         return Memory(first, others, 1).__getitem__
 
     def _readers_at(self, near_ms: int) -> tuple[Read, Read]:
-        """The first format's, which raises `NO_TIME`, and all of them."""
+        """Returns the reader of the first format, which raises `NO_TIME`, and one of all formats."""
         limit = min((near_ms if 0 < near_ms <= _LAST_MS else int(time.time() * 1000)) * 1000 + _AHEAD, _LAST_MS * 1000)
         readers = [reader.bind(limit) if isinstance(reader, ClockTime) else reader for reader in self._readers]
         words = f"no time as in {self.formats[0]}" if len(readers) == 1 else f"no time as in any of the {len(readers)} formats"
@@ -106,7 +106,7 @@ class Times:
         return readers[0], read_any
 
     def to_utc(self, clock: int) -> int:
-        """Microseconds of a clock in the zone of times without one -> epoch microseconds. Raises DataError where that cannot be said."""
+        """Returns epoch microseconds for a clock in the zone of times without one. Raises DataError if there are none."""
         try:
             return clock - self._offset(clock)
         except (ValueError, OverflowError):
@@ -116,7 +116,7 @@ class Times:
 
 
 def compile_times(formats: Sequence[str], zone: str = LOCAL) -> Times:
-    """Formats with strptime's directives, `rfc3339`, `iso8601`, `rfc2822`, or `unix` and its parts. `zone`: of times without one.
+    """Compiles formats with strptime's directives, `rfc3339`, `iso8601`, `rfc2822`, or `unix` and its parts. `zone`: of times without one.
 
     Raises ValueError that says what is wrong.
     """
@@ -127,13 +127,13 @@ def compile_times(formats: Sequence[str], zone: str = LOCAL) -> Times:
 
 
 def _named(text: str) -> str:
-    """A name in any case, as others write ISO8601 and UNIX_MS; a format with directives as it is."""
+    """Returns a format's name in lower case, since others write ISO8601 and UNIX_MS; a format with directives as it is."""
     name = text.lower()
     return name if name in NAMES or name in EPOCH_UNITS else text
 
 
 def in_range(micros: int) -> int:
-    """The same in milliseconds, for a record's time. DataError for what Kafka and calendars do not hold."""
+    """Returns milliseconds for a record's time. Raises DataError for times that Kafka and calendars cannot hold."""
     ms = micros // 1000
     if not 0 <= ms <= _LAST_MS:
         raise DataError(_OUTSIDE)
@@ -141,9 +141,9 @@ def in_range(micros: int) -> int:
 
 
 def from_number(number: float | Decimal, units_ns: Sequence[int]) -> int:
-    """A count since 1970, of the first unit in which it is before the year 10000 -> epoch microseconds, of a float the nearest one.
+    """Returns epoch microseconds of a count since 1970, in the first unit in which it is before the year 10000; rounded for a float.
 
-    DataError for what is no time.
+    Raises DataError for an invalid time.
     """
     if not (isinstance(number, Decimal) and number.is_nan()) and -_MOST_COUNT < number < _MOST_COUNT:
         for unit_ns in units_ns:
@@ -163,7 +163,7 @@ def _epoch_reader(unit_ns: int) -> Read:
             micros = int(sign + whole + fraction.ljust(18, "0")) * unit_ns // (1000 * 10**18)
         else:
             micros = int(sign + whole) * unit_ns // 1000
-        if micros > _LAST_MS * 1000:  # perhaps of a smaller unit, which comes next
+        if micros > _LAST_MS * 1000:  # perhaps of a smaller unit, which is tried next
             raise ValueError
         return micros
 
@@ -183,9 +183,9 @@ def _format(text: object) -> object:
 
 
 ZoneWord = Annotated[str, BeforeValidator(_zone)]
-"""`local`, a time zone by its name, or an offset such as +02:00."""
+"""`local`, the name of a time zone, or an offset such as +02:00."""
 TimeFormat = Annotated[str, BeforeValidator(_format)]
-"""A format of times that `compile_times` takes."""
+"""A time format that `compile_times` accepts."""
 
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -277,9 +277,9 @@ class _TimestampStep:
 
 
 def _other(times: Times, read_us: Read) -> Callable[[object], int]:
-    """From a value of any kind to epoch microseconds. Raises DataError.
+    """Returns a function from a value of any type to epoch microseconds, which raises DataError.
 
-    Numbers are counts where a format counts; else their digits are read, as by %Y%m%d.
+    Numbers are counts if a format counts; else their digits are read, as by %Y%m%d.
     """
     units = times.units_ns
 
@@ -299,7 +299,7 @@ def _other(times: Times, read_us: Read) -> Callable[[object], int]:
 
 
 def _digits(value: float | Decimal) -> str:
-    """A number as it is written; a word for one with more digits than any time has, which Python may not even write."""
+    """Returns a number as text; a word for one with more digits than any time has, which Python may refuse to convert."""
     return str(value) if not isinstance(value, int) or value.bit_length() < _MOST_BITS else "more"
 
 

@@ -1,10 +1,10 @@
-"""`grok`: fields by named patterns, `%{IP:client} %{NUMBER:bytes:int}`; the public sets are built in.
+"""`grok` makes fields by named patterns, `%{IP:client} %{NUMBER:bytes:int}`; the public sets are built in.
 
-Only named groups make fields. A field whose group took no part is left out, as the sets expect; of a field that stands in several
-places the first that took part counts.
+Only named groups make fields. A field whose group did not match is left out, as the sets expect; if a field occurs in several places, the
+first that matched counts.
 
-A pattern becomes a regular expression: names are put in for what they stand for, fields for what their groups find. Named patterns are the
-public sets (logstash-patterns-core, see `sets/NOTICE`) and those of a definition.
+A pattern becomes a regular expression: names are replaced by their patterns, fields by groups. Named patterns are the public sets
+(logstash-patterns-core, see `sets/NOTICE`) and those of a definition.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from copycat_agent.transforms.regex_ import as_pattern, first_match
 
 _NAME = re.compile(r"[A-Za-z0-9_-]+")
 TYPES = {"int": "int", "long": "int", "float": "float", "double": "float", "string": "string"}
-"""What may stand behind the second colon, and the word for `convert.caster`."""
+"""The types allowed after the second colon, and their names for `convert.caster`."""
 _MOST_CHARACTERS = 2**18
 _DEEPEST = 50
 _REFERENCE = re.compile(r"([A-Za-z0-9_-]+)(?::([^:\s]*))?(?::([A-Za-z]+))?")
@@ -42,7 +42,7 @@ _BRACKETS = re.compile(r"\[([^\[\]]+)\]")
 
 @cache
 def pattern_set(name: str) -> Mapping[str, str]:
-    """The patterns of a public set by name, as they stand there."""
+    """Returns the patterns of a public set by name, unexpanded."""
     found: dict[str, str] = {}
     directory = resources.files(__package__).joinpath("sets", name)
     for file in sorted(directory.iterdir(), key=lambda each: each.name):
@@ -54,7 +54,7 @@ def pattern_set(name: str) -> Mapping[str, str]:
 
 
 def check_names(definitions: Mapping[str, str]) -> None:
-    """Raise ValueError for a name that cannot stand in `%{}`."""
+    """Raises ValueError for a name that is not allowed in `%{}`."""
     for name in definitions:
         if not _NAME.fullmatch(name):
             msg = f"{name!r} is no name of a pattern: write letters, digits, _ and -"
@@ -62,7 +62,7 @@ def check_names(definitions: Mapping[str, str]) -> None:
 
 
 class GrokReference(NamedTuple):
-    """A field that a group makes."""
+    """The field that a group makes."""
 
     path: str
     type: str
@@ -77,7 +77,7 @@ class Expanded:
 
 
 def expand(pattern: str, library: Mapping[str, str]) -> Expanded:
-    """A grok pattern with the patterns that it names. ValueError for names that are not there, that lead in a circle, and the like."""
+    """Expands a grok pattern. Raises ValueError for names that are unknown, that lead in a circle, and the like."""
     expansion = _Expansion(library)
     return Expanded(expansion.translated(pattern), expansion.fields)
 
@@ -132,7 +132,7 @@ class _Expansion:
         return inner
 
     def _group(self, field: str, type_: str = "string") -> str:
-        """A name of our own for the group of a field: a field may stand in several places, and its name may be none in Python."""
+        """Returns a generated name for a field's group: a field may occur several times, and its name may be invalid in Python."""
         path = field_path(field)
         group = f"g{len(self.fields)}"
         self.fields[group] = GrokReference(path, TYPES[type_])
@@ -147,7 +147,7 @@ class _Expansion:
 
 
 def field_path(field: str) -> str:
-    """`[http][response][bytes]` and `http.response.bytes` as a dotted path. ValueError for what is none."""
+    """Returns `[http][response][bytes]` and `http.response.bytes` as a dotted path. Raises ValueError for an invalid name."""
     path = field.rstrip("?")
     if path.startswith("["):
         names = [name.rstrip("?") for name in _BRACKETS.findall(path)]
@@ -178,7 +178,7 @@ class GrokOptions(ParseOptions):
     )
 
     def model_post_init(self, context: object) -> None:
-        """Raise ValueError for patterns that do not work; pydantic reports it with its place."""
+        """Raises ValueError for patterns that do not work; pydantic reports it with its place."""
         super().model_post_init(context)
         check_names(self.definitions)
         if not self.pattern:
@@ -198,7 +198,7 @@ class GrokStepOptions(StepOptions):
 
 
 def translated(options: GrokOptions) -> tuple[str, ...]:
-    """The patterns as regular expressions in Python's spelling; their groups have names of their own."""
+    """Returns the patterns as regular expressions in Python's syntax; their groups have generated names."""
     return tuple(each.pattern for each in _expanded(options))
 
 
@@ -222,7 +222,7 @@ Take = Callable[[Any], dict[str, Any]]
 
 
 def _taker(pattern: Pattern, expanded: Expanded) -> Take:
-    """What makes fields of a match."""
+    """Returns a function that makes fields of a match."""
     groups = [expanded.fields[name] for name in sorted(pattern.groupindex, key=pattern.groupindex.__getitem__)]
     flat = all("." not in found.path for found in groups) and len({found.path for found in groups}) == len(groups)
     if flat and all(found.type == "string" for found in groups):

@@ -1,8 +1,8 @@
-r"""Patterns as grok writes them (Ruby's, of Oniguruma) as Python's: the same meaning, or a refusal that says why.
+r"""Translates grok's patterns (in Ruby's syntax, of Oniguruma) into Python's: with the same meaning, or a refusal with the reason.
 
 Translated: `(?<name>`, `\h`, POSIX classes and sets within sets, `\z`, `\Z`, `\e`, `(?m)` (Ruby's name for "a dot is a newline too"), and
-flags in the middle. Groups without a name take no part in what is found, as in Ruby. Not as in Ruby: `^` and `$` are the ends of the text,
-not of each of its lines, and `\w`, `\d`, `\s` know more than ASCII.
+flags in the middle. Groups without a name are not captured, as in Ruby. Unlike in Ruby: `^` and `$` are the ends of the text, not of each
+of its lines, and `\w`, `\d`, `\s` know more than ASCII.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ _BACK = re.compile(r"\\k<([^>]*)>")
 _PROPERTY = re.compile(r"\\[pP]\{(\^?)(\w+)\}")
 
 Expand = Callable[[str], str]
-"""From what stands in `%{}` to a pattern. Raises ValueError."""
+"""Returns the pattern for the content of `%{}`. Raises ValueError."""
 Name = Callable[[str], str]
-"""From the name of a group to the one that it gets. Raises ValueError."""
+"""Returns the new name of a group. Raises ValueError."""
 
 
 class Translation:
-    """One pattern's text on its way. `text` is what is read; each function returns what it means and leaves `at` behind it."""
+    """Translates one pattern. Each method returns its translation of what begins at `_at`, and moves `_at` behind it."""
 
     def __init__(self, text: str, expand: Expand, opened: Name, again: Name) -> None:
         self._text = text
@@ -50,7 +50,7 @@ class Translation:
         self._again = again
 
     def whole(self) -> str:
-        """The pattern. ValueError for what Python has no word for."""
+        """Returns the whole pattern. Raises ValueError for syntax that Python has no equivalent of."""
         done = self._until_closed()
         if self._at < len(self._text):
             msg = f"a ) too many at position {self._at}"
@@ -58,7 +58,7 @@ class Translation:
         return done
 
     def _until_closed(self) -> str:
-        """Up to the `)` of the group, or the end."""
+        """Translates up to the `)` of the group, or the end."""
         parts: list[str] = []
         flagged = 0
         while self._at < len(self._text) and self._text[self._at] != ")":
@@ -149,7 +149,7 @@ class Translation:
         return _POSIX[name]
 
     def _set(self) -> str:
-        r"""What stands in `[...]`, sets within it opened."""
+        r"""Returns the content of `[...]`, with the sets within it unnested."""
         begin, self._at = self._at, self._at + 1
         done = ""
         if self._text.startswith("^", self._at):
@@ -192,7 +192,7 @@ class Translation:
 
 
 def _flagged(found: re.Match[str]) -> str:
-    """`(?mi-x:`: Ruby's m is Python's s."""
+    """Returns the opening of a group with flags, `(?mi-x:`: Ruby's m is Python's s."""
     if "x" in (found[1] or "") + (found[2] or ""):
         msg = "(?x) has no counterpart here: write the pattern without blanks and comments"
         raise ValueError(msg)
