@@ -1,4 +1,4 @@
-"""Which lines belong together: a kind for every line, and a table of what continues what; lines that a container runtime wrapped."""
+"""Rules that join lines into groups: a kind for every line, and a table of what continues what; also unwraps container runtimes' lines."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ _CRI = re.compile(r"\d{4}-\d\d-\d\dT[^ ]+ (stdout|stderr) ([FP])(?::[^ ]*)?(?: (
 _SIGNS = (b" stdout ", b" stderr ")
 _PARTS = (b" stdout P", b" stderr P")
 LOOK_CHARACTERS = 4096
-"""Characters of a line that are searched for a pattern from a definition."""
+"""How many characters of a line are searched for a pattern from a definition."""
 _LEAST_SECONDS = 0.001
-"""For a pattern that takes too long on line after line."""
+"""The least time-out for a pattern that takes too long on line after line."""
 CLOSED = 9
 """State of a group that its last line has ended."""
 
 
 class Wrapped(NamedTuple):
-    """One line. `stream` is "" when it is not wrapped; `unfinished` when the next line of its stream goes on with the message."""
+    """One line. `stream` is "" when it is not wrapped; `unfinished`: the next line of its stream continues the message."""
 
     message: str
     stream: str = ""
@@ -37,17 +37,17 @@ class Wrapped(NamedTuple):
 
 
 def may_be_wrapped(block: bytes) -> bool:
-    """Whether a look at each line is worth while. Where it says no, none is wrapped."""
+    """Returns whether any line may be wrapped, so that each has to be checked. If False, none is wrapped."""
     return any(sign in block for sign in _SIGNS) or _may_be_docker(block)
 
 
 def _may_be_docker(block: bytes) -> bool:
-    """A name in JSON may be written with escapes of its letters."""
+    """Returns whether the block may hold Docker's JSON. A name in JSON may be written with escapes."""
     return b"{" in block and ((b'"log"' in block and b'"stream"' in block) or b"\\u" in block)
 
 
 def may_hold_parts(lines: list[bytes]) -> bool:
-    """Whether one of the lines may go on in the next. Where it says no, none does."""
+    """Returns whether one of the lines may continue in the next. If False, none does."""
     block = b"\n".join(lines)
     return any(sign in block for sign in _PARTS) or (_may_be_docker(block) and any(map(_is_open, lines)))
 
@@ -58,7 +58,7 @@ def _is_open(line: bytes) -> bool:
 
 
 def _object(line: bytes) -> dict[str, Any]:
-    """The fields of a JSON object; none for anything else."""
+    """Returns the fields of a JSON object; {} for anything else."""
     try:
         value = orjson.loads(line)
     except ValueError:
@@ -67,7 +67,7 @@ def _object(line: bytes) -> dict[str, Any]:
 
 
 def unwrap(line: str) -> Wrapped:
-    """The message in a line; a line that is not wrapped is its own."""
+    """Returns the message in a line; a line that is not wrapped is its own message."""
     if cri := _CRI.match(line):
         return Wrapped(cri[3] or "", cri[1], cri[2] == "P")
     if not line.lstrip().startswith("{"):
@@ -83,20 +83,20 @@ def _of_docker(fields: Mapping[str, Any]) -> Wrapped | None:
 
 
 class TextField(NamedTuple):
-    """The field at `path` of lines that are JSON objects, which may stand behind what CRI writes: its text is what groups are made by.
+    """The field at `path` of lines that are JSON objects, possibly wrapped by CRI: groups are made by the field's text.
 
-    A line without it is its own text.
+    A line without the field is its own text.
     """
 
     path: str
 
     def unwrap(self, line: str) -> Wrapped:
-        """Its text, and what it says of the next line."""
+        """Returns the field's text, with the stream of its line."""
         outer, text = self._look(line)
         return outer if text is None else outer._replace(message=text.removesuffix("\n"))
 
     def _look(self, line: str) -> tuple[Wrapped, str | None]:
-        """What a runtime made of the line, and the text as it stands in the field; None for a line without it."""
+        """Returns the unwrapped line, and the field's text exactly as it is; None for a line without it."""
         is_bare = line.lstrip().startswith("{")
         outer = Wrapped(line) if is_bare else unwrap(line)
         if not (is_bare or outer.message.lstrip().startswith("{")):
@@ -106,7 +106,7 @@ class TextField(NamedTuple):
         return (is_bare and _of_docker(fields)) or outer, text if isinstance(text, str) else None
 
     def joined(self, lines: list[str]) -> str | None:
-        """The first of a group's lines, with the texts of all in its field; None where that cannot be."""
+        """Returns the first line of a group with the texts of all lines in its field; None if they cannot be joined."""
         cri, looks = _CRI.match(lines[0]), [self._look(line) for line in lines]
         span = None if looks[0][1] is None else _span(lines[0], cri.start(3) if cri else 0, self.path)
         if span is None or (cri and any(outer.unfinished for outer, _ in looks)):
@@ -121,7 +121,7 @@ _finder = lru_cache(maxsize=16)(compile_path)
 
 
 class _Fields(NamedTuple):
-    """Fields, as what finds one asks for them."""
+    """Fields in the form that a compiled path needs."""
 
     value: dict[str, Any]
     start: int = 0
@@ -136,9 +136,9 @@ _BLANKS = re.compile(r"[ \t\r\n]*")
 
 
 def _span(text: str, begin: int, path: str) -> tuple[int, int] | None:
-    """Where the text at `path` begins and ends in the object that begins at `begin`, blanks before it; None where there is no such text.
+    """Returns the range of the text at `path` in the object that begins at `begin`, after blanks; None if there is no such text.
 
-    What is found by its place leaves everything else as it stands, digits and blanks.
+    Replacing that range leaves everything else unchanged, digits and blanks.
     """
     try:
         first, _, rest = path.partition(".")
@@ -154,7 +154,7 @@ def _span(text: str, begin: int, path: str) -> tuple[int, int] | None:
 
 
 def _member(text: str, begin: int, name: str) -> tuple[int, int] | None:
-    """Where the value of this name stands; of several the last, which counts."""
+    """Returns the range of the value of this name; of repeated names the last one counts."""
     found, place = None, _behind_blanks(text, _behind_blanks(text, begin) + 1)
     while text[place] == '"':
         key, place = _decode(text, place)
@@ -174,7 +174,7 @@ def _behind_blanks(text: str, place: int) -> int:
 
 
 class GroupState(NamedTuple):
-    """Where in its group the last line stands: `table` is a state of `Rule.joins`; stream and `unfinished` see `wrapped`."""
+    """The state of a group after its last line: `table` is a state of `Rule.joins`; for `stream` and `unfinished` see `Wrapped`."""
 
     table: int = 0
     stream: str = ""
@@ -182,25 +182,24 @@ class GroupState(NamedTuple):
 
 
 class GroupMarks(NamedTuple):
-    """What is known of some lines: their kinds, and what they are wrapped in; None when none is."""
+    """The kinds of some lines, and their unwrapped forms; None when no line is wrapped."""
 
     kinds: list[int]
     wrapped: list[Wrapped] | None
 
     def part(self, begin: int, end: int) -> GroupMarks:
-        """Those of some of the lines."""
+        """Returns the marks of some of the lines."""
         return GroupMarks(self.kinds[begin:end], None if self.wrapped is None else self.wrapped[begin:end])
 
 
 @dataclass(frozen=True)
 class Rule:
-    """`kinds` tells the kinds of lines, small numbers, 0 for the commonest that begins or ends nothing special.
+    """Joins lines into groups. `kinds` returns the kinds of lines, small numbers; 0 is the commonest, with no special meaning.
 
-    A line of kind k goes on with a group in state s when `joins` has (s, k), and gives the next state; else it begins a group, in
-    state `first[k]`. `begins` is a kind that does so always. `skipped` are the kinds that go on with a group of which nothing is
-    known but that it is too long.
-    `is_end`: a line of kind 1 is the last of its group. `only_parts`: the kinds say nothing, only parts of wrapped lines make groups.
-    `field`: what is looked at of lines that are JSON; None: all of each.
+    A line of kind k continues a group in state s if `joins` has (s, k), which gives the next state; else it begins a group, in state
+    `first[k]`. `begins` is a kind that always begins one. `skipped` are the kinds that continue a group of which it is known only that it
+    is too long. `is_end`: a line of kind 1 is the last of its group. `only_parts`: kinds have no meaning, only parts of wrapped lines make
+    groups. `field`: the field to use of lines that are JSON; None: the whole line.
     """
 
     kinds: Callable[[list[bytes]], list[int]]
@@ -214,7 +213,7 @@ class Rule:
     field: TextField | None = None
 
     def marks(self, lines: list[bytes], *, after_nothing: bool = False) -> GroupMarks:
-        """Look at lines; UTF-8. `after_nothing`: no group stands open before them."""
+        """Returns the marks of lines in UTF-8. `after_nothing`: no group is open before them."""
         block = b"\n".join(lines)
         may_be = may_be_wrapped(block) if self.field is None else b"{" in block
         if not may_be or (self.only_parts and after_nothing and not may_hold_parts(lines)):
@@ -226,7 +225,7 @@ class Rule:
         return GroupMarks(kinds, wrapped)
 
     def cuts(self, marks: GroupMarks, begin: int, state: GroupState | None) -> tuple[list[int], GroupState | None]:
-        """Returns where groups end among the lines from `begin` on: indexes of the lines behind them. And the state behind the last line.
+        """Returns where groups end among the lines from `begin` on, as indexes of the lines after them, and the state after the last line.
 
         `state` None: the first line begins a group.
         """
@@ -242,7 +241,7 @@ class Rule:
         return cuts, GroupState(table, "" if cuts or state is None else state.stream)
 
     def _cuts_of_plain(self, kinds: list[int], begin: int, table: int) -> tuple[list[int], int]:
-        """Steps from one line to the next that does not begin a group by its mere kind: few in most logs."""
+        """Visits only lines whose kind does not always begin a group: they are few in most logs."""
         cuts: list[int] = []
         done, usual = begin, self.begins
         for index in [index for index, kind in enumerate(kinds[begin:] if begin else kinds, begin) if kind != usual]:
@@ -274,7 +273,7 @@ class Rule:
         return cuts, state
 
     def _goes_on(self, state: GroupState, kind: int, line: Wrapped) -> GroupState | None:
-        """The state behind `line` when it goes on with the group; None when it begins another one."""
+        """Returns the state after `line` if it continues the group; None if it begins another one."""
         if _is_other_stream(state, line):
             return None
         table = self.joins.get((state.table, kind))
@@ -283,9 +282,9 @@ class Rule:
         return None if table is None else GroupState(table, line.stream or state.stream, line.unfinished)
 
     def end_of_skipped(self, marks: GroupMarks, begin: int, state: GroupState) -> tuple[int | None, GroupState]:
-        """Where, from line `begin` on, a group ends of which only this is known: it is too long, and the stream of its last line.
+        """Returns the index, from line `begin` on, at which a group ends that is too long and known only by the stream of its last line.
 
-        None when it goes on behind the last line. Kinds that only a group's earlier lines explain end it: rather sent than skipped.
+        None when it continues after the last line. A kind that only earlier lines of the group explain ends it: better sent than skipped.
         """
         for index in range(begin, len(marks.kinds)):
             kind, line = marks.kinds[index], Wrapped("") if marks.wrapped is None else marks.wrapped[index]
@@ -300,11 +299,11 @@ class Rule:
         return None, state
 
     def ends_with(self, marks: GroupMarks, index: int) -> bool:
-        """Whether this line ends its group, whatever follows."""
+        """Returns whether this line ends its group, whatever follows."""
         return self.is_end and marks.kinds[index] == 1
 
     def state_behind(self, marks: GroupMarks, index: int) -> GroupState:
-        """Returns the state behind a line that stands alone, for `end_of_skipped`."""
+        """Returns the state after a single line, for `end_of_skipped`."""
         line = Wrapped("") if marks.wrapped is None else marks.wrapped[index]
         return GroupState(0, line.stream, line.unfinished)
 
@@ -314,16 +313,16 @@ def _is_other_stream(state: GroupState, line: Wrapped) -> bool:
 
 
 def _texts(lines: list[bytes]) -> list[str]:
-    """Decoded at once, which is faster, unless a line holds a newline."""
+    """Decodes all lines at once, which is faster, unless a line holds a newline."""
     texts = b"\n".join(lines).decode("utf-8", "replace").split("\n")
     return texts if len(texts) == len(lines) else [line.decode("utf-8", "replace") for line in lines]
 
 
 def by_pattern(pattern: str, *, at_end: bool = False) -> tuple[Callable[[list[bytes]], list[int]], Callable[[list[str]], list[int]]]:
-    """Kind 1 for lines in which `pattern` is found, 0 for others: of bytes, and of text.
+    """Returns two functions, for bytes and for text: kind 1 for lines in which `pattern` is found, 0 for others.
 
-    Of a very long line it sees the beginning only, or `at_end` its end: there are patterns that take the square of the length. One that
-    takes too long on a line is not found in it.
+    Of a very long line they search only the beginning, or `at_end` its end: some patterns take the square of the length. A pattern that
+    takes too long on a line counts as not found in it.
     """
     compiled = compile_pattern(pattern)
     is_bounded = compiled.most >= LOOK_CHARACTERS
@@ -349,7 +348,7 @@ def by_pattern(pattern: str, *, at_end: bool = False) -> tuple[Callable[[list[by
 
 
 class _Patient:
-    """A search that has no errors. The more it is kept waiting, the less time the next lines get: a block of lines is done soon."""
+    """A search that raises no errors. The longer it takes, the less time the next lines get, so that a block of lines is done soon."""
 
     def __init__(self, pattern: Pattern) -> None:
         self._pattern = pattern
@@ -367,7 +366,7 @@ class _Patient:
 
 
 def by_alternatives(pattern: str) -> tuple[Callable[[list[bytes]], list[int]], Callable[[list[str]], list[int]]]:
-    """The number of the alternative, each in parentheses, that a line begins with; 0 for others. The pattern is ASCII."""
+    """Returns the number of the alternative, each in parentheses, that a line begins with; 0 for others. The pattern is ASCII."""
     match, quick = re.compile(pattern, re.ASCII).match, re.compile(pattern.encode("ascii")).match
 
     def of_texts(lines: list[str]) -> list[int]:
@@ -380,7 +379,7 @@ def by_alternatives(pattern: str) -> tuple[Callable[[list[bytes]], list[int]], C
 
 
 def _search_in_ascii(pattern: str) -> Callable[[bytes], re.Match[bytes] | None] | None:
-    """The same pattern for bytes, where it means the same for ASCII: no decoding then. None when bytes cannot have it."""
+    """Returns the pattern for bytes, to search ASCII without decoding it; None if it cannot be written in bytes."""
     try:
         return re.compile(pattern.encode("ascii")).search
     except (UnicodeEncodeError, re.error):
@@ -388,15 +387,15 @@ def _search_in_ascii(pattern: str) -> Callable[[bytes], re.Match[bytes] | None] 
 
 
 def start(pattern: str) -> Rule:
-    """A line in which `pattern` is found begins a group."""
+    """Returns the rule by which a line with `pattern` begins a group."""
     return Rule(*by_pattern(pattern), {(0, 0): 0}, (0, 0), frozenset({0}), begins=1)
 
 
 def continues(pattern: str) -> Rule:
-    """A line in which `pattern` is found goes on with the group before it."""
+    """Returns the rule by which a line with `pattern` continues the group before it."""
     return Rule(*by_pattern(pattern), {(0, 1): 0}, (0, 0), frozenset({1}))
 
 
 def ends(pattern: str) -> Rule:
-    """A line in which `pattern` is found is the last one of its group."""
+    """Returns the rule by which a line with `pattern` is the last one of its group."""
     return Rule(*by_pattern(pattern, at_end=True), {(0, 0): 0, (0, 1): CLOSED}, (0, CLOSED), frozenset({0}), is_end=True)

@@ -1,18 +1,18 @@
 """Holes: runs of NUL bytes that nobody wrote.
 
-A writer that does not append goes on at its old place after its file was cut, and leaves a hole before it; a host that crashes
-leaves NUL bytes where text was to be. NUL bytes that a writer did write are data. Told apart by place and length alone, so
-that it does not matter where reading begins:
+A writer that does not append goes on at its old position after its file was cut, and leaves a hole before it; a host that crashes leaves
+NUL bytes in place of text. NUL bytes that a writer did write are data. Holes are recognized by position and length alone, so that it does
+not matter where reading begins:
 
 - where a line begins, a run is a hole when it begins at byte 0 of the file, or is `HOLE_BYTES` long;
 - within a line, a run of `INNER_HOLE_BYTES` is a hole, and ends the line;
-- what goes on behind a hole is a hole.
+- what continues a hole is a hole.
 
-Framing passes a hole as a gap between two chunks, as it does a byte order mark: so offsets stay those of the file's bytes, and what is
-between gaps is still cut into lines by one `split`.
+Framing treats a hole as a gap between two chunks, like a byte order mark: so offsets stay those of the file's bytes, and what is between
+gaps is still cut into lines by one `split`.
 
-A run at the end of the file waits for what comes behind it: writers that allocate ahead fill it in later. It does not wait when
-it is `OPEN_BYTES` long, or when the file is final.
+A run at the end of the file waits for what comes after it: writers that allocate ahead fill it in later. It does not wait when it is
+`OPEN_BYTES` long, or when the file is final.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from copycat_agent.formats.text import Layout, Reader
 HOLE_BYTES = 64
 INNER_HOLE_BYTES = 512
 OPEN_BYTES = 2**20
-"""Less than any split has behind a whole line, so that a run that waits always lies at the end of the file, not of a split."""
+"""Less than what any split has after a whole line, so that a run that waits always lies at the end of the file, not of a split."""
 _FIRST_BYTES, _STEP_BYTES = 2**12, 2**20
-"""Read of a run at first, and at most at a time."""
+"""How many bytes of a run are read at first, and at most at a time."""
 
 _NUL = b"\0"
 _HOLE = bytes(HOLE_BYTES)
@@ -43,9 +43,9 @@ class Holes:
         self.exist = layout.may_have_holes
 
     def first(self, block: bytes, position: int) -> int | None:
-        """Returns where the first hole in `block` begins, which stands at byte `position`, where a line begins. None without one.
+        """Returns where the first hole in `block` begins; None without one. `block` is at byte `position`, where a line begins.
 
-        A run that the block's end cuts may be one as soon as it is long enough.
+        A run that the block's end cuts may be a hole as soon as it is long enough.
         """
         if not self.exist:
             return None
@@ -62,7 +62,7 @@ class Holes:
         return run > 0 and (run >= HOLE_BYTES or position == 0 or self.is_behind(position))
 
     def is_behind(self, position: int, least: int = HOLE_BYTES) -> bool:
-        """Whether a hole of `least` bytes, or of all that there is before it, ends or goes on at byte `position`."""
+        """Returns whether a hole ends or continues at byte `position`: of `least` bytes, or of all bytes before it."""
         size = min(least, position)
         return self.exist and size > 0 and self._read(position - size, size) == bytes(size)
 
@@ -82,7 +82,7 @@ class Holes:
         return block.endswith(self._layout.delimiter) and not self._layout.split(block, position)[-1]
 
     def passable(self, block: bytes, position: int) -> int:
-        """Returns how many bytes of `block`, which has no delimiter and no hole, can be no part of one that goes on behind it."""
+        """Returns how many bytes of `block`, which has no delimiter and no hole, cannot be part of one that continues after it."""
         end = position + max(0, len(block) - len(self._layout.delimiter) + 1)
         block = block[: self._layout.down(end) - position]
         if not self.exist or not block.endswith(_NUL):
@@ -91,14 +91,14 @@ class Holes:
         return min(place, len(block))
 
     def is_certain(self, position: int, *, final: bool) -> bool:
-        """Whether the run at byte `position` is a hole for good: something stands behind it, it is long, or nobody writes any more."""
+        """Returns whether the run at byte `position` is certainly a hole: something follows it, it is long, or nobody writes any more."""
         end, what = self.run(position, OPEN_BYTES)
         return final or what == "text" or end - position >= OPEN_BYTES
 
     def run(self, position: int, most: int) -> tuple[int, Literal["text", "end", "more"]]:
-        """The run of NUL bytes at byte `position`, looked at for `most` bytes: where it ends, and what is there.
+        """Returns where the run of NUL bytes at byte `position` ends, examined for `most` bytes, and what follows.
 
-        text: other bytes. end: the end of the file. more: perhaps more of it.
+        text: other bytes. end: the end of the file. more: perhaps more of the run.
         """
         place, stop = position, position + most
         step = _FIRST_BYTES

@@ -1,8 +1,8 @@
-"""Records of several lines, on top of lines: a run of lines that a rule puts together, as it stands in the file.
+"""Records of several lines, on top of lines: groups that a rule joins, unchanged from the file.
 
-Nothing is kept between two calls: a group that is not known to be complete is not yielded, and is read again from its beginning, after
-a kill as after a batch. So the offset never passes an open group; whether a line goes on with it follows from the group's own lines.
-A group over a limit goes in parts (`GroupParts`); or it is cut there, and the rest of it is passed over up to the next group's beginning.
+Nothing is kept between two calls: a group that is not known to be complete is not yielded, and is read again from its beginning, after a
+kill as after a batch. So the offset never passes an open group; whether a line continues it follows from the group's own lines. A group
+over a limit is sent in parts (`GroupParts`); or it is cut there, and the rest of it is skipped up to the next group's beginning.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from copycat_agent.formats.over_limit import GroupParts
 from copycat_agent.formats.text import AS_IT_STANDS, TAIL_BYTES, Layout, Reader, Text
 
 _READ_BACK_BYTES = 2**15
-"""How far back the line before a position inside a group is looked for: the parts of a wrapped line are half as long."""
+"""How far back the line before a position inside a group is searched: the parts of a wrapped line are half as long."""
 
 
 class MultilineFrames:
@@ -29,7 +29,7 @@ class MultilineFrames:
     def __init__(
         self, line: TextLineOptions, options: GroupOptions, block_bytes: int = BLOCK_BYTES, *, encoding: str = "utf-8", raw: bool = False
     ) -> None:
-        """`block_bytes`, `encoding` and `raw`, and what is raised, as with `LineFrames`."""
+        """`block_bytes`, `encoding`, `raw` and the errors are as for `LineFrames`."""
         self.on_too_long = options.on_too_long
         self.splits = self.on_too_long == "split"
         # no piece of a long line is longer than a part
@@ -60,7 +60,7 @@ class MultilineFrames:
 
 
 def _joining(layout: Layout, field: TextField) -> Layout:
-    """The layout, whose values of groups are one line."""
+    """Returns the layout with a `join` that makes one line of a group's value."""
     delimiter = layout.delimiter.decode(layout.codec).encode() if layout.text.codec else layout.delimiter
 
     def join(value: bytes) -> bytes:
@@ -74,11 +74,11 @@ def _joining(layout: Layout, field: TextField) -> Layout:
 
 
 class _Walk:
-    """One call of `frames`.
+    """The state of one call of `frames`.
 
-    Everything before `position` has been yielded. `open` are the stretches of the group that begins there, `state` is the rule's
-    behind the last of them; or, while `skipping`, the state behind the last line that was passed. `parts`: the group goes in parts, and
-    its lines stand there instead of in `open`.
+    Everything before `position` has been yielded. `open` are the lines of the group that begins there, `state` is the rule's state after
+    the last of them; or, while `skipping`, the state after the last line that was skipped. `parts`: the group is sent in parts, which hold
+    its lines instead of `open`.
     """
 
     def __init__(self, frames: MultilineFrames, layout: Layout, read: Reader, position: int, *, skipping: bool) -> None:
@@ -96,12 +96,12 @@ class _Walk:
         self.parts: GroupParts | None = None
 
     def go_on_behind(self, cut: Cut) -> None:
-        """Reading begins between two parts of a group."""
+        """Starts between two parts of a group."""
         self.state = GroupState(cut.table, cut.stream, cut.unfinished)
         self.parts = self._parts_from(cut)
 
     def look_back(self) -> None:
-        """Find out which stream the line before `position` was written to."""
+        """Finds out which stream the line before `position` was written to."""
         begin = max(0, self._layout.down(self.position - _READ_BACK_BYTES))
         lines = self._layout.split(self._read(begin, self.position - begin), begin)
         if len(lines) > (2 if begin else 1):
@@ -121,7 +121,7 @@ class _Walk:
             yield from self._gap(frame)
 
     def close(self) -> Iterator[Frame]:
-        """Nothing is added to the open group any more."""
+        """Yields the open group, to which nothing is added any more."""
         if self.parts is not None and self.parts.lines:
             yield self._last_part()
         elif self.open:
@@ -139,9 +139,9 @@ class _Walk:
                 yield from frames
 
     def _groups(self, raw: list[bytes], marks: GroupMarks, begin: int, *, is_value: bool) -> tuple[int, list[Frame]]:
-        """Complete groups among the lines from `begin` on, and the index behind what was looked at: a group that is too long, or all.
+        """Returns the index after the lines that were used, and frames of the complete groups: up to a group that is too long, or all.
 
-        `is_value`: the lines are values as they stand, so groups of them are.
+        `is_value`: the lines are values unchanged, so groups of them are.
         """
         if self.parts is not None:
             return self._lines_of_parts(self.parts, raw, marks, begin)
@@ -172,7 +172,7 @@ class _Walk:
         return GroupParts(self._layout, limits.max_lines, part_bytes(limits.max_bytes), self.position, cut)
 
     def _begin_parts(self) -> GroupParts:
-        """The open group is over a limit."""
+        """Begins the parts of the open group, which is over a limit."""
         parts = self.parts = self._parts_from(None)
         for line in self.open:
             parts.add(line)
@@ -180,17 +180,17 @@ class _Walk:
         return parts
 
     def _last_part(self, *, partial: bool = False) -> Part:
-        """The group in parts is complete."""
+        """Returns the last part of a complete group."""
         assert self.parts is not None
         part = self.parts.last(partial=partial)
         self.position, self.parts, self.state = part.end, None, None
         return part
 
     def _lines_of_parts(self, parts: GroupParts, raw: list[bytes], marks: GroupMarks, begin: int) -> tuple[int, list[Frame]]:
-        """Lines of the group that goes in parts, from `begin` on: what gets full of them. And the index behind the last one."""
+        """Adds lines from `begin` on to the group in parts. Returns the index after the last one, and the parts that are full."""
         cuts, state = self._rule.cuts(marks, begin, self.state)
         if not parts.lines and cuts and cuts[0] == begin:
-            del cuts[0]  # the definition has changed; what stands between two parts is more of the group, as was said
+            del cuts[0]  # the definition has changed; what follows a part still belongs to the group, as its `cut` says
         end, done, frames = cuts[0] if cuts else len(raw), begin, list[Frame]()
         for index in range(begin, end):
             if not parts.takes(raw[index]):
@@ -206,7 +206,7 @@ class _Walk:
         return end, frames
 
     def _piece(self, piece: Part) -> Iterator[Frame]:
-        """A piece of a line that is too long by itself, and so is its group."""
+        """Takes a piece of a line that is too long by itself, as is its group then."""
         if piece.number == 1:
             yield from self._first_piece(piece)
         if self.skipping:  # so it was begun under another definition
@@ -223,10 +223,10 @@ class _Walk:
             yield self._last_part(partial=piece.partial)
 
     def _first_piece(self, piece: Part) -> Iterator[Frame]:
-        """Its line begins: what stands open ends before it, or goes on with it."""
+        """Takes the first piece of a line: the open group ends before it, or continues with it."""
         marks = self._marks([piece.raw])
         if self._rule.is_end:
-            marks = marks._replace(kinds=[0])  # its end tells
+            marks = marks._replace(kinds=[0])  # its end decides
         if self.skipping:
             assert self.state is not None
             found, self.state = self._rule.end_of_skipped(marks, 0, self.state)
@@ -255,7 +255,7 @@ class _Walk:
         return size > self._frames.max_bytes and size - len(self._cr) * group.endswith(self._cr) > self._frames.max_bytes
 
     def _excess(self, lines: list[bytes]) -> int | None:
-        """The index of the line with which a group is too long; None when it is not."""
+        """Returns the index of the line with which a group becomes too long; None when it does not."""
         size = -len(self._delimiter)
         for index, line in enumerate(lines):
             size += len(line) + len(self._delimiter)
@@ -265,7 +265,7 @@ class _Walk:
         return None
 
     def _too_long(self, raw: list[bytes], marks: GroupMarks, begin: int, end: int) -> tuple[int, Frame]:
-        """Cut the group of the open lines and those from `begin` to `end` where it is too long. Returns the index behind that line."""
+        """Cuts the group of the open lines and those from `begin` to `end` where it becomes too long. Returns the index after that line."""
         lines = [*self.open, *raw[begin:end]]
         excess = self._excess(lines)
         assert excess is not None, "asked for a group that is too long"
@@ -276,21 +276,21 @@ class _Walk:
         return index + 1, self._long(lines[: excess + 1], self.position + len(passed), passed[-TAIL_BYTES:], complete=complete)
 
     def _begin_skipping(self, state: GroupState | None) -> None:
-        """The group is cut; `state` None: it is complete, too."""
+        """Ends the open group, which is cut; `state` None: it is also complete, so nothing is skipped."""
         self.open, self.state, self.skipping = [], state, state is not None
 
     def _long(self, lines: list[bytes], end: int, tail: bytes, *, complete: bool) -> LongLine:
-        """A group that is too long: its first lines and bytes, as far as the limits let them."""
+        """Returns the frame of a group that is too long: its first lines and bytes, within the limits."""
         whole, size = self._delimiter.join(lines[: self._frames.max_lines]), self._frames.max_bytes
         head, value = self._layout.head(whole, size) if len(whole) > size else (whole, self._layout.text.value(whole))
         if self._layout.text.join is not None and len(whole) > size and self._delimiter in head:
-            value = self._layout.text.value(head[: head.rindex(self._delimiter)])  # what is cut within an object is none
+            value = self._layout.text.value(head[: head.rindex(self._delimiter)])  # a value that is cut within an object is not valid
         frame = LongLine(head, self.position, end, complete, tail, value)
         self.position = end
         return frame
 
     def _skip(self, chunk: Chunk, marks: GroupMarks, begin: int) -> tuple[int, SkippedRest]:
-        """Pass what is left of a group that was cut."""
+        """Skips the rest of a group that was cut."""
         assert self.state is not None
         found, state = self._rule.end_of_skipped(marks, begin, self.state)
         index = len(chunk.raw) if found is None else found
@@ -304,7 +304,7 @@ class _Walk:
         return rest
 
     def _partial(self, chunk: Chunk) -> Iterator[Frame]:
-        """The last line, which nobody will finish."""
+        """Takes the last line, which nobody will finish."""
         marks = self._marks_of(chunk)
         if self.skipping:
             index, rest = self._skip(chunk, marks, 0)
@@ -341,10 +341,10 @@ class _Walk:
         yield self._last_part(partial=True)
 
     def _long_line(self, line: LongLine) -> Iterator[Frame]:
-        """A line that is too long by itself: the group is cut in it."""
+        """Takes a line that is too long by itself: the group is cut in it."""
         marks = self._marks([line.head])
         if self._rule.is_end:
-            marks = marks._replace(kinds=[0])  # its end tells
+            marks = marks._replace(kinds=[0])  # its end decides
         if self.skipping:
             assert self.state is not None
             found, state = self._rule.end_of_skipped(marks, 0, self.state)
@@ -364,13 +364,13 @@ class _Walk:
         yield self._long(lines, line.end, tail, complete=complete)
 
     def _rest_of_line(self, rest: SkippedRest) -> Iterator[Frame]:
-        """More of such a line, where reading began inside it or it is longer than a block."""
+        """Skips more of such a line, if reading began inside it or it is longer than a block."""
         complete = rest.complete and self._is_end(rest.end)
         self._begin_skipping(None if complete else self.state or GroupState())
         yield self._rest(rest.end, rest.tail, complete=complete)
 
     def _is_end(self, end: int) -> bool:
-        """Whether a line that is too long, and whose delimiter ends before byte `end`, ends its group: its last bytes tell."""
+        """Returns whether a line that is too long, and whose delimiter ends at byte `end`, ends its group: its last bytes decide."""
         if not self._rule.is_end:
             return False
         begin = max(0, end - TAIL_BYTES)
@@ -388,7 +388,7 @@ class _Walk:
         self.position = gap.end
 
     def _run(self, groups: list[bytes], *, is_value: bool) -> Chunk:
-        """Groups from `position` on, complete each."""
+        """Returns a chunk of complete groups from `position` on."""
         skip_empty, text = self._frames.skip_empty, self._layout.text
         is_value = is_value and not skip_empty and text.join is None
         start, values = self.position, groups if is_value else text.values(groups, skip_empty=skip_empty)

@@ -1,4 +1,4 @@
-"""What goes of a record over the limit: of a line its beginning alone, or all of it in parts; of a group of lines its parts."""
+"""Records over the limit: of a line only its beginning is sent, or all of it in parts; a group of lines is sent in parts."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from copycat_agent.formats.text import CHARACTER_BYTES, TAIL_BYTES, Layout, Read
 
 
 class FrameLimits(NamedTuple):
-    """How long a line may be, and how much is read at a time, in bytes. `splits`: a longer line goes in parts."""
+    """How long a line may be, and how much is read at a time, in bytes. `splits`: a longer line is sent in parts."""
 
     max_bytes: int
     block_bytes: int
@@ -21,10 +21,10 @@ class FrameLimits(NamedTuple):
 
 
 class LongLines:
-    """Frames the lines over the limit in one stretch of one file, which ends at byte `end`. `final`: nobody adds to it."""
+    """Frames the lines over the limit in a range of one file that ends at byte `end`. `final`: nobody adds to it."""
 
     def __init__(self, layout: Layout, limits: FrameLimits, holes: Holes, read: Reader, end: int, *, final: bool, most_bytes: int) -> None:
-        """`most_bytes` may be read at a time."""
+        """`most_bytes` is the most to read at a time."""
         self._layout = layout
         self._max_bytes = limits.max_bytes
         self._splits = limits.splits
@@ -37,7 +37,7 @@ class LongLines:
         self._skip_bytes = max(limits.block_bytes, 2 * INNER_HOLE_BYTES, 2 * len(layout.delimiter))
 
     def frames(self, line: bytes, start: int, end: int, tail: bytes, *, complete: bool) -> Iterator[LongLine | Part]:
-        """A line over the limit: its beginning alone, or in parts, all of them when it is `complete`."""
+        """Frames a line over the limit: its beginning alone, or its parts, all of them when it is `complete`."""
         if not self._splits:
             head, value = self._layout.head(line, self._max_bytes)
             yield LongLine(head, start, end, complete, tail, None if value is head else value)
@@ -47,14 +47,14 @@ class LongLines:
             yield from self.parts(start, None)
 
     def unfinished(self, line: bytes, start: int, tail: bytes) -> Iterator[LongLine | Part]:
-        """A line that no delimiter ends: nobody will finish it, or a hole follows."""
+        """Frames a line without a delimiter: nobody will finish it, or a hole follows."""
         if self._splits:
             yield from self._pieces(line, start, start + len(line), None, partial=True)
         else:
             yield from self.frames(line, start, start + len(line), tail, complete=True)
 
     def parts(self, position: int, cut: Cut | None) -> Iterator[Part]:
-        """Parts of a line over the limit from `position` on, as many as one read shows; nothing where its end has to come first."""
+        """Yields parts of a line over the limit from `position` on, as many as one read gives; none if its end has to be known first."""
         block = self._read(position, min(self._most_bytes, self._end - position))
         place, hole = self._layout.find(block, position), self._holes.first_inner(block, position)
         if hole is not None and not 0 <= place < hole:
@@ -70,9 +70,9 @@ class LongLines:
             yield from self._pieces(block[: self._holes.passable(block, position)], position, None, cut)
 
     def _pieces(self, text: bytes, start: int, end: int | None, cut: Cut | None, *, partial: bool = False) -> Iterator[Part]:
-        """`text`, which stands at byte `start`, cut to the limit.
+        """Yields `text`, which begins at byte `start`, in parts within the limit.
 
-        The line ends with it, and its delimiter at byte `end`; it may go on for `end` None. `partial`: no delimiter ends it.
+        The line ends with it, and its delimiter at byte `end`; with `end` None it may continue. `partial`: no delimiter ends it.
         """
         cr, place, size = len(self._layout.text.cr), 0, len(text)
         whole = size - cr * text.endswith(self._layout.text.cr) if end is not None else size - cr - CHARACTER_BYTES
@@ -95,11 +95,11 @@ class LongLines:
         return Part(raw, value, start, end, number, first, text.codec, Cut(number, *first), tail, partial)
 
     def skip(self, start: int) -> SkippedRest:
-        """Pass what is left of an over-long line, in bounded steps.
+        """Skips the rest of an over-long line, in bounded steps.
 
-        What may be half a delimiter, or the beginning of a hole, is left, unless nobody adds to it.
+        It leaves what may be half a delimiter, or the beginning of a hole, unless nobody adds to the file.
         """
-        if self._holes.is_behind(start, TAIL_BYTES):  # no line is passed up to the middle, or the end, of a run: see `Holes.passable`
+        if self._holes.is_behind(start, TAIL_BYTES):  # no line is skipped up to the middle, or the end, of a run: see `Holes.passable`
             return SkippedRest(start, start, True, b"")
         position, tail, layout = start, b"", self._layout
         while position < self._end:
@@ -124,13 +124,13 @@ class LongLines:
 class GroupParts:
     """The parts of one group of lines over the limits.
 
-    `lines` are those of the part that begins at byte `position`; all parts before it were made.
+    `lines` are those of the part that begins at byte `position`; all parts before it are made.
 
-    A line that is too long by itself comes in pieces. One is the last of its part: the next piece, or line, begins another.
+    A line that is too long by itself comes in pieces. Each piece is the last of its part: the next piece, or line, begins another.
     """
 
     def __init__(self, layout: Layout, max_lines: int, max_bytes: int, position: int, cut: Cut | None) -> None:
-        """`cut`: what was known behind the part before `position`; None at the beginning of the group."""
+        """`cut` describes the part before `position`; None at the beginning of the group."""
         self._layout = layout
         self._max_lines = max_lines
         self._max_bytes = max_bytes
@@ -140,18 +140,18 @@ class GroupParts:
         self.lines: list[bytes] = []
 
     def takes(self, line: bytes) -> bool:
-        """Whether the part may have this line, too. The first one it always may."""
+        """Returns whether the part has room for this line. It always has room for the first one."""
         size, cr = self._size + len(self._layout.delimiter) + len(line), self._layout.text.cr
         fits = size <= self._max_bytes or size - len(cr) * line.endswith(cr) <= self._max_bytes
         return not self.lines or (fits and len(self.lines) < self._max_lines)
 
     def add(self, line: bytes) -> None:
-        """The part has this line, too, or a piece of one."""
+        """Adds a line, or a piece of one, to the part."""
         self.lines.append(line)
         self._size += len(self._layout.delimiter) + len(line)
 
     def full(self, state: GroupState, *, in_line: bool = False) -> Part:
-        """The part as it is: more of the group follows. `state`: the rule's behind its last line. `in_line`: it ends within that."""
+        """Returns the part: more of the group follows. `state`: the rule's state after its last line. `in_line`: it ends within that."""
         delimiter = b"" if in_line else self._layout.delimiter
         raw = self._layout.delimiter.join(self.lines) + delimiter
         part = self._part(raw, self._layout.text.decoded(raw), self.position + len(raw), raw[-TAIL_BYTES:], partial=False)
@@ -160,7 +160,7 @@ class GroupParts:
         return part._replace(cut=cut)
 
     def last(self, *, partial: bool) -> Part:
-        """The part as it is: the group ends with it. `partial`: no delimiter ends its last line."""
+        """Returns the last part of the group. `partial`: no delimiter ends its last line."""
         raw, text = self._layout.delimiter.join(self.lines), self._layout.text
         delimiter = b"" if partial else self._layout.delimiter
         value = text.decoded(raw) if partial else text.value(raw)

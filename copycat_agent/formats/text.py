@@ -1,7 +1,7 @@
-"""What a file's text looks like as bytes: the encodings it can be in, where lines end, and how they become values.
+"""A file's text as bytes: possible encodings, where lines end, and how lines become values.
 
-Lines are found in bytes and decoded afterwards. Of the encodings of Unicode with units of two or four bytes, a delimiter counts
-only where a unit begins, counted from byte 0 of the file.
+Lines are found in bytes and decoded afterwards. In the encodings of Unicode with units of two or four bytes, a delimiter counts only where
+a unit begins, counted from byte 0 of the file.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from functools import lru_cache
 from typing import NamedTuple
 
 TAIL_BYTES = 256
-"""Bytes before a position that its fingerprint covers."""
+"""How many bytes before a position its fingerprint covers."""
 BY_MARK = {"auto": "utf-8", "utf-16": "utf-16-le", "utf-32": "utf-32-le"}
-"""Names that leave the choice to the mark, and what holds without one."""
+"""Names that leave the choice to the mark, and the codec without one."""
 UNITS = {"utf-16-le": 2, "utf-16-be": 2, "utf-32-le": 4, "utf-32-be": 4}
 AS_IT_STANDS = frozenset({"utf-8", "ascii"})
-"""Codecs whose bytes are taken for UTF-8 as they are."""
+"""Codecs whose bytes are taken for UTF-8 unchanged."""
 _SURROGATES = range(0xD800, 0xE000)
 _NO_TEXT = frozenset({"idna", "punycode", "raw-unicode-escape", "undefined", "unicode-escape"})
-"""Codecs of Python that are made for other things than files."""
+"""Codecs of Python that are not made for files."""
 _MARKS = (
     ("utf-8", codecs.BOM_UTF8),
     ("utf-32-le", codecs.BOM_UTF32_LE),  # before UTF-16, whose mark it begins with
@@ -29,15 +29,15 @@ _MARKS = (
     ("utf-16-be", codecs.BOM_UTF16_BE),
 )
 MARK_BYTES = 4
-"""Bytes at the beginning of a file that tell everything about its mark."""
+"""How many bytes at the beginning of a file determine its mark."""
 CHARACTER_BYTES = 8
-"""No character has more."""
+"""No character has more bytes."""
 _GOES_ON = range(0x80, 0xC0)
 _LEADS = ((2, range(0xC2, 0xE0)), (3, range(0xE0, 0xF0)), (4, range(0xF0, 0xF5)))
-"""The bytes of UTF-8 that are not a character's first, and those that are the first of two, three or four."""
+"""The bytes of UTF-8 that continue a character, and those that begin one of two, three or four bytes."""
 
 Reader = Callable[[int, int], bytes]
-"""`read(position, size)`: up to `size` bytes from `position`; fewer only at the end of the file. Raises OSError."""
+"""`read(position, size)` returns up to `size` bytes from `position`; fewer only at the end of the file. Raises OSError."""
 
 
 def encoding_problem(name: str, delimiter: str) -> tuple[str, str] | None:
@@ -57,7 +57,7 @@ def encoding_problem(name: str, delimiter: str) -> tuple[str, str] | None:
 
 
 def split_problem(name: str) -> tuple[str, str] | None:
-    """Returns why `on_too_long: split` cannot be had in the encoding `name`, and a hint; None when it can."""
+    """Returns why `on_too_long: split` is impossible in the encoding `name`, and a hint; None when it is possible."""
     if not canonical(name).startswith(("iso2022", "hz", "utf-7")):
         return None
     words = f"text in {name} cannot be read from its middle on, so it cannot go in parts"
@@ -65,7 +65,7 @@ def split_problem(name: str) -> tuple[str, str] | None:
 
 
 def canonical(name: str) -> str:
-    """Python's own name of the codec; `auto` as it is. Raises ValueError."""
+    """Returns Python's own name of the codec; `auto` unchanged. Raises ValueError."""
     if name == "auto":
         return name
     try:
@@ -80,14 +80,14 @@ def canonical(name: str) -> str:
 
 
 def extends_ascii(codec: str) -> bool:
-    """False for codecs that make other characters of ASCII bytes too, as EBCDIC, and ISO 2022 behind an escape."""
+    """Returns False for codecs that use ASCII bytes for other characters too, as EBCDIC, and ISO 2022 after an escape."""
     ascii_bytes = bytes(range(128))
     return not codec.startswith(("iso2022", "hz")) and ascii_bytes.decode(codec, "replace").encode("utf-8", "replace") == ascii_bytes
 
 
 @lru_cache(maxsize=16)
 def _inner_bytes(codec: str) -> frozenset[int]:
-    """Bytes that stand in a character behind its first one."""
+    """Returns the bytes that can occur in a character after its first one."""
     if codec in AS_IT_STANDS:
         return frozenset(range(0x80, 0xC0))
     found: set[int] = set()
@@ -98,10 +98,10 @@ def _inner_bytes(codec: str) -> frozenset[int]:
 
 
 class Text(NamedTuple):
-    """Makes a record's value of a stretch between delimiters.
+    """Makes a record's value of the bytes between delimiters.
 
-    `cr` is taken off its end where it stands there. `codec`: it is decoded with that and encoded as UTF-8, what cannot be
-    decoded replaced by U+FFFD; "" leaves its bytes as they are. `join` makes one record of a value that has several lines; None: it stays.
+    `cr` is removed from their end. `codec`: they are decoded with it and encoded as UTF-8, with U+FFFD for what cannot be decoded; ""
+    leaves them unchanged. `join` makes one record of a value that has several lines; None: it stays unchanged.
     """
 
     cr: bytes = b""
@@ -109,12 +109,12 @@ class Text(NamedTuple):
     join: Callable[[bytes], bytes] | None = None
 
     def value(self, stretch: bytes) -> bytes:
-        """The value of one stretch, or of a group of lines with delimiters in it."""
+        """Returns the value of one line, or of a group of lines with delimiters in it."""
         value = self.decoded(stretch.removesuffix(self.cr) if self.cr else stretch)
         return value if self.join is None else self.join(value)
 
     def values(self, stretches: list[bytes], *, skip_empty: bool) -> list[bytes]:
-        """The values of some stretches, without those of empty lines where they are skipped."""
+        """Returns the values of some lines, without those of empty lines if they are skipped."""
         values, cr = stretches, self.cr
         if cr:
             size = -len(cr)
@@ -125,16 +125,16 @@ class Text(NamedTuple):
         return values if self.join is None else list(map(self.join, values))
 
     def decoded(self, text: bytes) -> bytes:
-        """UTF-8 of some bytes, all of them."""
+        """Returns bytes as UTF-8, all of them."""
         return text.decode(self.codec, "replace").encode("utf-8", "replace") if self.codec else text
 
 
 class Layout(NamedTuple):
-    """Describes what one file's text looks like as bytes.
+    """Describes one file's text as bytes.
 
-    `unit`: delimiters begin at multiples of this. `mark` is what stands at byte 0 before the text, b"" for nothing; `is_raw`
-    makes it part of the first record. `codec` is Python's name, also where nothing is decoded. `text` makes values of lines.
-    `extends_ascii`: bytes below 128 are ASCII whatever stands around them. `may_have_holes`: no NUL is a part of a delimiter.
+    `unit`: delimiters begin at multiples of this. `mark` is the byte order mark before the text, b"" for none; `is_raw` makes it part of
+    the first record. `codec` is Python's name, also if nothing is decoded. `text` makes values of lines. `extends_ascii`: bytes below 128
+    are ASCII whatever surrounds them. `may_have_holes`: no NUL is part of a delimiter.
     """
 
     codec: str
@@ -147,7 +147,7 @@ class Layout(NamedTuple):
     may_have_holes: bool
 
     def find(self, block: bytes, position: int, begin: int = 0) -> int:
-        """Returns where the first delimiter in `block[begin:]` begins, -1 without one. `block` stands at byte `position` of the file."""
+        """Returns where the first delimiter in `block[begin:]` begins, -1 without one. `block` is at byte `position` of the file."""
         place = block.find(self.delimiter, begin)
         while place >= 0 and (position + place) % self.unit:
             place = block.find(self.delimiter, place + 1)
@@ -161,7 +161,7 @@ class Layout(NamedTuple):
         return place
 
     def split(self, block: bytes, position: int, most: int = -1) -> list[bytes]:
-        """`block.split(delimiter, most)`, delimiters of this encoding only."""
+        """Returns `block.split(delimiter, most)`, by delimiters of this encoding only."""
         if self.unit == 1:
             return block.split(self.delimiter, most)
         pieces: list[bytes] = []
@@ -175,20 +175,20 @@ class Layout(NamedTuple):
         return [*pieces, block[begin:]]
 
     def down(self, position: int) -> int:
-        """The last byte up to `position` where a unit begins."""
+        """Returns the last byte up to `position` at which a unit begins."""
         return position - position % self.unit
 
     def up(self, position: int) -> int:
-        """The first byte from `position` on where a unit begins."""
+        """Returns the first byte from `position` on at which a unit begins."""
         return position + -position % self.unit
 
     def head(self, line: bytes, size: int) -> tuple[bytes, bytes]:
-        """The first `size` bytes of a longer `line`, cut at a character's end, and the value that they make."""
+        """Returns the first `size` bytes of a longer `line`, cut at a character's end, and their value."""
         head = line[: self._fitting(line, size)]
         return head, self.text.decoded(head)
 
     def cut(self, line: bytes, begin: int, size: int) -> int:
-        """Where to cut a `line` of which more than `size` bytes stand from `begin` on: at a character's end, behind at least one."""
+        """Returns where to cut a `line` with more than `size` bytes from `begin` on: at a character's end, after at least one."""
         piece = line[begin : begin + size + CHARACTER_BYTES + 1]
         for most in range(size, len(piece)):
             if fits := self._fitting(piece, most):
@@ -206,7 +206,7 @@ class Layout(NamedTuple):
 
 
 def _character_end(line: bytes, size: int) -> int:
-    """`size`, or the bytes before the UTF-8 character that goes on there."""
+    """Returns `size`, or the number of bytes before the UTF-8 character that continues there."""
     for place in range(size, max(-1, size - 4), -1):
         if line[place] not in _GOES_ON:
             length = next((length for length, leads in _LEADS if line[place] in leads), 1)
@@ -225,10 +225,10 @@ class Encoding:
         self._asks_mark = self._name in BY_MARK
         self._plain = self._layout(without_mark, b"")
         self.behind_start = None if self._asks_mark else self._plain
-        """The layout of a file that is read from behind byte 0; None where its first bytes have to be read, see `of`."""
+        """The layout of a file that is read from after byte 0; None if its first bytes have to be read, see `of`."""
 
     def of(self, read: Reader, position: int) -> Layout:
-        """The layout of a file that is read from byte `position`. Reads its first bytes where they matter."""
+        """Returns the layout of a file that is read from byte `position`. Reads its first bytes if they matter."""
         if position and self.behind_start is not None:
             return self.behind_start
         head = read(0, MARK_BYTES)

@@ -1,6 +1,6 @@
-"""Formats of whole files: where each record is, and what is in it. A new format is one file and one line in `_BUILT_IN`.
+"""Formats of whole files: where each record is, and its content. A new format is one file and one line in `_BUILT_IN`.
 
-What reads `avro` and `parquet` is imported when the first such file is met: hence their options stand here.
+The readers of `avro` and `parquet` are imported when the first such file is met; so their options are defined here.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ PARQUET = FormatKind(ParquetOptions, _build_parquet)
 
 
 def build_format(options: FormatOptions) -> RecordFormat:
-    """The format that `options` (validated by `FORMATS[type].options`) describes. Called once per definition and process."""
+    """Returns the format of `options` (validated by `FORMATS[type].options`). Called once per definition and process."""
     return FORMATS[options.type].build(options)
 
 
@@ -97,4 +97,4 @@ def _fenced(kind: FormatKind, fence: Fence) -> FormatKind:
 
 
 FORMATS = Registry("format", _BUILT_IN, _wrong, _fenced)
-"""What `format.type` may say; formats of installed packages too."""
+"""Formats by the name in `format.type`; includes those of installed packages."""

@@ -1,7 +1,7 @@
-"""Records of the files in an archive, each read by a format as if it were a file of its own.
+"""Records of the files in an archive, each read by a format as if it were a separate file.
 
-Positions are bytes of the archive: a file stands in a tar as it is, so a record is found again where it was. Hence formats that count
-records cannot be read so. A record never goes from one file to the next.
+Positions are bytes of the archive: a tar holds files unchanged, so a record is found again at its position. Hence formats that count
+records cannot be used. A record never continues from one file to the next.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def _cut_off(member: TarMember) -> str:
 
 
 class ArchivedFile:
-    """A file in an archive, as formats read it: a `RecordFile`. `end`: no more of the archive can be read."""
+    """A file in an archive, as a `RecordFile` for formats. `end`: no more of the archive can be read."""
 
     def __init__(self, archive: RecordFile, member: TarMember, end: int) -> None:
         self._archive = archive
@@ -34,7 +34,7 @@ class ArchivedFile:
         archive.memo["member"] = member.begin, self.memo
 
     def __call__(self, position: int, size: int, /) -> bytes:
-        """Up to `size` bytes from `position` on. Raises DamageError where the archive ends before it."""
+        """Returns up to `size` bytes from `position` on. Raises DamageError if the archive ends before."""
         begin = self._member.begin + position
         wanted = max(0, min(size, self._end - begin))
         data = self._archive(begin, wanted) if wanted else b""
@@ -44,7 +44,7 @@ class ArchivedFile:
 
 
 class ArchiveFormat(FileFormat):
-    """A format, for files that may be archives, of `most` members at most. What is no archive is read as without."""
+    """A format for files that may be archives with at most `most` members. Other files are read as usual."""
 
     def __init__(self, form: RecordFormat, most: int) -> None:
         self._form = form
@@ -82,7 +82,7 @@ class ArchiveFormat(FileFormat):
             yield from _rest(file, members.end, position)
 
     def _members(self, file: RecordFile, end: int) -> TarMembers | None:
-        """What is in it; None for what is no archive."""
+        """Returns the archive's members; None for other files."""
         if "archive" not in file.memo:
             is_one = end >= TAR_BLOCK and is_archive(file(0, TAR_BLOCK))
             file.memo["archive"] = TarMembers(self._most) if is_one else None
@@ -90,7 +90,7 @@ class ArchiveFormat(FileFormat):
         return found
 
     def _of_member(self, file: ArchivedFile, begin: int, start: int, end: int, how: How) -> Iterator[Frame]:
-        """The frames of one file, up to where it ends."""
+        """Yields the frames of one file, up to its end."""
         if (cut := Cut.parse(how.get("cut", ""), start)) is not None:
             how["cut"] = cut._replace(start=cut.start - begin, end=cut.end - begin).text()
         reached = start
@@ -103,7 +103,7 @@ class ArchiveFormat(FileFormat):
 
 
 def _rest(file: RecordFile, mark: int | None, position: int) -> Iterator[Frame]:
-    """What stands behind the last member: its padding, the mark of the end, and what follows that."""
+    """Yields what follows the last member: its padding, the end mark, and the rest."""
     if mark is None:
         raise DamageError("the archive ends before its end mark")
     stop = file.size if file.size >= 0 else mark + TAR_BLOCK
@@ -112,7 +112,7 @@ def _rest(file: RecordFile, mark: int | None, position: int) -> Iterator[Frame]:
 
 
 def _moved(frame: Frame, by: int) -> Frame:
-    """The frame of a file that begins at byte `by` of the archive."""
+    """Returns the frame of a file that begins at byte `by` of the archive."""
     if isinstance(frame, Parsed):
         return frame._replace(places=[place + by for place in frame.places])
     if isinstance(frame, Part):
@@ -122,11 +122,11 @@ def _moved(frame: Frame, by: int) -> Frame:
 
 
 def finds_end(memo: dict[str, Any]) -> bool:
-    """Whether the file with this memo is an archive, which says where it ends."""
+    """Returns whether the file with this memo is an archive, which determines its own end."""
     return memo.get("archive") is not None
 
 
 def name_at(memo: dict[str, Any], position: int) -> str:
-    """The name of the file in an archive that this byte is in; "" for what is no archive. `memo` is that of the `RecordFile`."""
+    """Returns the name of the archive member at this byte; "" outside of archives. `memo` is that of the `RecordFile`."""
     members: TarMembers | None = memo.get("archive")
     return "" if members is None else members.name_at(position)

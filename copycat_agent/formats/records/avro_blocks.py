@@ -1,8 +1,8 @@
 """Avro's Object Container Files: a header, then blocks of records, each packed by itself and followed by the file's sync marker.
 
-Avro 1.12, "Object Container Files". Nothing here trusts a number in the file: a block that says it is larger than the limit, or
-larger than the file, is damage before a byte is allocated for it. fastavro's own reading of blocks has no such bounds, and cannot begin in
-the middle of a file.
+Avro 1.12, "Object Container Files". Nothing here trusts a number in the file: a block that claims to be larger than the limit, or larger
+than the file, is damage before a byte is allocated for it. fastavro's own reading of blocks has no such bounds, and cannot begin in the
+middle of a file.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ else:
     from backports import zstd
 
 HEADER_BYTES = 2**24
-"""A header, the schema in it included, is not longer."""
+"""The most bytes of a header, including the schema in it."""
 _MAGIC = b"Obj\x01"
 _SYNC_BYTES = 16
 _COUNTS_BYTES = 18
-"""Two numbers before each block are no longer than this, nor is the shortest block, its marker included."""
+"""The two numbers before each block are no longer than this, nor is the shortest block, including its marker."""
 _FIRST_BYTES = 2**14
 _XZ_MEMORY_BYTES = 128 * 2**20
 _MARKS_MAX = 4096
@@ -41,11 +41,11 @@ _LONG_BITS = 64
 _CRC_BYTES = 4
 
 _UNPACK = (zlib.error, lzma.LZMAError, zstd.ZstdError, cramjam.DecompressionError, OSError, EOFError, MemoryError, ValueError)
-"""What damaged bytes raise."""
+"""Errors that unpacking raises for damaged bytes."""
 
 
 class Header(NamedTuple):
-    """What stands before the blocks. `schema` is JSON, as it was written; `first` is the byte where the first block begins."""
+    """The header before the blocks. `schema` is JSON, unchanged; `first` is the byte where the first block begins."""
 
     schema: str
     codec: str
@@ -63,12 +63,12 @@ class Block(NamedTuple):
 
     @property
     def end(self) -> int:
-        """Behind its sync marker."""
+        """Returns the byte after its sync marker."""
         return self.start + self.size + _SYNC_BYTES
 
 
 class Marks:
-    """Where blocks begin, as (record, byte): the latest one, and of those before it as many as fit, evenly."""
+    """Where blocks begin, as (record, byte): the latest one, and an even selection of those before it."""
 
     def __init__(self, first: int) -> None:
         self._marks = [(0, first)]
@@ -77,7 +77,7 @@ class Marks:
         self._passed = 0
 
     def note(self, record: int, byte: int) -> None:
-        """A block begins there. Called for each in order, and from any known one on again."""
+        """Notes that a block begins there. Called for each in order, possibly again from any known one on."""
         if record <= self._latest[0]:
             return
         self._latest = record, byte
@@ -89,7 +89,7 @@ class Marks:
             self._marks, self._step = self._marks[::2], self._step * 2
 
     def before(self, record: int) -> tuple[int, int]:
-        """The last one known at or before `record`."""
+        """Returns the last known block at or before `record`."""
         if self._latest[0] <= record:
             return self._latest
         return self._marks[bisect.bisect_right(self._marks, (record, math.inf)) - 1]
@@ -100,7 +100,7 @@ class _TooShort(Exception):  # noqa: N818 - an order to read more
 
 
 class _Cursor:
-    """Avro's own encoding of numbers and bytes, in the header and before each block."""
+    """Reads Avro's encoding of numbers and bytes, in the header and before each block."""
 
     def __init__(self, data: bytes) -> None:
         self.data = data
@@ -114,7 +114,7 @@ class _Cursor:
         return taken
 
     def long(self) -> int:
-        """A zigzag number; ValueError when it has more bytes than one can have."""
+        """Reads a zigzag number. Raises ValueError when it has too many bytes."""
         value = shift = 0
         while True:
             byte = self.take(1)[0]
@@ -133,7 +133,7 @@ class _Cursor:
 
 
 class _Member(Protocol):
-    """What zlib, bz2, lzma and zstd have in common."""
+    """The interface that zlib, bz2, lzma and zstd have in common."""
 
     @property
     def eof(self) -> bool: ...
@@ -142,12 +142,12 @@ class _Member(Protocol):
 
 
 def damaged(what: str, byte: int, record: int) -> DamageError:
-    """The file cannot be read from there on."""
+    """Returns the error for a file that cannot be read from there on."""
     return DamageError(f"avro: {what} (byte {byte}, record {record + 1})", "replace the file with a whole one")
 
 
 def header_of(file: RecordFile) -> Header | None:
-    """The file's header; None for an empty file. Raises DamageError."""
+    """Returns the file's header; None for an empty file. Raises DamageError."""
     size = _FIRST_BYTES
     while True:
         data = _readable(file, size)
@@ -168,7 +168,7 @@ def header_of(file: RecordFile) -> Header | None:
 
 
 def _readable(file: RecordFile, size: int) -> bytes:
-    """The first `size` bytes, or all there are before a packed file's damage. Raises DamageError when there are none."""
+    """Returns the first `size` bytes, or all there are before a packed file's damage. Raises DamageError when there are none."""
     try:
         return file(0, size)
     except DamageError:
@@ -200,16 +200,16 @@ def _header(data: bytes) -> Header:
 
 
 def blocks(file: RecordFile, header: Header, marks: Marks, start: int, max_bytes: int) -> Iterator[Block]:
-    """The blocks from the one with record `start` on; those before it are skipped by their headers. Raises DamageError.
+    """Yields the blocks from the one with record `start` on; those before it are skipped by their headers. Raises DamageError.
 
-    Of each block the marker behind it was seen and is right, so that its size is.
+    The marker after each block was checked, so its size is right.
     """
     record, byte = marks.before(start)
     counts = file(byte, _COUNTS_BYTES)
     while counts:
         block = _block(file, counts, record, byte, max_bytes)
         is_wanted = block.total > 0 and record + block.total > start
-        # what is behind a wanted one may be a packed file's damage, which has to wait
+        # what follows a wanted one may be a packed file's damage, which has to wait
         behind = file(block.start + block.size, _SYNC_BYTES + (0 if is_wanted else _COUNTS_BYTES))
         if len(behind) < _SYNC_BYTES:
             raise damaged("it ends inside a block", byte, record)
@@ -242,7 +242,7 @@ def _block(file: RecordFile, counts: bytes, record: int, byte: int, max_bytes: i
 
 
 def payload(file: RecordFile, header: Header, block: Block, max_bytes: int) -> bytes:
-    """The block's records, unpacked: never more than `max_bytes`. Raises DamageError."""
+    """Returns the block's records, unpacked: never more than `max_bytes`. Raises DamageError."""
     data = file(block.start, block.size)
     try:
         unpacked = CODECS[header.codec](data, max_bytes + 1)
@@ -261,7 +261,7 @@ def _whole(member: _Member, data: bytes, most: int) -> bytes:
 
 
 def _snappy(data: bytes, most: int) -> bytes:
-    """Raw snappy, and the CRC of what it holds."""
+    """Unpacks raw snappy followed by a CRC of its content."""
     if len(data) <= _CRC_BYTES:
         raise EOFError
     packed, checksum = data[:-_CRC_BYTES], data[-_CRC_BYTES:]
@@ -281,4 +281,4 @@ CODECS: dict[str, Callable[[bytes, int], bytes]] = {
     "zstandard": lambda data, most: _whole(zstd.ZstdDecompressor(), data, most),
     "snappy": _snappy,
 }
-"""Name in `avro.codec`, and a function from packed bytes to at most so many unpacked ones."""
+"""Name in `avro.codec`, and a function from packed bytes to a limited number of unpacked ones."""

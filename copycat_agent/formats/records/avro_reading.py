@@ -1,4 +1,4 @@
-"""Avro files: each record of each block is a dict of fields, positions are record numbers from 0; and their schema as it is read here."""
+"""Avro files: each record of each block is a dict of fields, positions are record numbers from 0; and how their schemas are read."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ _OURS = "copycat-"
 _EXACT = Context(prec=999_999)
 _UUID_BYTES = 16
 RUN_RECORDS = 8192
-"""Records that are decoded before any of them is sent."""
+"""The most records that are decoded before any of them is sent."""
 SIZELESS_RECORDS = 2**20
-"""A block of records that take no bytes has no more of them."""
+"""The most records of a block of records that take no bytes."""
 CAREFUL_BYTES = 2**20
-"""Bytes of lists beyond which the values in them are counted while they are read."""
+"""Bytes of lists beyond which their values are counted while they are read."""
 VALUES_MAX = 2**21
-"""Numbers, texts and lists in one record, where they are counted: each may take 200 bytes of memory, and a single one of the file."""
+"""The most numbers, texts and lists in one record, if they are counted: each may take 200 bytes of memory, and only one of the file."""
 _PLACES_MAX = 64
 
 
 class Reading(NamedTuple):
-    """How records are read. `fields`: they are records, else the value is put into a field `value`.
+    """How to read records. `fields`: the values are records, else the value is put into a field `value`.
 
     `has_lists`: one record may hold many more values than a record has fields. `has_size`: each record takes at least a byte.
     """
@@ -51,11 +51,11 @@ class Reading(NamedTuple):
 
 
 class BadAvroSchemaError(Exception):
-    """The schema is none, or one that cannot be read within bounds. Its text says why."""
+    """The schema is invalid, or cannot be read within bounds. Its text says why."""
 
 
 def reading_of(written: str) -> Reading:
-    """How to read records of a schema, as it is written in a header. Raises BadSchemaError."""
+    """Returns how to read records of a schema from a header. Raises BadAvroSchemaError."""
     try:
         return _reading_of(written)
     except BadAvroSchemaError:
@@ -80,7 +80,7 @@ def _reading_of(written: str) -> Reading:
 
 
 class _SchemaWalk:
-    """What the fewest bytes of a value are, and whether a type contains itself."""
+    """Computes the fewest bytes of a value, and whether a type contains itself."""
 
     def __init__(self, named: dict[str, Any]) -> None:
         self._named = named
@@ -115,7 +115,7 @@ class _SchemaWalk:
 
 
 def _ours(schema: AvroType) -> AvroType:
-    """The schema with the logical types that we read under our names, and without those that nobody reads."""
+    """Returns the schema with the supported logical types under our own names, and without all others."""
     if isinstance(schema, list):
         return [_ours(branch) for branch in schema]
     if not isinstance(schema, dict):
@@ -131,7 +131,7 @@ def _ours(schema: AvroType) -> AvroType:
 
 
 def _is_read(schema: dict[str, Any]) -> bool:
-    """Whether its logical type is one that we read and belongs on its type; all others are what lies beneath them, as Avro has it."""
+    """Returns whether its logical type is supported and valid for its type; others count as their underlying type, as Avro demands."""
     type_, logical = schema.get("type"), schema["logicalType"]
     if not (isinstance(type_, str) and isinstance(logical, str) and f"{type_}-{_OURS}{logical}" in _READERS):
         return False
@@ -166,7 +166,7 @@ LOGICAL_READERS.update(_READERS)
 
 @dataclass(slots=True)
 class _KeptBlock:
-    """What is kept of a file between two batches. `places`: where records of block `block` begin, as (record, unpacked byte)."""
+    """The state of a file that is kept between two batches. `places`: where records of block `block` begin, as (record, unpacked byte)."""
 
     header: Header
     reading: Reading
@@ -223,7 +223,7 @@ class AvroFormat(FileFormat):
             yield from self._runs(file, kept, block, start, end, how.get("block_bytes") or BLOCK_BYTES)
 
     def cuts(self, file: RecordFile, parts: int) -> tuple[int, ...]:
-        """Cuts at blocks. Damage is left to those who read."""
+        """Cuts at blocks. Damage is left to the readers."""
         found: list[int] = []
         try:
             kept = self._kept(file)
@@ -253,7 +253,7 @@ class AvroFormat(FileFormat):
         return kept
 
     def _runs(self, file: RecordFile, kept: _KeptBlock, block: Block, start: int, end: int, run_bytes: int) -> Iterator[Parsed]:
-        """The block's records from `start` up to `end`, a few at a time."""
+        """Yields the block's records from `start` up to `end`, a few at a time."""
         data = payload(file, kept.header, block, self._max_bytes)
         reading, last = kept.reading, block.record + block.total
         if block.total > (len(data) if reading.has_size else SIZELESS_RECORDS):
@@ -284,7 +284,7 @@ class AvroFormat(FileFormat):
 
 
 def _record(stream: BytesIO, reading: Reading) -> dict[str, Any] | Unparsed:
-    """The next record. Raises whatever damaged bytes make fastavro raise."""
+    """Returns the next record. Raises whatever fastavro raises for damaged bytes."""
     if isinstance(stream, _Counted):
         stream.left = VALUES_MAX
     begin = stream.tell()
@@ -298,7 +298,7 @@ def _record(stream: BytesIO, reading: Reading) -> dict[str, Any] | Unparsed:
 
 
 def read_alone(data: bytes, reading: Reading) -> dict[str, Any] | Unparsed:
-    """The record that some bytes are, and nothing else."""
+    """Returns the single record in some bytes, which must contain nothing else."""
     stream = _Counted(data) if reading.has_lists and len(data) > CAREFUL_BYTES else BytesIO(data)
     try:
         value = _record(stream, reading)

@@ -27,7 +27,7 @@ from copycat_agent.options import ByteSize, Field, SerializeAsAny
 
 _LOOK_BYTES = 2**16
 _HEADER_BYTES = 2**10
-"""Read at first for what is skipped: so much of a packed file can be had again without unpacking it again."""
+"""Bytes read at first to skip lines: this much of a packed file can be read again without unpacking it again."""
 SKIP_LINES: int = Field(0, ge=0, le=100_000, description="Lines at the beginning of a file that are passed over.")
 SKIP_FOOTER: int = Field(
     0, ge=0, le=100, description="Lines at the end of a file that are passed over. One over line.max_bytes is a record all the same."
@@ -35,7 +35,7 @@ SKIP_FOOTER: int = Field(
 
 
 class FileEdges:
-    """Lines at the beginning and the end of a file that are no records. Stateless: where the first record begins is in the file's memo."""
+    """Lines at the beginning and the end of a file that are not records. Stateless: where the first record begins is in the file's memo."""
 
     def __init__(self, lines: LineFrames, skip_lines: int, skip_footer: int) -> None:
         self._lines = lines
@@ -43,7 +43,7 @@ class FileEdges:
         self._skip_footer = skip_footer
 
     def begin(self, file: RecordFile, end: int, *, final: bool) -> int | None:
-        """Where the first record can stand, behind what is skipped; None when more of the file has to be known first."""
+        """Returns where the first record can begin, after the skipped lines; None when more of the file has to be known first."""
         if not self._skip_lines:
             return 0
         known = file.memo.get("edges")
@@ -71,11 +71,11 @@ class FileEdges:
         return place if final else None
 
     def footer(self, file: RecordFile, end: int) -> int:
-        """How many lines before `end` are no records: none before the end of a range that is not the file's."""
+        """Returns how many lines before `end` are not records: none before the end of a range that is not the file's."""
         return self._skip_footer if file.size < 0 or end >= file.size else 0
 
     def inner(self, file: RecordFile, cuts: Iterable[int]) -> tuple[int, ...]:
-        """Those of the places where lines begin that have lines before and behind them which are not skipped."""
+        """Returns those of the line starts that have lines before and after them which are not skipped."""
         begin = self.begin(file, file.size, final=True) or 0
         found = [cut for cut in cuts if begin < cut < file.size]
         while found and not self._has_record_behind(file, found[-1]):
@@ -98,14 +98,14 @@ class LinesOptions(FormatOptions):
     skip_footer: int = SKIP_FOOTER
 
     def model_post_init(self, _: object) -> None:
-        """Refuse an encoding that cannot be framed. pydantic reports the ValueError with its place."""
+        """Raises ValueError for an encoding that cannot be framed. pydantic reports it with its place."""
         refuse_encoding(self.encoding, self.line.delimiter)
         if self.limits.on_too_long == "split" and (problem := split_problem(self.encoding)):
             raise ValueError("; ".join(problem))
 
     @property
     def limits(self) -> TextLineOptions | GroupOptions:
-        """What says how long a record may be."""
+        """Returns the options that limit a record."""
         return self.line if self.multiline is None else self.multiline.under(self.line)
 
 
@@ -117,7 +117,7 @@ FormatOption = Annotated[
 
 
 class LinesFormat(FileFormat):
-    """Each line is a record, or each group of lines that a rule puts together."""
+    """Each line is a record, or each group of lines that a rule joins."""
 
     makes_fields = False
 
@@ -142,27 +142,27 @@ class LinesFormat(FileFormat):
             yield from (self._groups or self._lines).frames(file, start, end, **how)
 
     def cuts(self, file: RecordFile, parts: int) -> tuple[int, ...]:
-        """None between groups of lines: where one begins may depend on all that stands before it."""
+        """Returns no cuts between groups of lines: where one begins may depend on everything before it."""
         return () if self._groups else self._edges.inner(file, line_starts(self._lines, file, parts))
 
 
 def header_gap(file: RecordFile, start: int, end: int) -> Gap:
-    """What is before the first record."""
+    """Returns the gap before the first record."""
     begin = max(start, end - TAIL_BYTES)
     return Gap(start, end, file(begin, end - begin), "header")
 
 
 def refuse_encoding(encoding: str, delimiter: str) -> None:
-    """Raise ValueError for an encoding in which lines cannot be found."""
+    """Raises ValueError for an encoding in which lines cannot be found."""
     if problem := encoding_problem(encoding, delimiter):
         msg = f"encoding {encoding!r}: {'; '.join(part for part in problem if part)}"
         raise ValueError(msg)
 
 
 def line_starts(frames: LineFrames, file: RecordFile, parts: int) -> tuple[int, ...]:
-    """Up to `parts` - 1 places that cut the file into stretches of whole lines, about equally long.
+    """Returns up to `parts` - 1 positions that cut the file into ranges of whole lines, of about equal length.
 
-    None for a delimiter that can overlap itself: which of two such are one shows only from the beginning.
+    None for a delimiter that can overlap itself: which of two overlapping ones counts depends on everything before.
     """
     layout = frames.layout(file, 0)
     if _overlaps_itself(layout.delimiter):
@@ -182,7 +182,7 @@ def _overlaps_itself(delimiter: bytes) -> bool:
 
 
 def _line_start(layout: Layout, file: RecordFile, position: int) -> int:
-    """The first place from `position` on that is behind a delimiter; the file's size where there is none."""
+    """Returns the first position from `position` on that is after a delimiter; the file's size if there is none."""
     size = len(layout.delimiter)
     begin = max(0, position - size)
     while begin < file.size:
@@ -232,7 +232,7 @@ class BinaryFormat(FileFormat):
         return self._whole(file, start, end) if final else iter(())
 
     def _whole(self, file: RecordFile, start: int, end: int) -> Iterator[Frame]:
-        """All from `start` on, of which no more is kept than may be sent."""
+        """Yields everything from `start` on, keeping no more of it than may be sent."""
         head = file(start, min(self._max_bytes, end - start))
         position, tail = start + len(head), head[-TAIL_BYTES:]
         while position < end and (block := file(position, min(BLOCK_BYTES, end - position))):
@@ -250,7 +250,7 @@ class BinaryFormat(FileFormat):
 
 
 def _chunks(file: RecordFile, size: int, start: int, end: int, block_bytes: int, *, final: bool) -> Iterator[Parsed]:
-    """Runs of records of `size` bytes; what is left at the end is one where the file is `final`."""
+    """Yields runs of records of `size` bytes; the rest at the end is a record if the file is `final`."""
     position, wanted = start, block_bytes // size * size
     while position < end:
         block = file(position, min(wanted, end - position))

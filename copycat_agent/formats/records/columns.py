@@ -1,4 +1,4 @@
-"""From rows of texts to records: names, nulls and types of columns."""
+"""Makes records from rows of texts: names, nulls and types of columns."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Value = dict[str, Any] | Unparsed
 
 
 class Rules(NamedTuple):
-    """What holds for all files of a definition. `nulls` are the texts of a null."""
+    """Settings for all files of a definition. `nulls` are the texts of a null."""
 
     types: Mapping[str, FieldType]
     nulls: tuple[str, ...]
@@ -39,7 +39,7 @@ class Columns:
     def records(
         self, rows: list[list[str | None]], exact: Collection[int], bad: Mapping[int, Unparsed], *, may_hold_null: bool
     ) -> list[Value]:
-        """A record of each row, which is spent then; those in `bad` are bad already. In rows in `exact` None stands for each null."""
+        """Returns a record of each row, changing the rows; those in `bad` are bad already. In rows in `exact`, None is each null."""
         bad = dict(bad)
         is_ragged = set(map(len, rows)) != {len(self.names)}
         extras = self._fit(rows, exact, bad) if is_ragged else {}
@@ -60,14 +60,14 @@ class Columns:
         return values
 
     def refused(self, index: int, why: str) -> Unparsed:
-        """A bad record, for what its `index`-th column is."""
+        """Returns a bad record, because of its `index`-th column."""
         return Unparsed(f"column {self._name(index)}: {why}", "correct the file, or the format's options")
 
     def _name(self, index: int) -> str:
         return repr(self.names[index][:_NAME_CHARACTERS]) if index < len(self.names) else str(index + 1)
 
     def _fit(self, rows: list[list[str | None]], exact: Collection[int], bad: dict[int, Unparsed]) -> dict[int, dict[str, str | None]]:
-        """Make all rows as long as the names. Returns the fields beyond them that are kept."""
+        """Makes all rows as long as the names. Returns the fields beyond them that are kept."""
         size, rules, extras = len(self.names), self._rules, {}
         for place, row in enumerate(rows):
             if len(row) < size:
@@ -84,7 +84,7 @@ class Columns:
         return extras
 
     def _beyond(self, texts: list[str | None], *, is_exact: bool) -> dict[str, str | None]:
-        """Fields of columns without a name."""
+        """Returns the fields of columns without a name."""
         names = unique([*self.names, *(numbered(len(self.names) + index) for index in range(len(texts)))])[len(self.names) :]
         if self._rules.trim:
             texts = [text if text is None else text.strip(" \t") for text in texts]
@@ -122,12 +122,12 @@ class Columns:
 
 
 def numbered(index: int) -> str:
-    """The name of the column with this index, which has none of its own."""
+    """Returns the name of an unnamed column with this index."""
     return f"c{index + 1}"
 
 
 def unique(names: Sequence[str]) -> list[str]:
-    """Names for columns: one without is named by its number, as c3; one that was there before gets a number behind it, as in price_2."""
+    """Returns unique column names: an empty one becomes its number, as c3; a repeated one gets a number after it, as price_2."""
     taken, found = set(names), []
     seen: set[str] = set()
     for index, name in enumerate(names):

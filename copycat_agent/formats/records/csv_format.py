@@ -1,4 +1,4 @@
-"""`csv`: tables as text. Lines are found first, rows in them, then values in rows: a bad row costs itself and nothing behind it."""
+"""`csv`: tables as text. Lines are found first, rows in them, then values in rows: a bad row does not affect the rows after it."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ from copycat_agent.formats.text import Layout
 
 _REPLACED = "\ufffd"
 _BLOCK_BYTES = 2**10
-"""Read at first: so much of a packed file can be had again without unpacking it again."""
+"""Bytes read at first: this much of a packed file can be read again without unpacking it again."""
 _MOST_BYTES = 2**20
-"""Looked at for a row that says how many columns there are."""
+"""The most bytes read to find a row that determines the number of columns."""
 _KEY = "csv"
 _LOOK_BYTES = 2**12
 
 
 class CsvTable:
-    """A `LineTable`. Used once. Its lines are those of a row that is not complete, and what came last."""
+    """A `LineTable`. Used once. Its lines are those of an incomplete row, and the latest ones."""
 
     def __init__(self, rows: RowReader, columns: Columns, layout: Layout) -> None:
         self.lines = Lines(layout, 0)
         self.schema = columns.schema
         self._rows = rows
         self._columns = columns
-        self._looked_at = 0  # lines of a row that only a quote ends, in which there is none
+        self._looked_at = 0  # lines of a row that only a quote ends, without a quote so far
 
     def take(self, *, final: bool) -> RowRun:
         lines = self.lines
@@ -51,13 +51,13 @@ class CsvTable:
         return RowRun(self._columns.records(rows.values, rows.exact, bad, may_hold_null=rows.may_hold_null), rows.spans, used)
 
     def _may_end(self) -> bool:
-        """Whether the row that only a quote ends can have done so, or has become too long."""
+        """Returns whether the row that only a quote ends may have ended, or has become too long."""
         return self._rows.is_over(self.lines.end - self.lines.start) or self._rows.may_close(
             self.lines.raw[self._looked_at :], self.lines.codec
         )
 
     def _undecoded(self, rows: CsvRows, lines: set[int]) -> list[int]:
-        """Rows on lines with bytes that are no text."""
+        """Returns the rows on lines with invalid bytes."""
         if not lines:
             return []
         spans = rows.spans or [(index, index + 1) for index in range(len(rows.values))]
@@ -76,7 +76,7 @@ class CsvHead(NamedTuple):
 
 
 class HeadReader:
-    """Finds heads of files. Stateless: what it found stays in the file's memo."""
+    """Finds the heads of files. Stateless: results are kept in the file's memo."""
 
     def __init__(self, options: CsvOptions, rules: Rules, lines: LineFrames, rows: RowReader, edges: FileEdges) -> None:
         self._options = options
@@ -86,7 +86,7 @@ class HeadReader:
         self._rows = rows
 
     def head(self, file: RecordFile, end: int, *, final: bool) -> CsvHead | None:
-        """The head of the file; None when more of it has to be known first. Raises DamageError for a header that is none."""
+        """Returns the head of the file; None when more of it has to be known first. Raises DamageError for an invalid header."""
         known = file.memo.get(_KEY)
         if known is not None and known[0] == self._options:
             head: CsvHead = known[1]
@@ -109,7 +109,7 @@ class HeadReader:
         return CsvHead(place, None) if final else None
 
     def _behind_skipped(self, frames: Iterator[Frame], file: RecordFile, *, final: bool) -> Iterator[tuple[int, Lines, bool]]:
-        """Growing runs of the lines behind `skip_lines`, with where they end, and whether nothing joins them and what comes behind."""
+        """Yields growing runs of the lines after `skip_lines`, where they end, and whether nothing joins them and what follows."""
         to_skip = self._options.skip_lines
         lines = Lines(self._lines.layout(file, 0), 0)
         for frame in frames:
@@ -132,7 +132,7 @@ class HeadReader:
             yield lines.end, lines, True
 
     def _first_row(self, lines: Lines, *, final: bool) -> CsvRows:
-        """Rows from the first on that is none of comments and empty lines; those are forgotten."""
+        """Returns rows from the first on that is not a comment or empty line; those are dropped."""
         texts, undecoded = lines.texts()
         passed = 0
         while passed < len(texts) and (self._rows.is_blank(texts[passed]) or self._rows.is_comment(texts[passed])):
@@ -204,7 +204,7 @@ class CsvFormat(FileFormat):
         yield from of_lines(table, lines, start, final=final)
 
     def alone(self, raw: bytes, columns: tuple[str, ...]) -> dict[str, Any] | Unparsed:
-        """One record by its bytes, as a dead letter has them; `columns` are the names of its file's, () where they are not known."""
+        """Returns one record from the bytes in a dead letter; `columns` are the names of its file, () if they are not known."""
         names = columns or self._columns
         if not names:
             return Unparsed("it names no columns: those were in its file's header", "drop the record in a file of its own, with a header")
@@ -214,7 +214,7 @@ class CsvFormat(FileFormat):
         return values[0] if len(values) == 1 else Unparsed("it is not one row", "drop it in a file of its own, with a header")
 
     def cuts(self, file: RecordFile, parts: int) -> tuple[int, ...]:
-        """Cuts only where no value can hold the end of a line."""
+        """Cuts only if no value can hold the end of a line."""
         head = None if self._rows.spans_lines else self._heads.head(file, file.size, final=True)
         if head is None or head.columns is None:
             return ()
@@ -222,7 +222,7 @@ class CsvFormat(FileFormat):
         return self._edges.inner(file, dict.fromkeys(cut for cut in found if head.end < cut))
 
     def _row_start(self, file: RecordFile, position: int) -> int:
-        """Where the first row at or behind a line's beginning stands: what is passed over belongs to the row before it."""
+        """Returns where the first row at or after a line's beginning is: what is skipped belongs to the row before it."""
         layout = self._lines.layout(file, 0)
         while line := file(position, _LOOK_BYTES):
             place = layout.find(line, position)

@@ -1,4 +1,4 @@
-"""The rules of csv: its options, what they cannot mean together, and what one row is, character by character."""
+"""The rules of csv: its options, their contradictions, and the definition of a row, character by character."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _ONE = "is one character"
 
 
 def _spelt_out(text: object) -> object:
-    """A tab is a tab also in single quotes, where YAML leaves the backslash."""
+    """Returns a tab also for a backslash and a t, which is what YAML makes of it in single quotes."""
     return "\t" if text == "\\t" else text
 
 
@@ -42,7 +42,7 @@ class RowLineOptions(Options):
     )
 
     def as_lines(self) -> LineOptions:
-        """The same for what finds lines."""
+        """Returns the same options for `LineFrames`."""
         return LineOptions(delimiter=self.delimiter, max_bytes=self.max_bytes, on_too_long=self.on_too_long)
 
 
@@ -93,17 +93,17 @@ class CsvOptions(TypedOptions):
 
     @property
     def nulls(self) -> tuple[str, ...]:
-        """The texts of `null`."""
+        """Returns the texts of `null`."""
         return (self.null,) if isinstance(self.null, str) else self.null
 
     @property
     def quote_sign(self) -> str:
-        """The quote, "" where there is none."""
+        """Returns the quote, "" if there is none."""
         return "" if self.quote == "none" else self.quote
 
 
 def problems(options: CsvOptions) -> Iterator[OptionProblem]:
-    """Yields what is wrong with options that are each right by themselves."""
+    """Yields problems of options that are each valid by themselves."""
     if problem := encoding_problem(options.encoding, options.line.delimiter):
         yield OptionProblem(("encoding",), *problem)
     if len(options.quote) != 1 and options.quote != "none":
@@ -119,7 +119,7 @@ def problems(options: CsvOptions) -> Iterator[OptionProblem]:
 
 
 def _clashes(options: CsvOptions) -> Iterator[OptionProblem]:
-    """One sign with two meanings."""
+    """Yields problems of characters with two meanings."""
     signs = {"quote": options.quote_sign, "escape": options.escape or "", "line.delimiter": options.line.delimiter}
     for name, sign in signs.items():
         if sign and (sign in options.delimiter or options.delimiter in sign):
@@ -136,7 +136,7 @@ def _clashes(options: CsvOptions) -> Iterator[OptionProblem]:
 
 
 def declared(options: CsvOptions) -> tuple[Column, ...] | None:
-    """The columns of every file, where the options name them and none can come on top."""
+    """Returns the columns of every file, if the options name them and there cannot be more."""
     if not options.columns or options.too_many == "keep":
         return None
     types = field_types(options.types, options.type_settings())
@@ -144,9 +144,9 @@ def declared(options: CsvOptions) -> tuple[Column, ...] | None:
 
 
 class Signs(NamedTuple):
-    """The signs of one file. `delimiter` is one character here; `quote` and `escape` are "" where there are none.
+    """The special characters of one file. `delimiter` is one character here; `quote` and `escape` are "" if there are none.
 
-    `newline` is what stands between lines, `strips_cr` whether a CR at a line's end belongs to it.
+    `newline` is the separator of lines; `strips_cr`: a CR at a line's end belongs to it.
     """
 
     delimiter: str
@@ -160,12 +160,12 @@ class Signs(NamedTuple):
 
     @property
     def closing(self) -> re.Pattern[str]:
-        """What ends a stretch of text within quotes."""
+        """Returns the pattern that ends plain text within quotes."""
         return _any_of(self.quote, self.escape)
 
     @property
     def stops(self) -> re.Pattern[str]:
-        """What ends a stretch of text outside."""
+        """Returns the pattern that ends plain text outside quotes."""
         return _any_of(self.delimiter, self.escape)
 
 
@@ -175,7 +175,7 @@ def _any_of(*signs: str) -> re.Pattern[str]:
 
 
 class CsvHit(NamedTuple):
-    """A row. `quoted`: which of its values stood in quotes. `after`: the index of the line behind it."""
+    """A row. `quoted`: which of its values were in quotes. `after`: the index of the line after it."""
 
     fields: list[str]
     quoted: list[bool]
@@ -183,14 +183,14 @@ class CsvHit(NamedTuple):
 
 
 class Bad(NamedTuple):
-    """A row that is none. `field`: the column, from 0, where that shows."""
+    """An invalid row. `field` is the column, from 0, with the error."""
 
     field: int
     why: str
 
 
 class Open(NamedTuple):
-    """The row goes on behind the last line. `in_quotes`: only a quote ends it."""
+    """The row continues after the last line. `in_quotes`: only a quote ends it."""
 
     field: int
     in_quotes: bool
@@ -204,15 +204,15 @@ ESCAPES_NOTHING = "the escape character stands at the end of the row"
 
 
 class Scan:
-    """Reads the row that begins on line `first` of `lines`, character by character: what csv means here. Used once.
+    """Reads the row that begins on line `first` of `lines`, character by character: this defines csv here. Used once.
 
-    A value that begins with the quote ends at the next quote that is not doubled (or escaped); nothing but a delimiter or the end of the
-    line may follow. A quote within any other value is text. Within quotes, and behind the escape character, an end of line is text, and the
-    row goes on in the next line. Faster ways have to find the same.
+    A value that begins with the quote ends at the next quote that is not doubled (or escaped); only a delimiter or the end of the line may
+    follow. A quote within any other value is text. Within quotes, and after the escape character, an end of line is text, and the row
+    continues in the next line. Faster readers have to find the same.
     """
 
     def __init__(self, signs: Signs, lines: Sequence[str], first: int, limit: int) -> None:
-        """`limit`: lines from that index on are not looked at. Lines have no delimiters, but their CR."""
+        """`limit`: lines from that index on are not read. Lines have no delimiters, but may have a CR."""
         self._signs = signs
         self._lines = lines
         self._limit = limit
@@ -225,7 +225,7 @@ class Scan:
         self._stops = signs.stops
 
     def row(self) -> CsvHit | Bad | Open:
-        """What begins here."""
+        """Returns the row that begins here."""
         while True:
             outcome = self._field()
             if outcome is not None:
@@ -235,7 +235,7 @@ class Scan:
             self._place += 1  # the delimiter
 
     def _end(self) -> int:
-        """Where the text of this line ends."""
+        """Returns where the text of this line ends."""
         size = len(self._text)
         return size - 1 if self._signs.strips_cr and size > self._place and self._text[-1] == "\r" else size
 
@@ -300,7 +300,7 @@ class Scan:
         return None
 
     def _escaped(self, parts: list[str]) -> bool:
-        """Take what stands behind an escape character; False when that is in a line which is not there."""
+        """Takes what follows an escape character. Returns False when that is in a line that is not there."""
         if self._place < len(self._text):
             if self._place == len(self._text) - 1 and self._text[-1] == "\r" and self._signs.strips_cr:
                 parts.append("\r")

@@ -1,4 +1,4 @@
-"""From the lines of a table to its rows: by Python's csv module where that finds what `Scan` finds, by `Scan` elsewhere."""
+"""Makes rows of a table's lines: by Python's csv module if that finds what `Scan` finds, else by `Scan`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from copycat_agent.formats.records.csv_options import ESCAPES_NOTHING, UNCLOSED,
 csv.field_size_limit(2**31 - 1)  # rows are bounded by `line.max_bytes`
 
 _STAND_IN = "\ud800"
-"""For delimiters of several characters: no text that could be decoded holds it."""
+"""Replaces delimiters of several characters: no text that could be decoded holds it."""
 _TOO_LONG = "a quote that is opened is not closed within line.max_bytes"
 
 Values = list[str | None]
@@ -21,11 +21,11 @@ Values = list[str | None]
 
 @dataclass(slots=True)
 class CsvRows:
-    """The rows of some lines, in order. Row i stands on lines `spans[i]`, the first and the one behind the last; None: on line i.
+    """The rows of some lines, in order. Row i is on lines `spans[i]`, the first and the one after the last; None: on line i.
 
-    `bad` are those that could not be read, by their index; their values are []. `exact` are the indexes of those in which None stands
-    for a null; in the others a null is a text yet. `open_line` is where a row begins that is not complete, None without one.
-    `may_hold_null`: whether rows that are not `exact` can have nulls.
+    `bad` are unreadable rows, by their index; their values are []. `exact` are the indexes of rows in which None is a null; in the others a
+    null is still a text. `open_line` is where an incomplete row begins, None without one. `may_hold_null`: whether rows that are not
+    `exact` can have nulls.
     """
 
     values: list[Values] = field(default_factory=list)
@@ -40,7 +40,7 @@ class CsvRows:
 class CsvText(NamedTuple):
     """Lines without their delimiters, all of them joined by newlines, and where in the file each begins and the last one ends.
 
-    `most_bytes` is how long a row may be with its last delimiter.
+    `most_bytes` is the most bytes of a row with its last delimiter.
     """
 
     lines: list[str]
@@ -50,16 +50,16 @@ class CsvText(NamedTuple):
     final: bool
 
     def has(self, sign: str) -> bool:
-        """Whether a sign, if it is one, stands anywhere."""
+        """Returns whether the text has this sign, if there is one."""
         return bool(sign) and sign in self.joined
 
     def replace(self, old: str, new: str) -> CsvText:
-        """The same with another delimiter."""
+        """Returns the text with another delimiter."""
         return self._replace(lines=[line.replace(old, new) for line in self.lines], joined=self.joined.replace(old, new))
 
 
 class RowReader:
-    """Finds rows in lines, for files that are written in one way. Stateless."""
+    """Finds rows in the lines of files with the same options. Stateless."""
 
     def __init__(self, options: CsvOptions) -> None:
         self._trim = options.trim
@@ -79,21 +79,21 @@ class RowReader:
 
     @property
     def spans_lines(self) -> bool:
-        """Whether a row can have more than one line."""
+        """Returns whether a row can have more than one line."""
         return self.signs.multiline and bool(self.signs.quote or self.signs.escape)
 
     def may_close(self, lines: list[bytes], codec: str) -> bool:
-        """Whether a row that is open within quotes can end on these lines."""
+        """Returns whether a row that is open within quotes can end on these lines."""
         return bool(self.signs.escape) or any(self.signs.quote in line.decode(codec, "replace") for line in lines)
 
     def is_over(self, size_bytes: int) -> bool:
-        """Whether a row has become too long."""
+        """Returns whether a row has become too long."""
         return size_bytes > self._max_bytes
 
     def rows(self, lines: list[str], places: Sequence[int], *, delimiter_bytes: int = 1, final: bool) -> CsvRows:
-        """The rows of `lines`, texts without their delimiters. `places`: where each begins, in bytes, and where the last one ends.
+        """Returns the rows of `lines`, texts without delimiters. `places`: where each begins, in bytes, and where the last one ends.
 
-        `final`: nothing comes behind them.
+        `final`: nothing follows them.
         """
         text = CsvText(lines, "\n".join(lines), places, self._max_bytes + delimiter_bytes, final)
         if len(self._delimiter) == 1:
@@ -104,13 +104,13 @@ class RowReader:
         return rows
 
     def is_blank(self, line: str) -> bool:
-        """Whether a line where a row could begin is none."""
+        """Returns whether a line at which a row could begin is blank."""
         if line in ("", "\r"):
             return True
         return self._trim and not self._delimiter.isspace() and not line.strip(" \t\r")
 
     def is_comment(self, line: str) -> bool:
-        """Whether a line where a row could begin is a comment."""
+        """Returns whether a line at which a row could begin is a comment."""
         return bool(self._comment) and line.startswith(self._comment)
 
     def _rows(self, text: CsvText) -> CsvRows:
@@ -123,11 +123,11 @@ class RowReader:
         return rows
 
     def _is_plain(self, text: CsvText) -> bool:
-        """Whether csv finds what `Scan` finds, where it finds no fault."""
+        """Returns whether csv finds what `Scan` finds, unless it finds an error."""
         signs, joined = self.signs, text.joined
         has_cr = "\r" in joined
         if text.has(signs.quote) and not signs.doublequote:
-            return False  # csv takes what follows a closing quote for text then
+            return False  # csv takes text after a closing quote as part of the value then
         if text.has(signs.escape) or (has_cr and "\r\r" in joined):
             return False
         if not signs.strips_cr and (has_cr or joined.count("\n") >= len(text.lines)):
@@ -140,7 +140,7 @@ class RowReader:
         return True
 
     def _unquoted(self, text: CsvText) -> CsvRows | None:
-        """Each line is a row; None where there is more than csv can tell."""
+        """Reads each line as a row; None if csv might read them differently."""
         lines = text.lines
         if "\r" in text.joined:
             lines = [line.removesuffix("\r") for line in lines]
@@ -173,7 +173,7 @@ class RowReader:
         return any(null in text for null in self._quoted_nulls)
 
     def _told_apart(self, rows: CsvRows, text: CsvText) -> CsvRows:
-        """The rows, those exact that hold what may be a null within quotes."""
+        """Returns the rows; those that may hold a null within quotes become exact."""
         lines = text.lines
         for index in range(len(rows.values)):
             first, _ = rows.spans[index] if rows.spans else (index, 0)
@@ -210,7 +210,7 @@ class RowReader:
         return 2 * delimiter in delimiter.join(("", *text.lines, ""))  # one search instead of one for each place
 
     def _spanning(self, text: CsvText) -> CsvRows:
-        """Rows of one line and more."""
+        """Reads rows of one or more lines."""
         rows, begin = CsvRows(spans=[]), 0
         holds_null = self._holds_quoted_null(text.joined)
         while begin < len(text.lines):
@@ -229,7 +229,7 @@ class RowReader:
         return rows
 
     def _parsed(self, lines: list[str], begin: int) -> Iterator[tuple[int, int, list[Any] | None]]:
-        """Rows from line `begin` on, up to the first that csv does not understand: None."""
+        """Yields rows from line `begin` on, up to the first that csv refuses: None."""
         reader = csv.reader((lines[index] + "\n" for index in range(begin, len(lines))), **self._dialect())
         first = begin
         try:
@@ -241,7 +241,7 @@ class RowReader:
             yield first, first, None
 
     def _exact(self, text: CsvText) -> CsvRows:
-        """All rows, one by one."""
+        """Reads all rows, one by one."""
         rows, index = CsvRows(spans=[]), 0
         while index < len(text.lines):
             line = text.lines[index]
@@ -255,7 +255,7 @@ class RowReader:
         return rows
 
     def _one(self, rows: CsvRows, text: CsvText, first: int) -> int | None:
-        """Take the row that begins on line `first`. Returns the line behind it, None when it is not complete yet."""
+        """Reads the row that begins on line `first`. Returns the line after it, None when it is not complete yet."""
         places = text.places
         limit = max(first + 1, bisect_right(places, places[first] + text.most_bytes) - 1)
         found = Scan(self.signs, text.lines, first, limit).row()
@@ -282,7 +282,7 @@ def _add(rows: CsvRows, values: Values, first: int, after: int) -> None:
 
 
 def _put_back(rows: CsvRows, delimiter: str) -> None:
-    """The delimiters that are text."""
+    """Restores the delimiters that are text."""
     for index, values in enumerate(rows.values):
         if any(text is not None and _STAND_IN in text for text in values):
             rows.values[index] = [text if text is None else text.replace(_STAND_IN, delimiter) for text in values]

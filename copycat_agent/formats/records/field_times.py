@@ -1,6 +1,6 @@
-"""From text to dates, times and timestamps: exactly, or ValueError in words that never hold the text.
+"""Reads dates, times and timestamps from text: exactly, or with a ValueError that never holds the text.
 
-Python reads fractions of a second up to microseconds and forgets what is behind them: that is refused here.
+Python reads fractions of a second up to microseconds and drops further digits: that is refused here.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from zoneinfo import ZoneInfo
 from copycat_agent.formats.records.field_values import Read, ReadAll
 
 _UNITS = {"unix": 1_000_000, "unix_ms": 1000, "unix_us": 1}
-"""Microseconds in what timestamps count from 1970."""
+"""Microseconds per unit of numeric timestamps."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _COUNT = re.compile(r"[+-]?[0-9]{1,18}(?:\.[0-9]{1,9})?", re.ASCII)
 _FINE = re.compile(r"[.,][0-9]{6}[0-9]*[1-9]", re.ASCII)
 _SEVEN_DIGITS = re.compile(r"\.[0-9]{7}", re.ASCII)
 _ODD_OFFSETS_UNTIL = 1973
-"""Before that year some zones were seconds away from UTC, which RFC 3339 cannot say."""
+"""Before that year some zones were seconds away from UTC, which RFC 3339 cannot express."""
 _PLAIN_ZONES = {None, UTC}
 _TOO_FINE = "a time finer than microseconds"
 
 
 def dates(argument: str) -> tuple[str, Read, ReadAll]:
-    """Days: ISO 8601, or as `argument` says, in the way of strptime."""
+    """Returns the type of dates: ISO 8601, or in the strptime format `argument`."""
     _check_format(argument)
 
     def read(text: str) -> date:
@@ -45,7 +45,7 @@ def _all_dates(texts: list[str]) -> list[date]:
 
 
 def times(argument: str) -> tuple[str, Read, ReadAll]:
-    """Times of day: ISO 8601, or as `argument` says."""
+    """Returns the type of times of day: ISO 8601, or in the format `argument`."""
     _check_format(argument)
 
     def read(text: str) -> time:
@@ -61,7 +61,7 @@ def times(argument: str) -> tuple[str, Read, ReadAll]:
 
 
 def timestamps(argument: str, zone: str) -> tuple[str, Read, ReadAll]:
-    """Points in time: ISO 8601, `unix`, `unix_ms`, `unix_us`, or as `argument` says. `zone`: of those that do not say theirs."""
+    """Returns the type of timestamps: ISO 8601, `unix`, `unix_ms`, `unix_us`, or the format `argument`. `zone`: of those without one."""
     if argument in _UNITS:
         return "timestamp", *_counted(_UNITS[argument])
     _check_format(argument)
@@ -88,7 +88,7 @@ def timestamps(argument: str, zone: str) -> tuple[str, Read, ReadAll]:
 
 
 def _in_zone(zone: ZoneInfo) -> Callable[[datetime], datetime]:
-    """The first of two times that a clock which is set back shows twice; one that it skips, as if it had not been set on yet."""
+    """Returns what adds a zone: of a time that a clock shows twice the first is meant; one that it skips counts as if not set forward."""
 
     def in_zone(moment: datetime) -> datetime:
         if moment.tzinfo is None:
@@ -100,7 +100,7 @@ def _in_zone(zone: ZoneInfo) -> Callable[[datetime], datetime]:
 
 
 def _to_minutes(moment: datetime) -> datetime:
-    """The same moment, in UTC when its offset has seconds: RFC 3339 knows minutes only."""
+    """Returns the same moment, in UTC when its offset has seconds: RFC 3339 has minutes only."""
     offset = moment.utcoffset()
     return moment.astimezone(UTC) if offset is not None and offset % timedelta(minutes=1) else moment
 
@@ -129,7 +129,7 @@ def _each(read: Read) -> ReadAll:
 
 
 def _check_format(argument: str) -> None:
-    """Raises ValueError for what strptime cannot read."""
+    """Raises ValueError for a format that strptime cannot read."""
     if not argument:
         return
     if "%" not in argument:

@@ -1,4 +1,4 @@
-"""Types of columns, as definitions write them: from text to a value, without losing anything, and what Spark SQL calls it."""
+"""Column types, as definitions write them: they read values from text without loss, and have a type of Spark SQL."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ __all__ = ["TYPE_WORDS", "FieldType", "TypeSettings", "TypeWord", "TypedOptions"
 Read = Callable[[str], Any]
 ReadAll = Callable[[list[str]], list[Any]]
 Value = dict[str, Any] | bytes | Unparsed
-"""Fields; bytes of what has none; or a bad record."""
+"""Fields; bytes of a record without fields; or a bad record."""
 
 
 class FieldType(NamedTuple):
-    """How the texts of one column become values.
+    """Reads the texts of one column.
 
-    `sql` is Spark's name of what comes out. `read` raises ValueError that says why, in words without the text. `read_all` is the fast
-    way for many texts; its ValueError says nothing, not even that one of them is bad: ask `read` for each of them then.
+    `sql` is Spark's name of the resulting type. `read` raises ValueError that says why, in words without the text. `read_all` is fast for
+    many texts; its ValueError has no meaning, one of them need not even be bad: call `read` for each of them then.
     """
 
     word: str
@@ -35,7 +35,7 @@ class FieldType(NamedTuple):
     read_all: ReadAll
 
     def read_each(self, texts: list[str]) -> list[Any]:
-        """The values of `texts`; a ValueError in place of each that is bad."""
+        """Returns the values of `texts`; a ValueError in place of each that is bad."""
         try:
             return self.read_all(texts)
         except (ValueError, ArithmeticError):
@@ -49,18 +49,18 @@ class FieldType(NamedTuple):
 
 
 class TypeSettings(NamedTuple):
-    """What holds for all columns of a file. `zone`: of times without one of their own, "" leaves them so."""
+    """Settings for all columns of a file. `zone`: of times without one of their own, "" leaves them without."""
 
     zone: str = ""
     decimal_point: str = "."
 
 
 _Make = Callable[[str, TypeSettings], tuple[str, Read, ReadAll]]
-"""From what stands behind the word, "" for nothing, to (Spark's name, read, read_all). Raises ValueError for what cannot stand there."""
+"""From the argument after the word, "" for none, to (Spark's name, read, read_all). Raises ValueError for an invalid argument."""
 
 
 def field_type(word: str, settings: TypeSettings | None = None) -> FieldType:
-    """The type that `word` names. Raises ValueError that says what is wrong with it."""
+    """Returns the type that `word` names. Raises ValueError that says what is wrong with it."""
     name, argument = _parts(word)
     make = TYPE_WORDS.get(name)
     if make is None:
@@ -70,12 +70,12 @@ def field_type(word: str, settings: TypeSettings | None = None) -> FieldType:
 
 
 def field_types(words: Mapping[str, str], settings: TypeSettings) -> dict[str, FieldType]:
-    """The types of columns by name; those of texts, which need no reading, are left out."""
+    """Returns the types of columns by name; strings, which need no reading, are left out."""
     return {name: field_type(word, settings) for name, word in words.items() if word != "string"}
 
 
 def _parts(word: str) -> tuple[str, str]:
-    """`decimal(10,2)` -> (decimal, 10,2); `timestamp:%H:%M` -> (timestamp, %H:%M)."""
+    """Splits `decimal(10,2)` into (decimal, 10,2), and `timestamp:%H:%M` into (timestamp, %H:%M)."""
     if word.endswith(")") and "(" in word.partition(":")[0]:
         name, _, argument = word[:-1].partition("(")
         return name.strip(), argument
@@ -84,7 +84,7 @@ def _parts(word: str) -> tuple[str, str]:
 
 
 def _plain(sql: str, read: Read, read_all: ReadAll) -> _Make:
-    """A type that takes nothing behind its word."""
+    """Returns the maker of a type without an argument."""
 
     def make(argument: str, settings: TypeSettings) -> tuple[str, Read, ReadAll]:
         del settings
@@ -97,7 +97,7 @@ def _plain(sql: str, read: Read, read_all: ReadAll) -> _Make:
 
 
 def _pointed(make: Callable[[str], tuple[str, Read, ReadAll]]) -> _Make:
-    """A type of numbers whose texts may have another decimal point."""
+    """Returns the maker of a type of numbers whose texts may have another decimal point."""
 
     def with_point(argument: str, settings: TypeSettings) -> tuple[str, Read, ReadAll]:
         sql, read, read_all = make(argument)
@@ -126,7 +126,7 @@ TYPE_WORDS: dict[str, _Make] = {
     "json": _plain("variant", field_values.json_value, field_values.all_json),
     "binary": lambda argument, _: field_values.binaries(argument),
 }
-"""The words, and what makes a type of each. A new one is a line here."""
+"""The makers of types by word. A new type is a line here."""
 _OF_OTHERS = {
     **{word: word for word in TYPE_WORDS},
     **dict.fromkeys(("integer", "int8", "int16", "int32", "uint", "smallint", "number"), "int"),
@@ -138,7 +138,7 @@ _OF_OTHERS = {
     "bytes": "binary",
     **dict.fromkeys(("object", "map", "struct"), "json"),
 }
-"""What others call them, for a hint."""
+"""Names in other programs, for a hint."""
 
 
 @lru_cache(maxsize=64)
@@ -152,7 +152,7 @@ def _type_word(word: object) -> object:
 
 
 def _zone_name(name: object) -> object:
-    """A time zone that Python finds."""
+    """Checks that Python finds the time zone."""
     if isinstance(name, str):
         try:
             ZoneInfo(name)
@@ -177,7 +177,7 @@ class TypedOptions(FormatOptions):
     decimal_point: str = Field(".", pattern="^[.,]$", description='"," for numbers such as 3,50.')
 
     def type_settings(self) -> TypeSettings:
-        """What these options mean for types."""
+        """Returns these options as settings of types."""
         return TypeSettings(self.timestamp_zone or "", self.decimal_point)
 
 
@@ -190,7 +190,7 @@ class TreeOptions(TypedOptions):
 
 
 class Typing:
-    """Reads the fields that have a type. What is missing or null stays so."""
+    """Reads the fields that have a type. Missing and null fields stay so."""
 
     def __init__(self, options: TreeOptions) -> None:
         settings = options.type_settings()
@@ -198,11 +198,11 @@ class Typing:
 
     @property
     def changes(self) -> bool:
-        """Whether there are any."""
+        """Returns whether any field has a type."""
         return bool(self._types)
 
     def read(self, values: Sequence[Value]) -> Sequence[Value]:
-        """The records with these types, changed in place; an `Unparsed` instead of one that has something else there."""
+        """Returns the records with these types, changed in place; an `Unparsed` instead of a record with an invalid value."""
         return [self._one(value) if isinstance(value, dict) else value for value in values] if self._types else values
 
     def _one(self, fields: dict[str, Any]) -> Value:
@@ -215,7 +215,7 @@ class Typing:
 
 
 def _convert(fields: object, keys: list[str], read: Callable[[str], Any]) -> None:
-    """Read what stands at the end of `keys`, everywhere in `fields`. Raises ValueError without its data."""
+    """Reads the values at the end of `keys`, everywhere in `fields`. Raises ValueError without the data."""
     first, *rest = keys
     if isinstance(fields, list):
         for item in fields:

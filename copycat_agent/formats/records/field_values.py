@@ -1,7 +1,7 @@
-"""From text to numbers, booleans, JSON and bytes: exactly, or ValueError in words that never hold the text.
+"""Reads numbers, booleans, JSON and bytes from text: exactly, or with a ValueError that never holds the text.
 
-The fast ways for many texts accept nothing that the slow ones refuse: what Python's own functions take beyond plain numbers
-(underscores, digits of other scripts, names of things that are no numbers) is kept from them by looking at all texts at once.
+The fast functions for many texts accept nothing that the slow ones refuse: what Python's own functions accept beyond plain numbers
+(underscores, digits of other scripts, NaN and the like by name) is excluded by checking the characters of all texts at once.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _FALSE = ("false", "f", "no", "n", "off", "0")
 
 
 def whole(text: str) -> int:
-    """A whole number of any size."""
+    """Reads a whole number of any size."""
     text = text.strip()
     if not _WHOLE.fullmatch(text):
         _refuse("not a whole number")
@@ -44,13 +44,13 @@ def whole(text: str) -> int:
 
 
 def all_whole(texts: list[str]) -> list[int]:
-    """`whole` for each of many texts."""
+    """Applies `whole` to each of many texts."""
     _only(_WHOLE_SIGNS, texts)
     return list(map(int, texts))
 
 
 def bigint(text: str) -> int:
-    """A whole number of 64 bits with sign."""
+    """Reads a signed whole number of 64 bits."""
     number = whole(text)
     if not _LEAST <= number <= _GREATEST:
         _refuse("a whole number that 64 bits do not hold")
@@ -58,7 +58,7 @@ def bigint(text: str) -> int:
 
 
 def all_bigint(texts: list[str]) -> list[int]:
-    """`bigint` for each of many texts."""
+    """Applies `bigint` to each of many texts."""
     numbers = all_whole(texts)
     if numbers and not (min(numbers) >= _LEAST and max(numbers) <= _GREATEST):
         raise ValueError
@@ -86,14 +86,14 @@ def _all_double(texts: list[str]) -> list[float]:
 
 
 def doubles(argument: str) -> tuple[str, Read, ReadAll]:
-    """Binary floating point of 64 bits; NaN and infinities by their names."""
+    """Returns the type of 64-bit floating point numbers; NaN and infinities by their names."""
     if argument:
         _refuse("nothing can stand behind this type")
     return "double", _double, _all_double
 
 
 def decimals(argument: str) -> tuple[str, Read, ReadAll]:
-    """All digits as they stand; with `precision,scale`, those that fit."""
+    """Returns the type of decimals, with all digits; with `precision,scale`, it refuses numbers that do not fit."""
     if not argument:
         return "decimal(38,18)", _decimal, _all_decimal
     match = re.fullmatch(r"\s*([0-9]{1,2})\s*(?:,\s*([0-9]{1,2})\s*)?", argument)
@@ -136,7 +136,7 @@ def _all_decimal(texts: list[str]) -> list[Decimal]:
 
 
 def _scale(number: Decimal) -> int:
-    """Digits behind the point that are needed: those of 1.10 are one."""
+    """Returns how many digits after the point are needed: one for 1.10."""
     _, digits, exponent = number.as_tuple()
     assert isinstance(exponent, int), "a finite number"
     needed = -exponent
@@ -148,7 +148,7 @@ def _scale(number: Decimal) -> int:
 
 
 def with_comma(read: Read) -> Read:
-    """`read` for numbers with a comma for the point."""
+    """Wraps `read` for numbers with a comma as decimal point."""
 
     def read_comma(text: str) -> Any:  # noqa: ANN401 - what a type makes
         if "." in text:
@@ -159,7 +159,7 @@ def with_comma(read: Read) -> Read:
 
 
 def all_with_comma(read_all: ReadAll) -> ReadAll:
-    """`with_comma` for many texts at a time."""
+    """Wraps `read_all` as `with_comma` does `read`."""
 
     def read_commas(texts: list[str]) -> list[Any]:
         if "." in "".join(texts):
@@ -170,7 +170,7 @@ def all_with_comma(read_all: ReadAll) -> ReadAll:
 
 
 def booleans(argument: str) -> tuple[str, Read, ReadAll]:
-    """Yes or no, in any case. `argument`: other words for them, as in `ja,j/nein,n`."""
+    """Returns the type of booleans, in any case. `argument`: other words for them, as in `ja,j/nein,n`."""
     yes: tuple[str, ...] = _TRUE
     no: tuple[str, ...] = _FALSE
     if argument:
@@ -194,7 +194,7 @@ def booleans(argument: str) -> tuple[str, Read, ReadAll]:
 
 
 def json_value(text: str) -> Any:  # noqa: ANN401 - any JSON
-    """A JSON value; numbers that are not whole keep their digits, as decimals."""
+    """Reads a JSON value; numbers that are not whole become decimals and keep their digits."""
     try:
         return json.loads(text, parse_float=_decimal, parse_constant=_no_constant, object_pairs_hook=_object)
     except (ValueError, RecursionError):
@@ -202,7 +202,7 @@ def json_value(text: str) -> Any:  # noqa: ANN401 - any JSON
 
 
 def all_json(texts: list[str]) -> list[Any]:
-    """`json_value` for each of many texts."""
+    """Applies `json_value` to each of many texts."""
     return list(map(json_value, texts))
 
 
@@ -218,7 +218,7 @@ def _no_constant(_: str) -> NoReturn:
 
 
 def binaries(argument: str) -> tuple[str, Read, ReadAll]:
-    """Bytes, written as base64, or as `hex`."""
+    """Returns the type of bytes, written as base64, or as `hex`."""
     if argument not in ("", "base64", "hex"):
         _refuse("write binary, binary:base64 or binary:hex")
     read = _from_hex if argument == "hex" else _from_base64
@@ -240,7 +240,7 @@ def _from_hex(text: str) -> bytes:
 
 
 def _only(signs: frozenset[str], texts: list[str]) -> None:
-    """Raises ValueError when there is any other sign in the texts."""
+    """Raises ValueError when there is any other character in the texts."""
     if not signs.issuperset("".join(texts)):
         raise ValueError
 

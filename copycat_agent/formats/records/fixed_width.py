@@ -1,4 +1,4 @@
-"""`fixed_width`: columns stand at the same places of each line, or of each so many bytes."""
+"""`fixed_width`: columns are at fixed positions of each line, or of each record of `record_bytes`."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class FixedWidthOptions(TypedOptions):
 
     @property
     def nulls(self) -> tuple[str, ...]:
-        """The texts of `null`."""
+        """Returns the texts of `null`."""
         return (self.null,) if isinstance(self.null, str) else self.null
 
 
@@ -69,7 +69,7 @@ class _FieldPlace(NamedTuple):
 
 
 class Cutter:
-    """Cuts lines, or records of a length, into the texts of their columns. Stateless."""
+    """Cuts lines, or records of fixed length, into the texts of their columns. Stateless."""
 
     def __init__(self, options: FixedWidthOptions) -> None:
         self._options = options
@@ -85,7 +85,7 @@ class Cutter:
         self.columns = Columns([column.name for column in options.columns], rules)
 
     def records(self, records: list[bytes], codec: str) -> list[Value]:
-        """A record of each line."""
+        """Returns a record of each line."""
         bad: dict[int, Unparsed] = {}
         rows: list[list[str | None]] = []
         for index, record in enumerate(records):
@@ -116,7 +116,7 @@ class Cutter:
         return row
 
     def _length(self, size: int, beyond: str) -> Unparsed | None:
-        """What is wrong with a record of this length."""
+        """Returns what is wrong with a record of this length."""
         options = self._options
         if size < self.width and options.too_short == "error":
             return Unparsed(f"{size} {options.unit}, its columns need {self.width}", "correct the file, or set too_short: null")
@@ -142,7 +142,7 @@ class ByteWidths(FileFormat):
         self._cutter = Cutter(options)
 
     def frames(self, file: RecordFile, start: int, end: int, **how: Unpack[How]) -> Iterator[Frame]:
-        """What is left at the end of the file is a bad record."""
+        """Yields records; an incomplete one at the end of the file is a bad record."""
         final, block_bytes, position = how.get("final", True), how.get("block_bytes"), start
         for position in self._passed(file, start, min(end, self._skipped), final=final):
             begin = max(start, position - TAIL_BYTES)
@@ -160,7 +160,7 @@ class ByteWidths(FileFormat):
                 return
 
     def _passed(self, file: RecordFile, position: int, end: int, *, final: bool) -> Iterator[int]:
-        """How far what is skipped has been passed, in steps."""
+        """Yields how far what is skipped has been passed, in steps."""
         while position < end:
             data = file(position, min(end - position, _STEP_BYTES))
             if not data or (len(data) < min(end - position, _STEP_BYTES) and not final):
@@ -169,7 +169,7 @@ class ByteWidths(FileFormat):
             yield position
 
     def _rest(self, rest: bytes, position: int) -> Iterator[Frame]:
-        """What is left at the end of the file: a bad record, or what editors put there."""
+        """Yields the rest at the end of the file: a bad record, or a gap for an end-of-file mark that editors write."""
         if rest and not rest.strip(_FILE_ENDS):
             yield Gap(position, position + len(rest), rest[-TAIL_BYTES:], "header")
         elif rest:
@@ -182,7 +182,7 @@ class ByteWidths(FileFormat):
         return Parsed(self._cutter.records(raw, self._codec), places, len(data), raw, data[-TAIL_BYTES:], self._cutter.columns.schema)
 
     def alone(self, raw: bytes, columns: tuple[str, ...]) -> dict[str, Any] | Unparsed:
-        """One record by its bytes, as a dead letter has them; the options name its columns."""
+        """Returns one record from the bytes in a dead letter; the options name its columns."""
         del columns
         return self._cutter.records([raw], self._codec)[0]
 
@@ -200,7 +200,7 @@ class _Table:
         self._cutter = cutter
 
     def take(self, *, final: bool) -> RowRun:
-        """Each line that is not empty is a record."""
+        """Returns a record for each line that is not empty."""
         del final
         lines = self.lines
         cr = "\r".encode(lines.codec) if lines.delimiter == "\n".encode(lines.codec) else b""
@@ -235,12 +235,12 @@ class LineWidths(FileFormat):
             yield from of_lines(_Table(self._cutter, self._lines.layout(file, start)), lines, start, final=final)
 
     def _begin(self, file: RecordFile, end: int, *, final: bool) -> int | None:
-        """Where the first record can stand: behind the byte order mark and `skip_lines`. None when more has to be known first."""
+        """Returns where the first record can begin: after the byte order mark and `skip_lines`. None when more has to be known first."""
         begin = self._edges.begin(file, end, final=final)
         return begin or (None if begin is None else len(self._lines.layout(file, 0).mark))
 
     def alone(self, raw: bytes, columns: tuple[str, ...]) -> dict[str, Any] | Unparsed:
-        """One record by its bytes, as a dead letter has them; the options name its columns."""
+        """Returns one record from the bytes in a dead letter; the options name its columns."""
         del columns
         table = _Table(self._cutter, self._lines.layout(lambda *_: b"", 0))
         table.lines.put(raw)
@@ -267,7 +267,7 @@ def _build(options: FixedWidthOptions) -> LineWidths | ByteWidths:
 
 
 def problems(options: FixedWidthOptions) -> Iterator[OptionProblem]:
-    """Yields what is wrong with options that are each right by themselves."""
+    """Yields problems of options that are each valid by themselves."""
     if problem := encoding_problem(options.encoding, options.line.delimiter):
         yield OptionProblem(("encoding",), *problem)
         return

@@ -1,4 +1,4 @@
-"""The elements of a JSON file, one after the other, with what stands between them, and the way to the array that holds them."""
+"""Iterates over the elements of a JSON file with their separators, and finds the array that holds them."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ from copycat_agent.formats.records.json_values import (
 _OPEN_PATH, _CLOSE, _OPEN_ARRAY = b"{}["
 _LONGEST_SEPARATOR = 128
 _MOST_INNER = 64
-"""Places in one object that look like its end, and are not, before it is looked at closely."""
+"""How many apparent ends of one object are tried before it is scanned exactly."""
 _MOST_MISSES = 8
-"""Objects that did not end where objects before them had: then it is no longer tried."""
+"""After this many objects that did not end where they seemed to, this is no longer tried."""
 _OTHER_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 _CLOSE_ARRAY, _OPEN = b"]{"
 
 
 def enter(cursor: Cursor, path: tuple[str, ...]) -> None:
-    """Go from the file's beginning to the `[` behind the keys of `path`. Raises DamageError where they do not lead to one."""
+    """Moves from the file's beginning to the `[` after the keys of `path`. Raises DamageError if they do not lead to one."""
     for number, key in enumerate(path, 1):
         way = ".".join(path[:number])
         if cursor.skip_blanks() != _OPEN_PATH:
@@ -45,7 +45,7 @@ def enter(cursor: Cursor, path: tuple[str, ...]) -> None:
 
 
 def _find(cursor: Cursor, key: str, way: str) -> None:
-    """Pass the members of the object that begins here, up to the value of `key`."""
+    """Skips the members of the object that begins here, up to the value of `key`."""
     cursor.index += 1
     while cursor.skip_blanks() == QUOTE:
         name = _key(cursor)
@@ -61,7 +61,7 @@ def _find(cursor: Cursor, key: str, way: str) -> None:
 
 
 def _key(cursor: Cursor) -> str | None:
-    """Pass a key. None for one that cannot be read, or is too long to be looked for."""
+    """Reads a key. Returns None for one that cannot be read, or is too long to be compared."""
     start = cursor.position
     size = None
     while size is None:
@@ -82,7 +82,7 @@ _LONGEST_KEY = 4096
 
 
 def leave(cursor: Cursor, depth: int) -> DamageError | None:
-    """Pass what stands behind the array, out of `depth` objects, up to the end of the file. Returns what is wrong with it."""
+    """Skips what follows the array, out of `depth` objects, up to the end of the file. Returns what is wrong with it."""
     if cursor.skip_blanks() == NOTHING or not cursor.follow(Extent(depth)):
         return DamageError(f"the file ends behind its records, before its end, at byte {cursor.position}")
     if cursor.skip_blanks() != NOTHING:
@@ -91,7 +91,7 @@ def leave(cursor: Cursor, depth: int) -> DamageError | None:
 
 
 def skip_mark(cursor: Cursor) -> int:
-    """Pass a byte order mark; returns its size."""
+    """Skips a byte order mark; returns its size."""
     cursor.more()
     if cursor.data.startswith(_OTHER_MARKS):
         raise DamageError("the file is UTF-16 or UTF-32", "JSON is read in UTF-8 only: have it written so")
@@ -100,7 +100,7 @@ def skip_mark(cursor: Cursor) -> int:
 
 
 def _ends_well(cursor: Cursor) -> bool:
-    """Whether the last value of the file ends where that does. What the values are is not looked at."""
+    """Returns whether the last value ends where the file does. The values themselves are not checked."""
     skip_mark(cursor)
     while (first := cursor.skip_blanks()) != NOTHING:
         if first in CLOSING or first in (COMMA, COLON) or not cursor.follow(Extent()):
@@ -109,11 +109,11 @@ def _ends_well(cursor: Cursor) -> bool:
 
 
 class UnfinishedError(DamageError):
-    """The file ends where it may not. Damage, unless more of it comes."""
+    """The file ends within a value or array. This is damage, unless more of the file comes."""
 
 
 class JsonLimits(NamedTuple):
-    """What a record and what a run may cover; and whether the file ends where reading does."""
+    """The most bytes of a record and of a run; and whether the file ends where reading does."""
 
     record_bytes: int
     run_bytes: int
@@ -121,7 +121,7 @@ class JsonLimits(NamedTuple):
 
 
 class Elements:
-    """One pass over the elements from the cursor's place on. Used once."""
+    """One pass over the elements from the cursor's position on. Used once."""
 
     def __init__(self, cursor: Cursor, limits: JsonLimits, path: tuple[str, ...], *, is_array: bool) -> None:
         self._cursor = cursor
@@ -133,7 +133,7 @@ class Elements:
         self._damage: DamageError | None = None
 
     def header(self) -> Iterator[Gap]:
-        """What stands before the first record."""
+        """Yields what precedes the first record."""
         cursor = self._cursor
         mark = skip_mark(cursor)
         if self._path:
@@ -147,7 +147,7 @@ class Elements:
             yield Gap(0, cursor.position, cursor.tail(cursor.position), "bom" if cursor.position == mark else "header")
 
     def begin(self, before: int) -> Iterator[Gap]:
-        """Pass, in an array, what separates its elements, where the cursor does not stand at one. `before` stands before it."""
+        """Skips, in an array, what separates its elements if the cursor is not at one. `before` is the byte before it."""
         cursor, start = self._cursor, self._cursor.position
         if not self._is_array or before in (COMMA, OPEN_ARRAY):
             return
@@ -158,7 +158,7 @@ class Elements:
             yield Gap(start, cursor.position, cursor.tail(cursor.position), "header")
 
     def frames(self) -> Iterator[Parsed | LongLine]:
-        """The records, with what stands behind each."""
+        """Yields the records, each including what follows it."""
         cursor = self._cursor
         while self._damage is None and (first := cursor.skip_blanks()) != NOTHING:
             if first in CLOSING or first in (COMMA, COLON):
@@ -168,7 +168,7 @@ class Elements:
             raise self._damage
 
     def _run(self) -> Iterator[Parsed | LongLine]:
-        """Records until more has to be read. A bad one comes alone."""
+        """Yields records until more has to be read. A bad one is yielded alone."""
         cursor = self._cursor
         begun = end = cursor.position
         values, starts, raw = list[Value](), list[int](), list[bytes]()
@@ -193,9 +193,9 @@ class Elements:
             yield from self._unfinished(begun)
 
     def _known(self, values: list[Value], starts: list[int], raw: list[bytes], begun: int) -> None:
-        """Objects that end where the separator that was seen last stands: those that are JSON do.
+        """Takes objects that end where the last separator occurs again: those that are valid JSON end there.
 
-        An object is complete only at its own end, so one that ends elsewhere is none up to there.
+        An object is complete only at its own end, so if one really ends elsewhere, its text up to there is invalid.
         """
         cursor, separator = self._cursor, self._separator
         data, index, step = cursor.data, cursor.index, len(separator) - 2
@@ -216,7 +216,7 @@ class Elements:
         cursor.index = index if good == len(found) else places[good]
 
     def _likely_end(self, data: bytes, begin: int) -> int:
-        """Where the object in `data[begin:]` seems to end, from counting braces, also those in strings; 0 when that does not show."""
+        """Returns where the object in `data[begin:]` seems to end, counting braces, also those in strings; 0 if that is not clear."""
         place, depth = begin, 0
         for _ in range(_MOST_INNER):
             end = data.find(self._separator, place) + 1
@@ -229,7 +229,7 @@ class Elements:
         return 0
 
     def _text(self) -> bytes | None:
-        """The bytes of the value where the cursor stands; None when it does not end in what was read, or is too long."""
+        """Returns the bytes of the value at the cursor; None when it does not end in what was read, or is too long."""
         cursor, extent = self._cursor, Extent()
         place, is_end = extent.look(cursor.data, cursor.index)
         size = place - cursor.index
@@ -240,7 +240,7 @@ class Elements:
         return cursor.data[cursor.index : place] if is_end and size <= self._max_bytes else None
 
     def _unfinished(self, start: int) -> Iterator[LongLine]:
-        """Read on for a value that does not end in what was read, or pass it when it is too long."""
+        """Reads on for a value that does not end in what was read, or skips it when it is too long."""
         cursor, limit = self._cursor, self._max_bytes
         if cursor.left <= limit and not cursor.is_whole:
             cursor.more()
@@ -252,9 +252,9 @@ class Elements:
         yield LongLine(head, start, end, True, cursor.tail(end))
 
     def _pass_separator(self, text: bytes) -> tuple[int, bool]:
-        """Pass what stands behind the value `text`, up to the next one. Returns where the value's record ends, and whether one follows.
+        """Skips what follows the value `text`, up to the next one. Returns where its record ends, and whether another one follows.
 
-        Before damage it ends where the value does: from there, and not from behind a separator, the damage shows again.
+        Before damage it ends where the value does: from there, and not from after a separator, the damage is found again.
         """
         cursor, behind = self._cursor, self._cursor.position
         follows = cursor.skip_blanks()
@@ -279,7 +279,7 @@ class Elements:
             self._open()
 
     def _open(self) -> None:
-        """Go into the array that begins here, or where that is empty, into the next one."""
+        """Enters the array that begins here, or the next one if it is empty."""
         is_open = True
         while is_open:
             self._cursor.index += 1
@@ -289,7 +289,7 @@ class Elements:
             is_open = follows == _CLOSE_ARRAY and self._leave()
 
     def _leave(self) -> bool:
-        """Go behind the array whose end stands here. Whether another one begins there."""
+        """Leaves the array whose end is here. Returns whether another one begins after it."""
         cursor = self._cursor
         cursor.index += 1
         if self._path:

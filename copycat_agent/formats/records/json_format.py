@@ -1,6 +1,6 @@
-"""`json` (the elements of an array, or values one behind the other) and `jsonl` (each line is a value).
+"""`json` (the elements of an array, or consecutive values) and `jsonl` (each line is a value).
 
-The bytes of a line are what is sent, as long as nothing makes other fields of it.
+The bytes of a line are sent unchanged, as long as no step makes other fields of it.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from copycat_agent.formats.records.json_values import NOTHING, OPEN_ARRAY, Curso
 from copycat_agent.options import ByteSize, Field
 
 BLOCK_BYTES = 2**16
-"""What is parsed at a time. The fields of more would leave the processor's cache before they are used, which doubles the time."""
+"""How much is parsed at a time. The fields of more would leave the processor's cache before they are used, which doubles the time."""
 _BAD, _BLANK = 1, 2
-"""What a line that is no JSON is. 0 is one that is."""
+"""The kinds of lines that are not JSON. 0 is a line that is."""
 _LEAST_BLOCK_BYTES = 4096
 
 
@@ -37,7 +37,7 @@ class JsonlOptions(TreeOptions):
     )
 
     def model_post_init(self, _: object) -> None:
-        """Refuse an encoding that cannot be framed. pydantic reports the ValueError with its place."""
+        """Raises ValueError for an encoding that cannot be framed. pydantic reports it with its place."""
         refuse_encoding(self.encoding, "\n")
 
 
@@ -63,7 +63,7 @@ class JsonlFormat(FileFormat):
 
 
 def _parsed(chunk: Chunk, values: Sequence[Value], *, as_is: bool) -> Iterator[Parsed | Gap]:
-    """The chunk's lines as records: what can be read in long runs, each bad record alone, blank lines as gaps between them."""
+    """Yields the chunk's lines as records: valid ones in long runs, each bad record alone, blank lines as gaps between them."""
     size = len(chunk.delimiter)
     places = list(accumulate([len(line) + size for line in chunk.raw], initial=chunk.start))
     places[-1] = chunk.end
@@ -136,12 +136,12 @@ class JsonFormat(FileFormat):
         return isinstance(frame, Parsed) and not self.as_is
 
     def alone(self, raw: bytes, columns: tuple[str, ...]) -> Value:
-        """One record by its bytes, as a dead letter has them."""
+        """Returns one record from the bytes in a dead letter."""
         del columns
         return self._typing.read([parse(raw)])[0]
 
     def _is_array(self, file: RecordFile, end: int) -> bool:
-        """Whether the records are an array's elements."""
+        """Returns whether the records are an array's elements."""
         if self._path:
             return True
         if "is_array" not in file.memo:

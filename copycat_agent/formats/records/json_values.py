@@ -1,8 +1,8 @@
-"""JSON texts: where values begin and end in files of any size, and what they are: fast where nothing can be lost, exact where it could.
+"""JSON texts: the extents of values in files of any size, and their parsed values, fast if nothing can be lost, exact if it could.
 
-Scanning keeps nothing but the value that is looked at. The fast parser makes a 64-bit float of every number with a fraction or an exponent,
-and of whole numbers beyond 64 bits. Texts with numbers for which that may be too little are read by another one: whole numbers have any
-size, and what no float holds is a Decimal.
+Scanning keeps only the present value. The fast parser makes a 64-bit float of every number with a fraction or an exponent, and of whole
+numbers beyond 64 bits. Texts with numbers that may need more are read by another parser: its whole numbers have any size, and numbers that
+no float holds are Decimals.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from copycat_agent.formats.draft import Unparsed
 from copycat_agent.formats.text import TAIL_BYTES, Reader
 
 NOTHING = -1
-"""What stands at a file's end, in place of a byte."""
+"""Returned in place of a byte at a file's end."""
 QUOTE, COMMA, COLON = b'",:'
 OPEN_ARRAY = ord("[")
 OPENING, CLOSING = frozenset(b"[{"), frozenset(b"]}")
@@ -41,7 +41,7 @@ class JsonLook(NamedTuple):
 
 
 class Extent:
-    """Follows one value to its end: balanced brackets outside strings. What stands in it need not be JSON."""
+    """Follows one value to its end: balanced brackets outside strings. Its content need not be valid JSON."""
 
     def __init__(self, depth: int = 0) -> None:
         """`depth` brackets are open already."""
@@ -50,7 +50,7 @@ class Extent:
         self.is_scalar = False
 
     def look(self, data: bytes, place: int) -> JsonLook:
-        """Look at `data` from `place` on: the value's first bytes, or those that follow what was looked at."""
+        """Examines `data` from `place` on: the value's first bytes, or those after what was examined before."""
         if self.is_scalar or not (self._depth or self._in_string or data[place] == QUOTE or data[place] in OPENING):
             self.is_scalar = True
             match = _SCALAR.match(data, place)
@@ -85,7 +85,7 @@ class Extent:
 
 
 def last_before(read: Reader, position: int) -> int:
-    """The last byte before `position` that is no white space; `NOTHING` when there is none."""
+    """Returns the last byte before `position` that is not white space; `NOTHING` when there is none."""
     while position > 0:
         begin = max(0, position - TAIL_BYTES)
         text = read(begin, position - begin).rstrip(b" \t\r\n\x1e")
@@ -96,10 +96,10 @@ def last_before(read: Reader, position: int) -> int:
 
 
 class Cursor:
-    """A place in a file, and the bytes read around it: `data[index:]` are those from there on."""
+    """A position in a file, and the bytes read around it: `data[index:]` begins at the position."""
 
     def __init__(self, read: Reader, position: int, end: int, block_bytes: int) -> None:
-        """Nothing behind byte `end` is read."""
+        """Nothing after byte `end` is read."""
         self._read = read
         self._end = end
         self._block_bytes = block_bytes
@@ -109,26 +109,26 @@ class Cursor:
         self.is_whole = position >= end
 
     def again(self) -> Cursor:
-        """Another one, at the beginning of the file."""
+        """Returns another cursor, at the beginning of the file."""
         return Cursor(self._read, 0, self._end, self._block_bytes)
 
     @property
     def position(self) -> int:
-        """The byte of the file where it stands."""
+        """Returns its position in the file."""
         return self.start + self.index
 
     @property
     def left(self) -> int:
-        """How many bytes were read from there on."""
+        """Returns how many bytes after the position have been read."""
         return len(self.data) - self.index
 
     def tail(self, position: int) -> bytes:
-        """The last bytes before `position`, which has been passed, as far as they are kept."""
+        """Returns the last bytes before `position`, which has been passed, as far as they are kept."""
         index = max(0, position - self.start)
         return self.data[max(0, index - TAIL_BYTES) : index]
 
     def more(self) -> bool:
-        """Read on, as much again as is left. False at the end of the file."""
+        """Reads on, as much again as is left. Returns False at the end of the file."""
         begin = max(0, self.index - TAIL_BYTES)
         position = self.start + len(self.data)
         wanted = min(max(self._block_bytes, self.left), self._end - position)
@@ -138,7 +138,7 @@ class Cursor:
         return bool(block)
 
     def skip_blanks(self) -> int:
-        """Pass white space. Returns the byte that stands behind it, or `NOTHING`."""
+        """Skips white space. Returns the byte after it, or `NOTHING`."""
         while True:
             match = _BLANKS.match(self.data, self.index)
             assert match is not None, "it matches nothing, too"
@@ -149,7 +149,7 @@ class Cursor:
                 return NOTHING
 
     def follow(self, extent: Extent) -> bool:
-        """Pass the rest of a value, keeping nothing of it. False when the file ends before."""
+        """Skips the rest of a value, keeping nothing of it. Returns False when the file ends before."""
         while True:
             if self.left:
                 looked = extent.look(self.data, self.index)
@@ -161,30 +161,30 @@ class Cursor:
 
 
 Value = dict[str, Any] | bytes | Unparsed
-"""Fields of an object; the text itself of another JSON value; or why it is none."""
+"""Fields of an object; the text itself of another JSON value; or the reason why it is invalid."""
 
 _NUMBERS = bytes(
     ord("0") if chr(byte) in "0123456789+-" else byte if chr(byte) in ".e" else ord("e" if byte == ord("E") else " ") for byte in range(256)
 )
-"""Leaves of a text 0 for digits and signs, points, and e."""
+"""Reduces a text to 0 for digits and signs, points, and e."""
 _UNSIGNED = bytes(ord(" ") if chr(byte) in "+-" else left for byte, left in enumerate(_NUMBERS))
-"""The same, but for signs: a date is no long number then."""
+"""Like `_NUMBERS`, but without signs: then a date is not a long number."""
 _LONG = b"0" * 8
 """Every number that a float or 64-bit integer may not hold has such a run of digits, or an exponent: see `_MAY_LOSE`."""
 _HUGE = b"0" * 20
 """Perhaps more than 64 bits."""
 _MAY_LOSE = (_HUGE, b"." + b"0" * 8, b"0" * 8 + b".", b"0" * 16 + b"e", _FAR := b"0e000")
-"""One of these is in whatever a float or 64-bit integer may not hold: with a point, 16 digits have 8 of them on one side of it."""
+"""Any number that a float or 64-bit integer may not hold has one of these: with a point, 16 digits have 8 of them on one side of it."""
 _STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
 _WHITE = b" \t\r\n"
 _EXACT_DIGITS = 15
-"""A float holds every decimal number of so many digits."""
+"""A float holds every decimal number with this many digits."""
 _MOST_INT_DIGITS = 4000
-"""Python makes no text of whole numbers with more than 4300."""
+"""Python converts no whole numbers of more than 4300 digits to text."""
 
 
 def parse(text: bytes) -> Value:
-    """What one text holds. Never raises."""
+    """Returns the value of one text. Never raises."""
     value = _fast(text)
     if type(value) is bytes or (type(value) is dict and not _holds_float(value)):
         return value  # whole numbers that 64 bits do not hold would be floats
@@ -192,14 +192,14 @@ def parse(text: bytes) -> Value:
 
 
 def _holds_float(value: dict[str, Any]) -> bool:
-    """Whether the fast parser made a float anywhere in it."""
+    """Returns whether the fast parser made a float anywhere in the value."""
     kinds = set(map(type, value.values()))
     if float in kinds:
         return True
     if dict not in kinds and list not in kinds:
         return False
     rest: list[Any] = list(value.values())
-    for inner in rest:  # which grows
+    for inner in rest:  # the list grows meanwhile
         if type(inner) is dict:
             rest.extend(inner.values())
         elif type(inner) is list:
@@ -210,7 +210,7 @@ def _holds_float(value: dict[str, Any]) -> bool:
 
 
 def parse_all(texts: Sequence[bytes]) -> list[Value]:
-    """What each text holds."""
+    """Returns the value of each text."""
     try:
         values: list[Value] = [value if type(value) is dict else text for value, text in zip(map(orjson.loads, texts), texts, strict=True)]
     except ValueError:
@@ -223,7 +223,7 @@ def parse_all(texts: Sequence[bytes]) -> list[Value]:
 
 
 def _suspects(texts: Sequence[bytes], numbers: bytes) -> set[int]:
-    """Which of the texts may hold a number that the fast parser does not keep. `numbers` is what `_NUMBERS` leaves of them all."""
+    """Returns the indexes of texts with numbers that the fast parser may not keep. `numbers` is all texts reduced by `_NUMBERS`."""
     found: set[int] = set()
     ends: list[int] = []
     for pattern in _MAY_LOSE:
@@ -244,7 +244,7 @@ def _fast(text: bytes) -> Value:
 
 
 def _may_lose(text: bytes) -> bool:
-    """Whether a number may be in it that the fast parser does not keep; what looks so within strings counts too."""
+    """Returns whether it may have a number that the fast parser does not keep; digits within strings count too."""
     numbers = text.translate(_UNSIGNED)
     if _LONG not in numbers and b"0e" not in numbers:
         return False
@@ -253,7 +253,7 @@ def _may_lose(text: bytes) -> bool:
 
 
 def _one(text: bytes, value: Value) -> Value:
-    """A text that may hold such a number, looked at more closely: identifiers and hashes in its strings look so, too."""
+    """Returns the value of a text that may have such a number, after a closer check: identifiers and hashes in its strings look alike."""
     if _come_back(text, [value]):
         return value
     numbers = _STRING.sub(b"", text).translate(_NUMBERS)
@@ -264,10 +264,10 @@ def _one(text: bytes, value: Value) -> Value:
 
 
 def _come_back(text: bytes, values: Sequence[Value]) -> bool:
-    """Whether the fast parser's values are objects that make the same text again, commas between them, blanks aside.
+    """Returns whether the fast parser's values are objects that give the same text when written, joined by commas, ignoring blanks.
 
-    Then no number has lost anything: without blanks the two still have the same tokens. True of most texts that a program wrote, in a
-    fifth of the time that the exact parser takes.
+    Then no number has lost anything: without blanks the two still have the same tokens. This is true of most texts that a program wrote,
+    and takes a fifth of the time of the exact parser.
     """
     if set(map(type, values)) != {dict}:
         return False
@@ -282,7 +282,7 @@ def _exact(text: bytes) -> Value:
     try:
         value = _DECODER.decode(text.decode())
         if b"\\u" in text:
-            json.dumps(value, ensure_ascii=False, default=str).encode()  # refuses halves of characters, which the parser lets pass
+            json.dumps(value, ensure_ascii=False, default=str).encode()  # refuses lone surrogates, which the parser accepts
     except (ValueError, RecursionError) as error:
         return _bad(error)
     return value if type(value) is dict else text
@@ -313,7 +313,7 @@ _DECODER = json.JSONDecoder(parse_float=_float, parse_int=_int, parse_constant=_
 
 
 def _bad(error: Exception) -> Unparsed:
-    """Why a text is no JSON. Parsers' words name no data, as far as they are taken here."""
+    """Returns why a text is not JSON. The parsers' messages that are used here contain no data."""
     if isinstance(error, json.JSONDecodeError):
         return Unparsed(f"not JSON: {error.msg}, at character {error.pos}")
     if isinstance(error, UnicodeDecodeError):

@@ -1,7 +1,7 @@
 """Parquet files: each row is a dict of fields, positions are row numbers from 0.
 
-Row groups are read column by column in small steps and a few rows at a time, so that a row group of any size takes little memory.
-The reading goes on in the next batch of the file in this process; after a kill whole row groups are skipped, and of one its first rows.
+Row groups are read column by column in small steps and a few rows at a time, so that a row group of any size takes little memory. The
+reading continues in the next batch of the file in this process; after a kill whole row groups are skipped, and the first rows of one.
 
 Imported when a connector reads Parquet: pyarrow takes 0.25 s and 40 MiB that an agent of log files does without.
 """
@@ -26,22 +26,22 @@ from copycat_agent.formats.records.schemas import arrow_columns
 from copycat_agent.model import Schema
 
 PACKED_BYTES = 64 * 2**20
-"""A packed file is unpacked into memory, for its end is needed first; a larger one is refused."""
+"""A packed file is unpacked into memory, because its end is needed first; a larger one is refused."""
 RUN_BYTES = 2**20
-"""Rows of about so many bytes are read at a time."""
+"""Rows of about this many bytes are read at a time."""
 RUN_ROWS = 1024
-"""No more rows than this, whatever the file says of their size: repeated values are stored once, and weigh nothing there."""
+"""The most rows read at a time, whatever the file says of their size: repeated values are stored once, and count as nothing there."""
 REPEATED_BYTES = 64 * 2**20
-"""Repeated values that may be large make no more than this of the rows that are read at a time."""
+"""The most memory that repeated values, which may be large, may take in the rows that are read at a time."""
 COLUMN_BYTES = 2**16
-"""Read of a column at a time."""
+"""How many bytes of a column are read at a time."""
 _MAGIC = b"PAR1"
 _ENCRYPTED = b"PARE"
 _LEAST_BYTES = 12
 
 
 class _RowWindow(io.RawIOBase):
-    """The file of the batch that runs, for pyarrow, which keeps what it once got. What reading it raises comes back as it is."""
+    """The file of the present batch, for pyarrow, which keeps the object between batches. Errors of reading are raised unchanged."""
 
     def __init__(self, file: RecordFile, size: int) -> None:
         self.file = file
@@ -70,14 +70,14 @@ class _RowWindow(io.RawIOBase):
 
 @dataclass(slots=True)
 class _Reading:
-    """One file under way. `held` are the rows that were read last, from row `first` on; `batches` gives the next ones."""
+    """The reading of one file. `held` are the rows that were read last, from row `first` on; `batches` yields the next ones."""
 
     window: _RowWindow | None
     reader: pq.ParquetFile
     names: list[str]
     schema: Schema
     starts: list[int]
-    """First row of each row group, and how many rows there are."""
+    """First row of each row group, and the number of rows."""
     first: int = 0
     held: list[dict[str, Any]] = field(default_factory=list)
     weight: int = 0
@@ -91,7 +91,7 @@ class _Reading:
         return self.starts[-1]
 
     def go_to(self, start: int) -> None:
-        """Have row `start` among the held ones, or next. What was read last is used when it is there."""
+        """Makes row `start` one of the held rows, or the next one. Uses the rows that were read last if it is among them."""
         if self.batches is not None and self.first <= start <= self.first + len(self.held):
             return
         group = bisect.bisect_right(self.starts, start, 0, len(self.starts) - 1) - 1
@@ -109,7 +109,7 @@ class _Reading:
                 yield from zip(batches, self.finer.iter_batches(rows, [index], list(self.old), use_threads=False), strict=True)
 
     def _heaviest(self, group: int) -> int:
-        """What a single value that is stored once and repeated may weigh: writers leave out the extremes of values over 4 KiB."""
+        """Returns the most that a single value, stored once and repeated, may take: writers omit the extremes of values over 4 KiB."""
         row_group = self.reader.metadata.row_group(group)
         columns = [row_group.column(index) for index in range(row_group.num_columns)]
         return max(
@@ -125,7 +125,7 @@ class _Reading:
         )
 
     def advance(self, start: int) -> bool:
-        """Hold the next rows instead, those with row `start` or later ones. False at the end. Raises whatever pyarrow raises."""
+        """Holds the next rows instead, those with row `start` or later ones. Returns False at the end. Raises whatever pyarrow raises."""
         assert self.batches is not None
         self.first, self.held = self.first + len(self.held), []
         while (found := next(self.batches, None)) is not None and self.first + found[0].num_rows <= start:
@@ -152,7 +152,7 @@ class ParquetFormat(FileFormat):
         self._columns = columns
 
     def frames(self, file: RecordFile, start: int, end: int, **how: Unpack[How]) -> Iterator[Frame]:
-        """`block_bytes` changes nothing: so few rows are read at a time that it need not."""
+        """Ignores `block_bytes`: it reads only a few rows at a time anyway."""
         del how
         reading = self._reading(file)
         if reading is None:
@@ -184,7 +184,7 @@ class ParquetFormat(FileFormat):
         return more
 
     def cuts(self, file: RecordFile, parts: int) -> tuple[int, ...]:
-        """Cuts at row groups. Damage is left to those who read."""
+        """Cuts at row groups. Damage is left to the readers."""
         try:
             reading = self._reading(file)
         except CopycatError:
@@ -197,7 +197,7 @@ class ParquetFormat(FileFormat):
         return tuple(sorted(found - {0, reading.rows}))
 
     def _reading(self, file: RecordFile) -> _Reading | None:
-        """The reading of this file that an earlier batch began, or a new one; None for an empty file."""
+        """Returns the reading of this file that an earlier batch began, or a new one; None for an empty file."""
         reading: _Reading | None = file.memo.get("parquet")
         if reading is None:
             try:
@@ -241,13 +241,13 @@ def _reader(source: pa.NativeFile, int96: Literal["us", "ns"]) -> pq.ParquetFile
 
 
 def _old_columns(reader: pq.ParquetFile, names: list[str]) -> tuple[str, ...]:
-    """Those of type INT96; not the ones within lists and structs, which are read to the microsecond."""
+    """Returns the columns of type INT96, except those within lists and structs, which are read to the microsecond."""
     leaves = [reader.schema.column(index) for index in range(len(reader.schema))]
     return tuple(leaf.path for leaf in leaves if leaf.physical_type == "INT96" and leaf.path in names)
 
 
 def _source(file: RecordFile) -> tuple[_RowWindow | None, Any]:
-    """What pyarrow reads: the file by position, or all of a packed one. (None, None) for an empty file."""
+    """Returns what pyarrow reads: the file by position, or all of a packed one. (None, None) for an empty file."""
     window, data = None, b""
     size = file.size
     if size < 0:

@@ -1,4 +1,4 @@
-"""Values of Arrow arrays as Python has them, without loss: what pyarrow's own `to_pylist` would refuse, round or wrap is done here."""
+"""Converts values of Arrow arrays to Python without loss, including those that pyarrow's `to_pylist` refuses, rounds or wraps."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from copycat_agent.formats.records.schemas import clocks, day, moments
 _PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 _DAY_MS = 86_400_000
 _NANOS_END = 2**63 // 1000
-"""So many microseconds from 1970 on, nanoseconds no longer fit in 64 bits."""
+"""From this many microseconds since 1970 on, nanoseconds no longer fit in 64 bits."""
 _BITS = {32: pa.int32(), 64: pa.int64()}
 
 
 def values(array: pa.Array) -> list[Any]:  # noqa: PLR0911 - a table of kinds
-    """Its values; None for null. Times that Python cannot hold are text, durations the count in their unit, UUIDs text."""
+    """Returns the values; None for null. Times that Python cannot hold become text, durations counts in their unit, UUIDs text."""
     type_ = array.type
     if isinstance(type_, pa.BaseExtensionType):
         stored = values(array.storage)
@@ -49,14 +49,14 @@ def _moment_of(type_: pa.DataType) -> Callable[[int], Any] | None:
 
 
 def instants(micros: pa.Array, nanos: pa.Array) -> list[Any]:
-    """Values of a column of the old type INT96, read both ways: in nanoseconds years after 2262 wrap, in microseconds digits are lost."""
+    """Returns values of a column of the old type INT96, read both ways: nanoseconds wrap after 2262, microseconds lose digits."""
     fine, coarse = moments(10**9, utc=False), moments(10**6, utc=False)
     pairs = zip(micros.view(pa.int64()).to_pylist(), nanos.view(pa.int64()).to_pylist(), strict=True)
     return [None if micro is None else fine(nano) if abs(micro) < _NANOS_END else coarse(micro) for micro, nano in pairs]
 
 
 def _of_dictionary(array: pa.DictionaryArray) -> list[Any]:
-    """Equal values are one object, however long they are."""
+    """Shares one object between equal values, however long they are."""
     known = values(array.dictionary)
     return [None if index is None else known[index] for index in array.indices.to_pylist()]
 
@@ -66,7 +66,7 @@ def _of_list(array: pa.Array) -> list[Any]:
 
 
 def _of_map(array: pa.MapArray) -> list[Any]:
-    """A dict where keys are text; of equal keys the last one counts, as Parquet has it. Else a list of {key, value}."""
+    """Returns dicts if keys are text; of equal keys the last one counts, as in Parquet. Else lists of {key, value}."""
     entries = array.view(pa.list_(pa.struct([pa.field("key", array.type.key_type), pa.field("value", array.type.item_type)]))).flatten()
     pairs = zip(values(entries.field(0)), values(entries.field(1)), strict=True)
     if pa.types.is_string(array.type.key_type) or pa.types.is_large_string(array.type.key_type):
@@ -75,7 +75,7 @@ def _of_map(array: pa.MapArray) -> list[Any]:
 
 
 def _split(array: pa.Array, flat: list[Any]) -> list[Any]:
-    """The flattened values of a list array as its lists; null ones have none in it."""
+    """Splits the flattened values of a list array into its lists; null lists have no values in it."""
     lists: list[Any] = []
     begin = 0
     for size in _lengths(array):
@@ -99,12 +99,12 @@ def _of_struct(array: pa.StructArray) -> list[Any]:
 
 
 def rows_of(names: list[str], columns: list[list[Any]], count: int) -> list[dict[str, Any]]:
-    """Columns as dicts."""
+    """Returns columns as a list of dicts."""
     return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)] if columns else [{} for _ in range(count)]
 
 
 def one_batch(parts: Sequence[pa.RecordBatch]) -> pa.RecordBatch | None:
-    """Batches as one; None where they have different columns, or are too many."""
+    """Joins batches into one; None if they have different columns, or are too many."""
     if any(one.schema != parts[0].schema for one in parts):
         return None
     made = pa.Table.from_batches(parts).combine_chunks().to_batches()

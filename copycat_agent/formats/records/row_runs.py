@@ -1,4 +1,4 @@
-"""Runs of records that are made of lines of a table, the same ones however the lines come, with their places in the file."""
+"""Makes runs of records from a table's lines, the same ones however the lines are chunked, with their positions in the file."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from copycat_agent.formats.text import AS_IT_STANDS, TAIL_BYTES, Layout
 from copycat_agent.model import Schema
 
 _DECODES_TO_NO_TEXT = "utf-7"
-"""Its decoder makes halves of characters that no other text can hold."""
+"""Its decoder makes lone surrogates, which other encodings cannot hold."""
 BLOCK_BYTES = 2**16
-"""Frames are runs of some hundred records. Of parsed rows, frames of 1 MiB cost twice the CPU of these: values leave the cache."""
-"""Bytes per read: of a larger block the values do not stay in the processor's cache until they are sent, which costs twice the time."""
+"""Frames are runs of some hundred records. Frames of 1 MiB of parsed rows cost twice the CPU of these: values leave the cache."""
+"""Bytes per read: the values of a larger block leave the processor's cache before they are sent, which costs twice the time."""
 
 
 class Lines:
@@ -30,16 +30,16 @@ class Lines:
 
     @property
     def start(self) -> int:
-        """Where the first line begins."""
+        """Returns where the first line begins."""
         return self.places[0]
 
     @property
     def end(self) -> int:
-        """Where the last line ends."""
+        """Returns where the last line ends."""
         return self.places[-1]
 
     def add(self, chunk: Chunk) -> None:
-        """The lines of the chunk that follows."""
+        """Adds the lines of the next chunk."""
         assert chunk.start == self.end, "lines follow each other"
         size = len(self.delimiter)
         sizes = map(len, chunk.raw) if not size else [len(line) + size for line in chunk.raw]
@@ -49,28 +49,28 @@ class Lines:
         self.places[-1:] = places
 
     def put(self, record: bytes) -> None:
-        """The lines of one record, without the last delimiter; nothing else."""
+        """Replaces all lines by those of one record, without the last delimiter."""
         self.raw = record.split(self.delimiter)
         self.places = list(accumulate((len(line) + len(self.delimiter) for line in self.raw), initial=0))
 
     def drop(self, count: int) -> None:
-        """Forget the first lines."""
+        """Removes the first lines."""
         del self.raw[:count]
         del self.places[:count]
 
     def skip_to(self, position: int) -> None:
-        """Forget all lines; what follows begins at `position`."""
+        """Removes all lines; the next ones begin at `position`."""
         self.raw, self.places = [], [position]
 
     def texts(self) -> tuple[list[str], set[int]]:
-        """The lines, decoded, and the indexes of those with bytes that are no text; U+FFFD stands for these."""
+        """Returns the decoded lines, and the indexes of those with invalid bytes, which U+FFFD replaces."""
         try:
             return self._decoded(), set()
         except UnicodeError:
             return self._one_by_one()
 
     def _decoded(self) -> list[str]:
-        """All lines. Raises UnicodeError."""
+        """Returns all lines decoded. Raises UnicodeError."""
         if self.codec == _DECODES_TO_NO_TEXT:
             return self._checked()
         if self.codec == "utf-8" and self.delimiter == b"\n" and self.raw:  # at once: a third of the time
@@ -96,11 +96,11 @@ class Lines:
         return texts, bad
 
     def record(self, first: int, after: int) -> bytes:
-        """The bytes of lines `first` up to, not including, `after`, without the last delimiter."""
+        """Returns the bytes of lines `first` up to, not including, `after`, without the last delimiter."""
         return self.raw[first] if after == first + 1 else self.delimiter.join(self.raw[first:after])
 
     def tail(self, after: int) -> bytes:
-        """The last bytes before line `after`, as many as a fingerprint covers."""
+        """Returns the last bytes before line `after`, as many as a fingerprint covers."""
         first = after
         while first and self.places[after] - self.places[first] < TAIL_BYTES:
             first -= 1
@@ -109,9 +109,9 @@ class Lines:
 
 
 class RowRun(NamedTuple):
-    """Records found in some lines. Record i stands on lines `spans[i]`, the first and the one behind the last; None: on line i.
+    """Records found in some lines. Record i is on lines `spans[i]`, the first and the one after the last; None: on line i.
 
-    `used`: so many of the lines are done with.
+    `used` is how many of the lines are done.
     """
 
     values: list[Value]
@@ -124,20 +124,20 @@ class LineTable(Protocol):
 
     @property
     def lines(self) -> Lines:
-        """Lines that are no records yet."""
+        """Returns the lines that are not records yet."""
 
     @property
     def schema(self) -> Schema:
-        """Of its records."""
+        """Returns the schema of its records."""
 
     def take(self, *, final: bool) -> RowRun:
-        """The records of `lines`; with `final`, nothing more can join the last of them."""
+        """Returns the records of `lines`; with `final`, nothing more can join the last of them."""
 
 
 def of_lines(table: LineTable, frames: Iterator[Frame], start: int, *, final: bool) -> Iterator[Frame]:
-    """The records in what `LineFrames` yields from `start` on.
+    """Yields the records in what `LineFrames` yields from `start` on.
 
-    A record covers what is passed over behind it. So the last one is held back until it is known where the next one begins.
+    A record includes what is skipped after it. So the last one is held back until it is known where the next one begins.
     """
     runs = _Runs(table, start)
     for frame in frames:
@@ -145,7 +145,7 @@ def of_lines(table: LineTable, frames: Iterator[Frame], start: int, *, final: bo
             table.lines.add(frame)
             yield from runs.found(final=frame.partial)
             continue
-        yield from runs.all()  # nothing joins a record over what is no line
+        yield from runs.all()  # a record never continues over what is not a line
         yield frame
         runs.begin(frame.end)
     if final:
@@ -161,7 +161,7 @@ class _Held(NamedTuple):
 
 
 class _Runs:
-    """`_start` is where what was not yielded yet begins, `_tail` the last bytes before the lines that are no records yet."""
+    """`_start` is the beginning of what was not yielded yet, `_tail` the last bytes before the lines that are not records yet."""
 
     def __init__(self, table: LineTable, start: int) -> None:
         self._table = table
@@ -169,12 +169,12 @@ class _Runs:
         self.begin(start)
 
     def begin(self, position: int) -> None:
-        """What stood before `position` has been yielded."""
+        """Starts at `position`; everything before it has been yielded."""
         self._start, self._tail = position, b""
         self._table.lines.skip_to(position)
 
     def all(self) -> Iterator[Parsed | Gap]:
-        """All records, and what is passed over behind the last."""
+        """Yields all records, and what is skipped after the last."""
         lines = self._table.lines
         if lines.raw:
             yield from self.found(final=True)
@@ -186,7 +186,7 @@ class _Runs:
         self._held, self._start = None, end
 
     def found(self, *, final: bool) -> Iterator[Parsed | Gap]:
-        """All records but the last. What stands before the first is a gap."""
+        """Yields all records but the last. Anything before the first becomes a gap."""
         lines = self._table.lines
         values, spans, used = self._table.take(final=final)
         if values:
@@ -205,7 +205,7 @@ class _Runs:
         lines.drop(used)
 
     def _before(self, line: int) -> bytes:
-        """The last bytes before a line."""
+        """Returns the last bytes before a line."""
         return (self._tail + self._table.lines.tail(line))[-TAIL_BYTES:]
 
     def _run(self, values: list[Value], places: list[int], raw: list[bytes], tail: bytes) -> Parsed:

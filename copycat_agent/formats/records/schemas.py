@@ -1,6 +1,6 @@
-"""Types of Avro and Arrow, spelt as Spark SQL spells them, and dates and times from the counts that binary formats hold.
+"""Types of Avro and Arrow in Spark SQL's spelling, and dates and times from the counts in binary formats.
 
-What Python's own types cannot hold exactly is ISO 8601 text, never rounded.
+Values that Python's own types cannot hold exactly become ISO 8601 text, never rounded.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ _EPOCH_DAY = date(1970, 1, 1).toordinal()
 _MICRO = 10**6
 _MARCH_TO_DECEMBER = 10
 AvroType = str | list[Any] | dict[str, Any]
-"""An Avro schema, as JSON has it."""
+"""An Avro schema, as in JSON."""
 
 ANY = "variant"
-"""Values of more than one type, or of a type that contains itself."""
+"""The type of values of more than one type, or of a type that contains itself."""
 
 _DIGITS = 38
 
@@ -82,9 +82,9 @@ _ARROW = {
 
 
 def moments(per_second: int, *, utc: bool) -> Callable[[int], datetime | str]:
-    """A function from so many parts of a second since 1970 to the moment; `utc` gives it a zone, else it has none.
+    """Returns a function from a count of parts of a second since 1970 to a datetime; `utc` gives it a zone, else it has none.
 
-    Text where a datetime cannot hold it: digits behind the microsecond, years before 1 or after 9999.
+    The result is text if a datetime cannot hold it: digits after the microsecond, years before 1 or after 9999.
     """
     epoch = datetime(1970, 1, 1, tzinfo=UTC if utc else None)
     zone = "+00:00" if utc else ""
@@ -103,15 +103,15 @@ def moments(per_second: int, *, utc: bool) -> Callable[[int], datetime | str]:
 
 
 def day(days: int) -> date | str:
-    """So many days after 1970-01-01; text for years before 1 or after 9999."""
+    """Returns the date this many days after 1970-01-01; text for years before 1 or after 9999."""
     ordinal = _EPOCH_DAY + days
     return date.fromordinal(ordinal) if 1 <= ordinal <= date.max.toordinal() else _day_text(days)
 
 
 def clocks(per_second: int) -> Callable[[int], time | str]:
-    """A function from so many parts of a second since midnight to the time of day.
+    """Returns a function from a count of parts of a second since midnight to the time of day.
 
-    Text where a time cannot hold it: digits behind the microsecond, more than a day.
+    The result is text if a time cannot hold it: digits after the microsecond, more than a day.
     """
 
     def of(count: int) -> time | str:
@@ -132,7 +132,7 @@ def _clock_text(count: int, per_second: int) -> str:
 
 
 def _day_text(days: int) -> str:
-    """The proleptic Gregorian date. Howard Hinnant's `civil_from_days`: eras of 400 years that begin on March 1."""
+    """Returns the proleptic Gregorian date. Howard Hinnant's `civil_from_days`: eras of 400 years that begin on March 1."""
     era, day_of_era = divmod(days + 719_468, 146_097)
     year_of_era = (day_of_era - day_of_era // 1460 + day_of_era // 36_524 - day_of_era // 146_096) // 365
     day_of_year = day_of_era - (365 * year_of_era + year_of_era // 4 - year_of_era // 100)
@@ -145,9 +145,9 @@ def _day_text(days: int) -> str:
 
 
 def avro_columns(schema: AvroType, named: Mapping[str, Any], is_read: Callable[[dict[str, Any]], bool]) -> tuple[Column, ...]:
-    """The columns of a parsed Avro schema: its fields, or one named `value` when it is no record.
+    """Returns the columns of a parsed Avro schema: its fields, or one named `value` if it is not a record.
 
-    `named` are its named types by full name; `is_read` says whether a logical type is understood, else it is what lies beneath it.
+    `named` are its named types by full name; `is_read` returns whether a logical type is understood, else its underlying type counts.
     """
     types = _AvroTypes(named, is_read)
     if isinstance(schema, dict) and schema["type"] in ("record", "error"):
@@ -184,7 +184,7 @@ class _AvroTypes:
         return _AVRO[type_] if type_ in _AVRO else self._once(type_)
 
     def _once(self, name: str) -> str:
-        """A named type; `ANY` inside itself, which Spark cannot say."""
+        """Returns a named type; `ANY` inside itself, which Spark cannot express."""
         schema = self._named[name]
         if schema["type"] not in ("record", "error"):
             return self.of(schema)
@@ -211,17 +211,17 @@ class _AvroTypes:
 
 
 def decimal(precision: int, scale: int) -> str:
-    """Spark's decimals have up to so many digits; larger ones are `ANY`."""
+    """Returns Spark's decimal type, which has a limited number of digits; `ANY` for larger ones."""
     return f"decimal({precision},{scale})" if 0 < precision <= _DIGITS and 0 <= scale <= precision else ANY
 
 
 def arrow_columns(schema: pa.Schema) -> tuple[Column, ...]:
-    """The columns of an Arrow schema."""
+    """Returns the columns of an Arrow schema."""
     return tuple(Column(field.name, arrow_type(field.type), field.nullable) for field in schema)
 
 
 def arrow_type(type_: pa.DataType) -> str:  # noqa: PLR0911 - a table of kinds
-    """One Arrow type."""
+    """Returns one Arrow type."""
     kind = type_.__class__.__name__
     if hasattr(type_, "storage_type"):
         return "string" if type_.extension_name == "arrow.uuid" else arrow_type(type_.storage_type)

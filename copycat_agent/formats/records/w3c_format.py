@@ -1,7 +1,7 @@
 """`w3c`: extended log files, as IIS, CloudFront and others write them.
 
-Lines that begin with # are no records. `#Fields:` names the columns of the lines behind it, until the next one names others. So where
-reading begins in the middle, after a kill, the lines before are looked through for the names that hold there.
+Lines that begin with # are not records. `#Fields:` names the columns of the lines after it, until the next one names others. So if reading
+begins in the middle, after a kill, the lines before are searched for the names that apply there.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from copycat_agent.options import Field
 
 _FIELDS = re.compile(r"#fields:(.*)", re.IGNORECASE | re.DOTALL)
 _VALUE = re.compile(r'"((?:[^"]|"")*)"(?=[ ]|$)|([^ ]+)')
-"""A value in quotes, where a quote is written twice; or one without."""
+"""A value in quotes, in which a quote is written twice; or one without quotes."""
 _UNNAMED = Unparsed("no #Fields line before it names its columns", "correct the file")
 
 
@@ -47,24 +47,24 @@ class W3cOptions(TypedOptions):
 
 @dataclass(slots=True)
 class _Named:
-    """What was found up to byte `scanned` of a file: where lines with other columns begin, and the names of those, in order."""
+    """The columns found up to byte `scanned` of a file: where lines with other columns begin, and their names, in order."""
 
     options: W3cOptions
     scanned: int = 0
     found: list[tuple[int, tuple[str, ...]]] = field(default_factory=list)
 
     def at(self, position: int) -> tuple[str, ...]:
-        """The names that hold for a line there; () for none."""
+        """Returns the names for a line at this position; () for none."""
         return next((names for place, names in reversed(self.found) if place <= position), ())
 
     def add(self, position: int, names: tuple[str, ...]) -> None:
-        """From there on they hold."""
+        """Sets the names from this position on."""
         if position > self.scanned and names != self.at(position):
             self.found.append((position, names))
 
 
 def _values(line: str) -> list[str | None]:
-    """The values of a line, which tabs separate, or else blanks. A `-` that is not in quotes is none."""
+    """Returns the values of a line, separated by tabs if it has any, else by blanks. An unquoted `-` is null."""
     if "\t" in line:
         return [None if text in ("-", "") else text for text in line.split("\t")]
     if '"' not in line:
@@ -82,17 +82,17 @@ class _W3cTable:
         self.name(names)
 
     def name(self, names: Sequence[str]) -> None:
-        """The columns of the lines that come next."""
+        """Sets the columns of the next lines."""
         self._columns = Columns(names, self._rules) if names else None
         self._with_header = [index for index, name in enumerate(names) if "(" in name]
 
     @property
     def schema(self) -> Schema:
-        """Of the lines that come next."""
+        """Returns the schema of the next lines."""
         return self._columns.schema if self._columns else Schema(())
 
     def take(self, *, final: bool) -> RowRun:
-        """Each line that is not blank is a record."""
+        """Returns a record for each line that is not blank."""
         del final
         texts, undecoded = self.lines.texts()
         kept = [index for index, text in enumerate(texts) if text.strip()]
@@ -116,7 +116,7 @@ class _W3cTable:
 
 
 class W3cFormat(FileFormat):
-    """Each line that is no directive is a record."""
+    """Each line that is not a directive is a record."""
 
     def __init__(self, options: W3cOptions) -> None:
         """Raises what `LineFrames` raises: see `problems`."""
@@ -137,7 +137,7 @@ class W3cFormat(FileFormat):
         yield from of_lines(table, self._without_directives(lines, layout, named, table), start, final=final)
 
     def _named(self, file: RecordFile, layout: Layout, start: int) -> _Named:
-        """What is known of the file's columns, up to `start` at least."""
+        """Returns the file's columns, scanned up to `start` at least."""
         named: _Named | None = file.memo.get("w3c")
         if named is None or named.options != self._options:
             named = file.memo["w3c"] = _Named(self._options)
@@ -149,7 +149,7 @@ class W3cFormat(FileFormat):
         return named
 
     def _without_directives(self, frames: Iterator[Frame], layout: Layout, named: _Named, table: _W3cTable | None) -> Iterator[Frame]:
-        """The frames, directives as gaps. Behind each that names columns the `table` goes by them."""
+        """Yields the frames, directives as gaps. A directive that names columns sets those of `table`."""
         sign = "#".encode(layout.codec)
         for frame in frames:
             for piece in _runs(frame, sign) if isinstance(frame, Chunk) else (frame,):
@@ -168,7 +168,7 @@ class W3cFormat(FileFormat):
         return _W3cTable(self._rules, self._options.unescape, layout, names)
 
     def alone(self, raw: bytes, columns: tuple[str, ...]) -> dict[str, Any] | Unparsed:
-        """One record by its bytes, as a dead letter has them; `columns` are the names of its file's, () where they are not known."""
+        """Returns one record from the bytes in a dead letter; `columns` are the names of its file, () if they are not known."""
         table = self._table_of(self._lines.layout(lambda *_: b"", 0), columns)
         table.lines.put(raw)
         values = table.take(final=True).values
@@ -176,7 +176,7 @@ class W3cFormat(FileFormat):
 
 
 def _runs(chunk: Chunk, sign: bytes) -> Iterator[Chunk]:
-    """The chunk cut where directives and other lines meet."""
+    """Yields the chunk, cut at every change between directives and other lines."""
     kinds = [line.startswith(sign) for line in chunk.raw]
     sizes = [sum(1 for _ in alike) for _, alike in groupby(kinds)] if any(kinds) else [len(kinds)]
     for size in sizes[:-1]:
@@ -186,7 +186,7 @@ def _runs(chunk: Chunk, sign: bytes) -> Iterator[Chunk]:
 
 
 def problems(options: W3cOptions) -> Iterator[OptionProblem]:
-    """Yields what is wrong with options that are each right by themselves."""
+    """Yields problems of options that are each valid by themselves."""
     if problem := encoding_problem(options.encoding, options.line.delimiter):
         yield OptionProblem(("encoding",), *problem)
 

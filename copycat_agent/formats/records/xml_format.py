@@ -1,7 +1,7 @@
 """`xml`: each element at a path is a record.
 
-Positions are the bytes where records begin. What namespaces, entities and the encoding are stands at the beginning of the file, so
-after a kill it is read again from there, and what has been delivered is passed over; between two batches the parser is kept.
+Positions are the bytes where records begin. The beginning of the file determines namespaces, entities and the encoding, so after a kill it
+is read again from there, and what has been delivered is skipped; between two batches the parser is kept.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from copycat_agent.formats.records.xml_tree import RecordPath, XmlHit, XmlShape,
 from copycat_agent.options import BeforeValidator, ByteSize, Field
 
 _BLOCK_BYTES = 2**17
-"""Of text that becomes fields, which take about ten times the memory, and are kept for the next batch."""
+"""The size of text that becomes fields at a time; they take about ten times the memory, and are kept for the next batch."""
 _LEAST_BLOCK_BYTES = 4096
 
 
@@ -71,7 +71,7 @@ class XmlFormat(FileFormat):
             for frame in one.frames(start):
                 yield frame
                 start = frame.end
-                if one.user is not user:  # another reading has gone on with the parser meanwhile
+                if one.user is not user:  # another reading has continued with the parser meanwhile
                     yield from self.frames(file, start, end, **how)
                     return
             if one.is_read:
@@ -79,7 +79,7 @@ class XmlFormat(FileFormat):
                 one.end()
                 return
             if not one.read(file, end, size, final=how.get("final", True)):
-                file.memo.pop("pass", None)  # what is held back is handed out now, and does not end where it would
+                file.memo.pop("pass", None)  # what is held back is yielded now, and does not end where it would
                 yield from one.held()
                 return
 
@@ -87,7 +87,7 @@ class XmlFormat(FileFormat):
         return _Pass(XmlTree(self._path, self._shape, self._max_bytes, start), start, self._typing)
 
     def alone(self, raw: bytes, columns: tuple[str, ...]) -> Value:
-        """One record by its bytes, as a dead letter has them: in UTF-8, since they do not say more."""
+        """Returns one record from the bytes in a dead letter, which are taken as UTF-8, since they do not name an encoding."""
         del columns
         tree = XmlTree(RecordPath("/*"), self._shape, self._max_bytes, 0)
         try:
@@ -98,9 +98,9 @@ class XmlFormat(FileFormat):
 
 
 class _Pass:
-    """A parser under way, and the frames that it has made: the last one that was handed out, and those behind it.
+    """A parser under way, and its frames: the last one that was yielded, and those after it.
 
-    `user`: the reading that goes on with it. `is_read`: nothing more is to be read.
+    `user`: the reading that continues it. `is_read`: there is nothing more to read.
     """
 
     def __init__(self, tree: XmlTree, start: int, typing: Typing) -> None:
@@ -114,12 +114,12 @@ class _Pass:
         self.is_read = False
 
     def goes_on_at(self, start: int) -> bool:
-        """Whether it has what stands from byte `start` on: that is in, or just behind, the last frame, or where all began."""
+        """Returns whether it can continue at byte `start`: in, or just after, the last frame, or at its beginning."""
         last = self._last
         return last is not None and (start in (last.start, last.end) or (isinstance(last, Parsed) and start in last.places))
 
     def frames(self, start: int) -> Iterator[Frame]:
-        """What it has, from byte `start` on."""
+        """Yields its frames from byte `start` on."""
         if isinstance(self._last, Parsed) and self._last.start < start < self._last.end:
             yield self._last.cut(self._last.before(start))[1]
         elif self._last is not None and self._last.start == start:
@@ -129,17 +129,17 @@ class _Pass:
             yield self._last
 
     def end(self) -> None:
-        """All of it was handed out. Raises DamageError when that is not the whole file."""
+        """Raises DamageError if the frames do not cover the whole file. Called when all of them were yielded."""
         if self._damage is not None:
             raise self._damage
 
     def held(self) -> Iterator[Frame]:
-        """The records whose ends have not shown, up to where they end themselves."""
+        """Yields the records whose ends are not known yet, up to the end of their own elements."""
         found = self._tree.found
         return self._runs(found, found[-1].end) if found else iter(())
 
     def read(self, file: RecordFile, end: int, size: int, *, final: bool) -> bool:
-        """Read a block. False when there is none, and more of the file may come."""
+        """Reads a block. Returns False when there is none, and more of the file may come."""
         tree = self._tree
         wanted = min(size, end - tree.fed)
         block = file(tree.fed, wanted) if wanted > 0 else b""
@@ -156,7 +156,7 @@ class _Pass:
         return True
 
     def _take(self) -> None:
-        """Make frames of the records that were found. Where the last one ends shows when the next one begins."""
+        """Makes frames of the records that were found. The end of the last one is known when the next one begins."""
         tree, found, ready = self._tree, self._tree.found, self._tree.found
         known = [one.start for one in found] + [tree.upcoming] * (tree.upcoming >= 0)
         if self._damage is not None:
@@ -176,7 +176,7 @@ class _Pass:
         tree.found = found[len(ready) :]
 
     def _runs(self, ready: list[XmlHit], after: int) -> Iterator[Parsed | LongLine]:
-        """Good records together, others one by one; the last one ends at byte `after`."""
+        """Yields good records together, others one by one; the last one ends at byte `after`."""
         places = [*(one.start for one in ready), after]
         index = 0
         for kind, group in groupby(ready, lambda one: 2 if one.is_long else type(one.value) is Unparsed):

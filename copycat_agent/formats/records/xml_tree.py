@@ -1,4 +1,4 @@
-"""Records out of the events of an XML parser: fields of elements, and where in the file each one stands."""
+"""Makes records from the events of an XML parser: fields of elements, and their positions in the file."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from copycat_agent.formats.draft import Unparsed
 from copycat_agent.formats.text import TAIL_BYTES
 
 MOST_DEPTH = 200
-"""Elements within each other in a record. What writes JSON takes no more than 254."""
+"""Most nested elements in a record. The JSON writer takes no more than 254."""
 _MOST_OUTER_DEPTH = 10_000
 _BOTH = tuple("/>".encode(codec) for codec in ("ascii", "utf-16-le", "utf-16-be"))
 _CLOSE = {"<".encode(codec): ">".encode(codec) for codec in ("utf-16-le", "utf-16-be")}
-"""What an end tag begins with -> what it ends with."""
+"""The end of an end tag by its beginning."""
 _NAME = r"(?:\*|[^\s/*:@\[\]]+(?::[^\s/*:@\[\]]+)?)"
 _PATH = re.compile(rf"(?P<root>//?)?(?P<names>{_NAME}(?:/{_NAME})*)")
 
 
 class XmlHit(NamedTuple):
-    """One record. `raw` are its bytes, of one over the limit the first ones, and `is_long`; `tail` the last ones of it."""
+    """One record. `raw` are its bytes, only the first ones if it is over the limit (`is_long`); `tail` are its last bytes."""
 
     value: dict[str, Any] | Unparsed
     start: int
@@ -32,10 +32,10 @@ class XmlHit(NamedTuple):
 
 
 class RecordPath:
-    """`/a/b`: elements b in the root element a. `b`, `//b`, `//a/b`: anywhere. `*` is any name; one without prefix has any."""
+    """`/a/b`: elements b in the root element a. `b`, `//b`, `//a/b`: anywhere. `*` is any name; one without prefix matches any prefix."""
 
     def __init__(self, text: str) -> None:
-        """Raises ValueError for what is no such path."""
+        """Raises ValueError for an invalid path."""
         match = _PATH.fullmatch(text)
         if match is None:
             msg = "is no path of elements, such as row, //order/item, /catalog/book or /*/*"
@@ -44,7 +44,7 @@ class RecordPath:
         self._names = match["names"].split("/")
 
     def matches(self, stack: list[str]) -> bool:
-        """Whether the last of these elements, each in the one before it, is a record."""
+        """Returns whether the last of these elements, each in the one before it, is a record."""
         count = len(self._names)
         if len(stack) < count or (self._is_absolute and len(stack) != count):
             return False
@@ -63,7 +63,7 @@ class XmlShape(NamedTuple):
 
 
 class KeptBytes:
-    """The last bytes of what was fed to a parser. Positions count from the first byte of the file."""
+    """The last bytes that were fed to a parser. Positions count from the first byte of the file."""
 
     def __init__(self) -> None:
         self.end = 0
@@ -71,7 +71,7 @@ class KeptBytes:
         self._start = 0
 
     def add(self, block: bytes, keep_from: int) -> None:
-        """The file goes on with `block`; what is before `keep_from` is not asked for any more."""
+        """Adds the next block; bytes before `keep_from` are not needed any more."""
         cut = max(0, keep_from - self._start)
         self._data, self._start = self._data[cut:] + block, self._start + cut
         self.end += len(block)
@@ -89,10 +89,10 @@ class KeptBytes:
 
 
 class XmlTree:
-    """The parser of one file and what it has found. Fed block by block, from byte 0 on."""
+    """The parser of one file and the records that it found. Fed block by block, from byte 0 on."""
 
     def __init__(self, path: RecordPath, shape: XmlShape, max_bytes: int, first: int) -> None:
-        """Records that begin before byte `first` are passed over."""
+        """Records that begin before byte `first` are skipped."""
         self.found: list[XmlHit] = []
         self.start = -1
         self._path, self._shape, self._max_bytes, self._first = path, shape, max_bytes, first
@@ -116,7 +116,7 @@ class XmlTree:
         return parser
 
     def feed(self, block: bytes, *, is_last: bool = False) -> None:
-        """Read on. Raises DamageError; what was found before is in `found` then."""
+        """Parses the next block. Raises DamageError; records found before are then in `found`."""
         self._kept.add(block, (self.start if self.start >= 0 and self._head is None else self.fed) - TAIL_BYTES)
         try:
             self._parser.Parse(block, is_last)
@@ -132,20 +132,20 @@ class XmlTree:
 
     @property
     def fed(self) -> int:
-        """How many bytes were read."""
+        """Returns how many bytes were fed."""
         return self._kept.end
 
     @property
     def upcoming(self) -> int:
-        """Where the record that is under way begins; -1 without one that is wanted."""
+        """Returns where the present record begins; -1 without one that is wanted."""
         return self.start if self.start >= self._first else -1
 
     def tail(self, position: int) -> bytes:
-        """The last bytes before `position`, which is not far back."""
+        """Returns the last bytes before `position`, which is not far back."""
         return self._kept.between(position - TAIL_BYTES, position)
 
     def _pass_long(self) -> None:
-        """Keep no more of the record that is under way than what may be sent of it."""
+        """Keeps no more of the present record than may be sent of it."""
         self._head = self._kept.between(self.start, self.start + self._max_bytes)
         self._go_on_without()
 
@@ -154,7 +154,7 @@ class XmlTree:
         parser.CharacterDataHandler = None
 
     def _go_on_without(self) -> None:
-        """Count elements to the end of the record that is under way; its fields are not wanted."""
+        """Counts elements to the end of the present record, whose fields are not wanted."""
         self._has_content = True
         self._depth += len(self._nodes)
         self._nodes = []
@@ -184,7 +184,7 @@ class XmlTree:
         self._stack.pop()
 
     def _other(self, _: str) -> None:
-        """Anything else is passed over; as long as this is asked, entities are not expanded."""
+        """Ignores anything else. While this handler is set, entities are not expanded."""
 
     def _start_inside(self, _: str, attributes: dict[str, str]) -> None:
         self._has_content = True
@@ -216,22 +216,22 @@ class XmlTree:
             self._over()
 
     def _over(self) -> None:
-        """The record's last tag was read."""
+        """Ends the record whose last tag was read."""
         self._end(self._own_end(self._parser.CurrentByteIndex))
         self._stack.pop()
         self._go_outside(self._parser)
 
     def _own_end(self, closed_at: int) -> int:
-        """Where the record's last tag ends, which has been read to its end.
+        """Returns where the record's last tag ends, which has been read completely.
 
-        `closed_at` is what the parser tells: where an end tag begins, or where a tag that is both ends.
+        `closed_at` is the parser's position: where an end tag begins, or where an empty-element tag ends.
         """
         if not self._has_content and self._kept.between(self.start, closed_at).endswith(_BOTH):
             return closed_at
         return self._kept.end_of_tag(closed_at)
 
     def _end(self, end: int) -> None:
-        """The record that was under way ends before byte `end`."""
+        """Ends the present record before byte `end`."""
         start, self.start = self.start, -1
         if start < self._first:
             return
@@ -247,7 +247,7 @@ class XmlTree:
         return fields
 
     def _add(self, fields: dict[str, Any], name: str, value: object, prefix: str = "") -> None:
-        """A field more; where the name is there already, they make a list."""
+        """Adds a field; a repeated name makes a list."""
         key = self._names.get(name) or self._names.setdefault(name, name.rpartition(":")[2])
         key = prefix + key if prefix else key
         if key in fields:
@@ -260,7 +260,7 @@ class XmlTree:
             fields[key] = [value] if key in self._shape.lists else value
 
     def _with_text(self, fields: dict[str, Any], text: str) -> dict[str, Any]:
-        """The fields of an element, with its own text, if it is more than white space."""
+        """Returns the fields of an element, with its own text if that is more than white space."""
         if text and not text.isspace():
             fields[self._shape.text_field] = text.strip() if fields else text
         return fields
