@@ -32,12 +32,12 @@ __all__ = ["CONVERTERS", "Converter", "ConverterKind", "ConverterProblem", "Site
 
 
 def build_converter(options: ConverterOptions, site: Site = _ANYWHERE) -> Converter:
-    """The converter that `options` (validated by `CONVERTERS[type].options`) describes. Called once per definition."""
+    """Returns the converter of `options` (validated by `CONVERTERS[type].options`). Called once per definition."""
     return CONVERTERS[options.type].build(options, site)
 
 
 _Form = tuple[Callable[[Any], "SchemaForm"], Callable[[Any, Site], Iterable[ConverterProblem]]]
-"""What knows a kind of schema, and what says what is wrong with a schema's file or with declared fields."""
+"""The form of a kind of schema, and the function that yields problems of a schema's file or of declared fields."""
 
 
 def _avro() -> _Form:
@@ -59,7 +59,7 @@ def _protobuf() -> _Form:
 
 
 def _registered(options_type: type[SchemaOptions], load: Callable[[], _Form]) -> ConverterKind:
-    """A converter whose schemas are in a schema registry: fields in the form that a schema says, behind the id of that schema."""
+    """Returns the kind of a converter with schemas in a registry: it writes the schema's id, then the fields in the schema's form."""
 
     def build(options: Any, site: Site) -> Converter:  # noqa: ANN401 - of `options_type`
         from copycat_agent.converters import converting, registry_access  # noqa: PLC0415 - import the registry's client
@@ -105,4 +105,4 @@ def _fenced(kind: ConverterKind, fence: Fence) -> ConverterKind:
 
 
 CONVERTERS = Registry("converter", _BUILT_IN, _wrong, _fenced)
-"""By the name of their type; those of installed packages too."""
+"""Converters by the name of their type; includes those of installed packages."""

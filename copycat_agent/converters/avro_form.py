@@ -1,4 +1,4 @@
-"""What `avro` knows of schemas, those that are made for declared columns among them. Door to fastavro, with `avro_writing`."""
+"""The schemas of `avro`, including those made for declared columns. `avro_writing` is the only user of fastavro here."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ _KEYS: dict[str, Scalar] = {
 
 
 def avro_of(columns: tuple[Column, ...], name: str) -> dict[str, Any]:
-    """A record of this name. Raises BadSchemaError for a name or a type that Avro does not have."""
+    """Returns a record schema of this name. Raises BadSchemaError for a name or a type that Avro does not have."""
     return _record(typed(columns), name, set())
 
 
 def _record(fields: list[tuple[str, SqlType, bool]], name: str, taken: set[str]) -> dict[str, Any]:
-    """`taken` are the names of records so far, which have to differ."""
+    """Returns a record schema; `taken` are the names of other records, which have to differ."""
     while name in taken:
         name += "_"
     taken.add(name)
@@ -57,7 +57,7 @@ def _field(type_: Any, *, nullable: bool) -> dict[str, Any]:  # noqa: ANN401 - J
 
 
 def _type(type_: SqlType, name: str, field: str, taken: set[str]) -> Any:  # noqa: ANN401 - JSON
-    """`name` is for a record, `field` for words, `taken` see `_record`."""
+    """Returns a type; `name` is for a record, `field` for messages, `taken` as for `_record`."""
     if type_.word in _SIMPLE:
         return _SIMPLE[type_.word]
     if type_.word == "decimal":
@@ -110,13 +110,13 @@ def _json(text: str) -> AvroType:
         return json.loads(text)  # type: ignore[no-any-return]
     except (ValueError, RecursionError):
         if text.strip().isalpha():
-            return text.strip()  # a primitive type may stand without quotes
+            return text.strip()  # a primitive type may be written without quotes
         msg = "it is no JSON"
         raise BadSchemaError(msg) from None
 
 
 def full_name(schema: AvroType) -> str:
-    """The full name of a record, enum or fixed; else the primitive's, which is what Confluent's strategies take."""
+    """Returns the full name of a record, enum or fixed; else the primitive's, which Confluent's strategies use."""
     if isinstance(schema, dict):
         return str(schema.get("name") or (schema["type"] if isinstance(schema["type"], str) else ""))
     return schema if isinstance(schema, str) else ""
@@ -136,7 +136,7 @@ def _key(schema: AvroType) -> Key | None:
 
 
 def problems(options: AvroConverterOptions, site: Site) -> Iterator[ConverterProblem]:
-    """What is wrong with the schema's file, and with the declared fields it is to hold or to be made of."""
+    """Yields problems of the schema's file, and of the declared fields that it has to hold or to be made of."""
     if options.schema_ is not None:
         yield from _file_problems(options, site)
     elif options.derives and site.part == "value" and site.columns is not None:
@@ -166,7 +166,7 @@ def _file_problems(options: AvroConverterOptions, site: Site) -> Iterator[Conver
 
 
 def _mismatches(options: AvroConverterOptions, site: Site, schema: dict[str, Any]) -> Iterator[ConverterProblem]:
-    """Declared fields that the schema does not have, and fields it needs that nobody declares."""
+    """Yields declared fields that the schema does not have, and required fields that are not declared."""
     assert options.schema_ is not None
     declared = {column.name for column in site.columns or ()}
     known = {field["name"] for field in schema["fields"]}

@@ -1,4 +1,4 @@
-"""Numbers and texts in Avro's binary form: each function takes a value and gives its bytes, or raises `Unfit`."""
+"""Writes numbers and texts in Avro's binary form: each function returns the bytes of a value, or raises `Unfit`."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ _SMALL = 8192
 _INT, _LONG = 2**31, 2**63
 _EXACT_DOUBLE, _EXACT_FLOAT = 2**53, 2**24
 _DIGITS_MAX = 4000
-"""Of a decimal. Python reads no number of many more."""
+"""The most digits of a decimal. Python does not read numbers of many more."""
 _DOUBLE, _FLOAT = struct.Struct("<d").pack, struct.Struct("<f").pack
 
 
 def varint(number: int) -> bytes:
-    """Zigzag, seven bits to a byte, the least first. Any number of 64 bits with a sign."""
+    """Writes zigzag, seven bits to a byte, the lowest first. Any signed number of 64 bits."""
     number = (number << 1) ^ (number >> 63)
     out = bytearray()
     while number > 127:  # noqa: PLR2004 - seven bits
@@ -31,16 +31,16 @@ def varint(number: int) -> bytes:
 
 
 SMALL = [varint(number) for number in range(_SMALL)]
-"""Those of the numbers that lengths and most values are."""
+"""The bytes of small numbers, such as lengths and most values."""
 
 
 def size(number: int) -> bytes:
-    """A length, or an index of a union."""
+    """Writes a length, or an index of a union."""
     return SMALL[number] if number < _SMALL else varint(number)
 
 
 def string(value: object) -> bytes:
-    """UTF-8 behind its length."""
+    """Writes UTF-8 after its length."""
     if type(value) is not str and not isinstance(value, str):
         raise wanted("text", value)
     try:
@@ -53,14 +53,14 @@ def string(value: object) -> bytes:
 
 
 def binary(value: object) -> bytes:
-    """Bytes behind their length."""
+    """Writes bytes after their length."""
     if not isinstance(value, bytes):
         raise Unfit(f"bytes are needed, not {kind(value)}")
     return size(len(value)) + value
 
 
 def integer(value: object) -> bytes:
-    """A whole number of 32 bits."""
+    """Writes a whole number of 32 bits."""
     if type(value) is not int:
         raise wanted("a whole number", value)
     if 0 <= value < _SMALL:
@@ -72,7 +72,7 @@ def integer(value: object) -> bytes:
 
 
 def long(value: object) -> bytes:
-    """A whole number of 64 bits."""
+    """Writes a whole number of 64 bits."""
     if type(value) is not int:
         raise wanted("a whole number", value)
     if 0 <= value < _SMALL:
@@ -84,7 +84,7 @@ def long(value: object) -> bytes:
 
 
 def double(value: object) -> bytes:
-    """64 bits; whole numbers where they are exact in it."""
+    """Writes 64 bits; whole numbers if they are exact in it."""
     if type(value) is int and -_EXACT_DOUBLE <= value <= _EXACT_DOUBLE:
         return _DOUBLE(value)
     if type(value) is not float and not isinstance(value, float):
@@ -93,7 +93,7 @@ def double(value: object) -> bytes:
 
 
 def single(value: object) -> bytes:
-    """32 bits: the nearest that there is; whole numbers where they are exact in it."""
+    """Writes 32 bits: the nearest number; whole numbers if they are exact in it."""
     if type(value) is not int and not isinstance(value, float):
         raise wanted("a number", value)
     if type(value) is int and not -_EXACT_FLOAT <= value <= _EXACT_FLOAT:
@@ -107,7 +107,7 @@ def single(value: object) -> bytes:
 
 
 def boolean(value: object) -> bytes:
-    """One byte."""
+    """Writes one byte."""
     if value is True:
         return b"\1"
     if value is False:
@@ -116,14 +116,14 @@ def boolean(value: object) -> bytes:
 
 
 def null(value: object) -> bytes:
-    """Nothing."""
+    """Writes nothing."""
     if value is not None:
         raise wanted("null", value)
     return b""
 
 
 def unscaled(value: object, precision: int, scale: int) -> int:
-    """A decimal number times ten to the power of its scale. Exact, or Unfit. A float is what its shortest text says."""
+    """Returns a decimal times ten to the power of its scale, exactly. Raises Unfit. A float counts as its shortest text."""
     if isinstance(value, bool) or not isinstance(value, Decimal | int | float):
         raise wanted("a number", value)
     number = Decimal(repr(value)) if isinstance(value, float) else Decimal(value)
@@ -148,7 +148,7 @@ def unscaled(value: object, precision: int, scale: int) -> int:
 
 
 def decimal_bytes(precision: int, scale: int) -> Write:
-    """Decimals as bytes: the fewest that hold the number."""
+    """Returns the writer of decimals as bytes: as few as hold the number."""
 
     def write(value: object) -> bytes:
         number = unscaled(value, precision, scale)
@@ -159,7 +159,7 @@ def decimal_bytes(precision: int, scale: int) -> Write:
 
 
 def decimal_fixed(precision: int, scale: int, length: int) -> Write:
-    """Decimals in so many bytes."""
+    """Returns the writer of decimals of this length."""
 
     def write(value: object) -> bytes:
         try:
@@ -171,7 +171,7 @@ def decimal_fixed(precision: int, scale: int, length: int) -> Write:
 
 
 def fixed(length: int) -> Write:
-    """Exactly so many bytes."""
+    """Returns the writer of bytes of exactly this length."""
 
     def write(value: object) -> bytes:
         if not isinstance(value, bytes) or len(value) != length:
@@ -183,12 +183,12 @@ def fixed(length: int) -> Write:
 
 
 def uuid_text(value: object) -> bytes:
-    """A UUID as text."""
+    """Writes a UUID as text."""
     return string(str(_uuid(value)))
 
 
 def uuid_fixed(value: object) -> bytes:
-    """A UUID as its 16 bytes."""
+    """Writes a UUID as its 16 bytes."""
     return _uuid(value).bytes
 
 
@@ -205,7 +205,7 @@ def _uuid(value: object) -> uuid.UUID:
 
 
 def enum(symbols: tuple[str, ...]) -> Write:
-    """One of these words, as its index."""
+    """Returns the writer of an enum: the index of a symbol."""
     written = {symbol: size(index) for index, symbol in enumerate(symbols)}
 
     def write(value: object) -> bytes:
@@ -221,5 +221,5 @@ def enum(symbols: tuple[str, ...]) -> Write:
 
 
 def counted(count: Callable[[object], int], write: Write) -> Write:
-    """Dates and times: `count` makes a number of them; whole numbers are such a count already."""
+    """Returns the writer of dates and times: `count` makes a number of them; whole numbers are already such counts."""
     return lambda value: write(value if type(value) is int else count(value))

@@ -1,4 +1,4 @@
-"""An Avro schema that refers to others, as one that holds all it needs: what reads records, and what writes files, takes one text."""
+"""Makes one Avro schema of a schema that refers to others: readers of records and writers of files take a single text."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _NAMED = ("record", "error", "enum", "fixed")
 
 
 def whole_schema(text: str, others: Iterable[str]) -> str:
-    """The schema with each type of `others` in place of its name, where it is named first. Raises BadAvroSchemaError."""
+    """Returns the schema with each type of `others` inserted where it is first named. Raises BadAvroSchemaError."""
     try:
         named = {_full_name(one, ""): one for one in map(json.loads, others)}
         return json.dumps(_Filling(named).of(json.loads(text), ""))
@@ -21,7 +21,7 @@ def whole_schema(text: str, others: Iterable[str]) -> str:
 
 
 class _Filling:
-    """`left` are the types that no name stood for yet, by their full names."""
+    """Inserts types for names. `left` are the types that are not inserted yet, by their full names."""
 
     def __init__(self, left: dict[str, Any]) -> None:
         self._left = left

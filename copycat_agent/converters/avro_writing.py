@@ -1,7 +1,7 @@
-"""An Avro schema, compiled into functions that check a value and write it in one pass.
+"""Compiles an Avro schema into functions that check a value and write it in one pass.
 
-Faster than fastavro's writer on nullable fields, and it says which field is wrong and why, takes no number for another type's,
-and leaves nothing out silently. fastavro parses the schemas, and tests compare every byte with its writer's.
+Faster than fastavro's writer on nullable fields. It also says which field is wrong and why, accepts no number for another type, and drops
+nothing silently. fastavro parses the schemas, and tests compare every byte with its writer's.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from copycat_agent.converters.base import BadSchemaError, Unfit, kind, wanted
 from copycat_agent.converters.schema_forms import clock_micros_of, days_of, local_micros_of, local_nanos_of, micros_of, nanos_of
 
 AvroType = str | list[Any] | dict[str, Any]
-"""An Avro schema, as JSON has it."""
+"""An Avro schema, as in JSON."""
 
 _TRIES_MAX = 200_000
-"""Types of unions that one value may be tried against in vain: more than a value of 1 MiB needs, and no more than a second's work. In a
+"""How many types of unions may be tried in vain for one value: more than a value of 1 MiB needs, and no more than a second's work. In a
 schema that contains itself each level of a value could double them."""
 _PLAIN: dict[str, Write] = {
     "null": avro_numbers.null, "boolean": avro_numbers.boolean, "int": avro_numbers.integer, "long": avro_numbers.long,
@@ -43,7 +43,7 @@ _MISSING = object()
 
 
 def parsed(schema: AvroType, named: dict[str, Any]) -> AvroType:
-    """A schema with its names resolved, see fastavro; `named` gets its named types. Raises BadSchemaError."""
+    """Returns a schema with its names resolved, see fastavro; adds its named types to `named`. Raises BadSchemaError."""
     try:
         return parse_schema(schema, named_schemas=named)
     except Exception as error:  # noqa: BLE001 - whatever fastavro raises for JSON that is no schema
@@ -52,13 +52,13 @@ def parsed(schema: AvroType, named: dict[str, Any]) -> AvroType:
 
 
 class _Tries(threading.local):
-    """How many vain tries one value has left."""
+    """How many vain tries are left for one value."""
 
     left = 0
 
 
 class Compiler:
-    """Makes writers for the types of one schema. `drops`: fields that a record does not have in the schema are left out."""
+    """Makes writers for the types of one schema. `drops`: a record's fields that are not in the schema are left out."""
 
     def __init__(self, named: dict[str, Any], *, drops: bool) -> None:
         self._named = named
@@ -69,11 +69,11 @@ class Compiler:
 
     @property
     def tries(self) -> _Tries:
-        """What its unions count in."""
+        """Returns the counter that its unions use."""
         return self._tries
 
     def top(self, schema: AvroType) -> Write:
-        """The writer of a schema as a whole."""
+        """Returns the writer of a whole schema."""
         try:
             write, tries = self.of(schema), self._tries
         except RecursionError:
@@ -91,7 +91,7 @@ class Compiler:
         return guarded
 
     def of(self, schema: AvroType) -> Write:  # noqa: PLR0911 - a table of kinds
-        """The writer of a type."""
+        """Returns the writer of a type."""
         if isinstance(schema, list):
             return self._union(schema)
         if isinstance(schema, str):
@@ -110,7 +110,7 @@ class Compiler:
         return self.of(type_)
 
     def _logical(self, schema: dict[str, Any]) -> Write | None:
-        """One that is not known, or does not belong on its type, is what lies beneath it, as Avro has it."""
+        """Returns the writer of a logical type; None for one that is unknown or invalid for its type, which Avro ignores."""
         type_, logical = schema["type"], schema.get("logicalType")
         if logical is None or not isinstance(logical, str):
             return None
@@ -145,7 +145,7 @@ class Compiler:
         return _strict(fields, drops=self._drops)
 
     def _default(self, field: dict[str, Any], write: Write) -> bytes | None:
-        """What stands for a field that is missing: its default, null where it may be null, None where it has to be there."""
+        """Returns the bytes of a missing field: its default, null if it may be null, None if it is required."""
         type_ = field["type"]
         if "default" not in field:
             return write(None) if type_ == "null" or (isinstance(type_, list) and "null" in type_) else None
@@ -155,7 +155,7 @@ class Compiler:
             raise BadSchemaError(f"the default of field {field['name']!r} is none of its type") from None
 
     def _written_default(self, type_: AvroType, default: Any) -> bytes:  # noqa: ANN401 - JSON
-        """A default as the schema's JSON has it: of a union the first type that takes it, bytes as text of Latin-1."""
+        """Writes a default from the schema's JSON: of a union the first type that accepts it, bytes as text of Latin-1."""
         if isinstance(type_, list):
             return self._default_of_union(type_, default)
         full = self._named.get(type_, type_) if isinstance(type_, str) else self._named.get(type_.get("name", ""), type_)
@@ -186,7 +186,7 @@ class Compiler:
         if len(writes) == 2 and "null" in branches and branches != ["null", "null"]:  # noqa: PLR2004 - null and another
             at = branches.index("null")
             return _nullable(writes[at][0], writes[1 - at][0], writes[1 - at][2])
-        if self._drops:  # a type that takes all of a value goes before one that would leave some of it out
+        if self._drops:  # a type that accepts all of a value is tried before one that would leave some of it out
             strict = [(avro_numbers.size(index), branch, self._strict.of(branch)) for index, branch in enumerate(branches)]
             writes = [*strict, *writes]
         return _any_of(writes, self._tries)
@@ -197,7 +197,7 @@ def _chosen(default: dict[str, Any], field: dict[str, Any]) -> Any:  # noqa: ANN
 
 
 def _strict(fields: list[tuple[str, Write, bytes | None]], *, drops: bool) -> Write:
-    """A record: its fields in order."""
+    """Returns the writer of a record: its fields in order."""
     names = frozenset(name for name, _, _ in fields)
 
     def write(value: object) -> bytes:
@@ -240,7 +240,7 @@ def _nullable(null: bytes, other: bytes, write: Write) -> Write:
 
 
 def _any_of(writes: list[tuple[bytes, Any, Write]], tries: _Tries) -> Write:
-    """The first type that takes the value; whole numbers go to a type of whole numbers before any other."""
+    """Returns a writer by the first type that accepts the value; whole numbers try types of whole numbers first."""
     whole = sorted(writes, key=lambda one: one[1] not in _WHOLE_FIRST)
 
     def write(value: object) -> bytes:
@@ -271,7 +271,7 @@ def _array(write_item: Write) -> Write:
         try:
             items.extend(map(write_item, value))
         except Unfit as unfit:
-            raise unfit.within(f"[{len(items)}]") from None  # those before it are in there
+            raise unfit.within(f"[{len(items)}]") from None  # `items` holds those before it
         return avro_numbers.size(len(items)) + b"".join(items) + b"\0"
 
     return write

@@ -1,4 +1,4 @@
-"""What a converter is, how the dict of converters lists one, and what it says of a schema or a value that does not do."""
+"""The types of converters: a converter, its entry in the dict of converters, and errors for schemas and values."""
 
 from __future__ import annotations
 
@@ -15,16 +15,15 @@ if TYPE_CHECKING:
 _NAME_CHARACTERS = 100
 
 Converter = Callable[..., bytes]
-"""Makes the bytes that Kafka gets of a value (framed bytes or a dict of fields) or of a key (a rendered text).
+"""Makes Kafka's bytes of a value (framed bytes or a dict of fields) or of a key (a rendered text).
 
-Called with the value alone, or, where its kind `wants_record`, with the value, the topic and the file's `model.Schema` or None.
-Thread-safe. Raises `DataError`, without the data in its message, for a value that it cannot carry; `RetriableError` when something
-outside (a schema registry) does not answer, and `FatalError` when that refuses for good.
-"""
+Called with the value alone, or, if its kind `wants_record`, with the value, the topic and the file's `model.Schema` or None. Thread-safe.
+Raises `DataError`, without the data in its message, for a value that it cannot convert; `RetriableError` when an external service (a schema
+registry) does not answer, and `FatalError` when that refuses for good."""
 
 
 class Reference(NamedTuple):
-    """What a schema imports: under which name, and where the registry has it."""
+    """An import of a schema: its name there, and its subject and version in the registry."""
 
     name: str
     subject: str
@@ -32,7 +31,7 @@ class Reference(NamedTuple):
 
 
 class Written(NamedTuple):
-    """A schema as the registry has it. `kind` is AVRO, JSON or PROTOBUF."""
+    """A schema in the registry's form. `kind` is AVRO, JSON or PROTOBUF."""
 
     kind: str
     text: str
@@ -40,11 +39,11 @@ class Written(NamedTuple):
 
 
 class BadSchemaError(Exception):
-    """A schema that is none, or one that cannot be used. Its text says why and holds no data."""
+    """The schema is invalid or cannot be used. Its text says why and holds no data."""
 
 
 class Unfit(ValueError):  # noqa: N818 - an outcome, which becomes a DataError with its place
-    """A value does not fit. `reason` never holds it; `path` is where it lies, outermost name first."""
+    """A value does not fit. `reason` never holds it; `path` is its position, outermost name first."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
@@ -52,18 +51,18 @@ class Unfit(ValueError):  # noqa: N818 - an outcome, which becomes a DataError w
         self.path: list[str] = []
 
     def within(self, name: str) -> Unfit:
-        """The same, seen from outside of the field `name`."""
+        """Adds the name of the enclosing field to the path."""
         self.path.insert(0, name[:_NAME_CHARACTERS])
         return self
 
     def as_data_error(self, hint: str) -> DataError:
-        """In words, for a dead letter or a person."""
+        """Returns it as an error, for a dead letter or a person."""
         path = ".".join(self.path[:20]).replace(".[", "[")
         return DataError(f"field {path!r}: {self.reason}" if path else self.reason, hint)
 
 
 def kind(value: object) -> str:  # noqa: PLR0911 - a table of kinds
-    """What a value is, in words for people, without it."""
+    """Returns the kind of a value in words, without the value."""
     if value is None:
         return "null"
     if isinstance(value, bool):
@@ -82,14 +81,14 @@ def kind(value: object) -> str:  # noqa: PLR0911 - a table of kinds
 
 
 def wanted(what: str, value: object) -> Unfit:
-    """`what` is needed, and `value` is something else."""
+    """Returns the error for a value of a wrong kind; `what` is needed."""
     return Unfit(f"{what} is needed, not {kind(value)}")
 
 
 class Site(NamedTuple):
-    """Where a converter works. `columns` are the fields of its values as far as the definition declares them, None where it does not.
+    """The context of a converter. `columns` are the fields of its values if the definition declares them, else None.
 
-    `after` says which fields are left of a file's own columns behind all transforms, None where nobody can know; itself None where
+    `after` returns the fields that are left of a file's own columns after all transforms, None if they are not known; it is None itself if
     there are no transforms.
     """
 
@@ -100,7 +99,7 @@ class Site(NamedTuple):
 
 
 class ConverterProblem(NamedTuple):
-    """What options cannot mean: where (names of options below `converters`), why, the next step, and under which code that is told."""
+    """A problem of options: its place (names of options below `converters`), the reason, the next step, and its code."""
 
     place: tuple[str, ...]
     why: str
@@ -115,10 +114,10 @@ def _none(options: Any, site: Site) -> Iterable[ConverterProblem]:  # noqa: ANN4
 
 @dataclass(frozen=True, slots=True)
 class ConverterKind:
-    """An entry of `CONVERTERS`. `is_identity`: bytes come back as they are, so for bytes the call can be left out.
+    """An entry of `CONVERTERS`. `is_identity`: bytes are returned unchanged, so for bytes the call can be left out.
 
-    `build` is called once per definition and process; it may raise ValueError for options that cannot work, and must not ask the network.
-    `problems` is what `check` says of them, without the network either. `is_json`: of fields it makes what `plain.dump` does.
+    `build` is called once per definition and process; it may raise ValueError for options that cannot work, and must not use the network.
+    `problems` yields the problems that `check` reports, also without the network. `is_json`: it converts fields as `plain.dump` does.
     """
 
     options: type[ConverterOptions]

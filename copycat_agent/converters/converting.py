@@ -1,4 +1,4 @@
-"""The converter of every kind of schema: finds the schema of a record once, then writes records without the network.
+"""The converter for every kind of schema: finds the schema of a record once, then writes records without the network.
 
 A payload is what Confluent's serializers write: a zero byte, the schema's id in four bytes, and the record.
 """
@@ -20,19 +20,19 @@ from copycat_agent.errors import CopycatError, DataError, FatalError, RetriableE
 from copycat_agent.model import Column, Schema
 
 REFRESH_SECONDS = 60.0
-"""So long the latest version of a subject is taken for the latest."""
+"""How long the latest version of a subject is used before it is requested again."""
 RECHECK_SECONDS = 5.0
-"""A record that does not fit the latest version makes us ask whether there is a later one, not more often than this."""
+"""A record that does not fit the latest version causes a request for a later one, but not more often than this."""
 _KNOWN_MAX = 1024
-"""Schemas kept per converter: topics may be made from data."""
+"""The most schemas kept per converter: topics may be made from data."""
 _FILES_MAX = 64
-"""Schemas of files that are found at once, by being the same object; those with equal columns are found too."""
+"""The most schemas of files that are found by identity; those with equal columns are found more slowly."""
 _HINT = "correct it in transforms (convert, rename, default), or change the schema"
 _UNKNOWN = "name a schema FILE, or declare the types: `types` of the format, or the schema of a sql transform"
 
 
 class _Known(NamedTuple):
-    """A schema in use. `of` is what it was made from, kept because it is found by identity."""
+    """A schema in use. `of` is the schema that it was made from, kept because it is found by identity."""
 
     prefix: bytes
     write: Callable[[Any], bytes]
@@ -46,7 +46,7 @@ class SchemaConverter:
     """Thread-safe. Called with value, topic and the file's schema."""
 
     def __init__(self, options: SchemaOptions, site: Site, form: SchemaForm, registry: SchemaRegistry) -> None:
-        """Asks nothing yet."""
+        """Sends no request yet."""
         self._options = options
         self._site = site
         self._form = form
@@ -62,7 +62,7 @@ class SchemaConverter:
         self._failure: tuple[float, RetriableError] | None = None
 
     def offline(self) -> SchemaConverter:
-        """The same without the network: RetriableError where only the registry knows the schema."""
+        """Returns the same converter without the network: RetriableError if only the registry knows the schema."""
         assert self._site.registry is not None
         return SchemaConverter(self._options, self._site, self._form, OfflineRegistry(self._site.registry))
 
@@ -81,9 +81,9 @@ class SchemaConverter:
         return self._once_more(key, topic, known, value)
 
     def examine(self, topic: str) -> str:
-        """What the registry says of the schema of a topic's records, in words. Registers nothing.
+        """Describes what the registry has for the schema of a topic's records. Registers nothing.
 
-        Raises what converting a record would, and DataError where only the files say what fields there are.
+        Raises what converting a record would, and DataError if the fields are only known from the files.
         """
         try:
             if not self._options.auto_register:
@@ -97,7 +97,7 @@ class SchemaConverter:
         return f"subject {subject!r}, the schema can be registered"
 
     def _wanted(self, topic: str) -> tuple[str, Written]:
-        """What would be registered."""
+        """Returns the subject and schema that would be registered."""
         if self._options.schema_ is not None:
             written, writer = self._form.of_file(self._registry, registers=False)
         else:
@@ -105,7 +105,7 @@ class SchemaConverter:
         return self._subject(topic, writer.name), written
 
     def _once_more(self, key: Any, topic: str, known: _Known, value: object) -> bytes:  # noqa: ANN401
-        """A value that does not fit what was the latest version some seconds ago."""
+        """Writes a value that does not fit what was the latest version some seconds ago."""
         known = self._refreshed(key, topic, known, RECHECK_SECONDS)
         try:
             return known.prefix + known.write(value)
@@ -118,7 +118,7 @@ class SchemaConverter:
             if known := self._known.get(key):
                 return known
             if self._failure is not None and self._failure[0] > since:
-                raise self._failure[1]  # what the others who waited would be told as well, one after the other
+                raise self._failure[1]  # the error that the others who waited would get as well, one after the other
             equal = (topic, schema if self._derives else None)
             try:
                 known = self._equal.get(equal) or self._asked(topic, schema)
@@ -130,9 +130,9 @@ class SchemaConverter:
             return _keep(self._known, key, known._replace(of=equal[1]), _FILES_MAX if self._derives else _KNOWN_MAX)
 
     def _refreshed(self, key: Any, topic: str, known: _Known, age: float) -> _Known:  # noqa: ANN401
-        """The latest version now, if what is known is older than `age`; the known one where the registry does not answer.
+        """Returns the latest version now, if the known one is older than `age`; the known one if the registry does not answer.
 
-        One that did not answer is left alone for a while, whatever the topic: each question may take as long as it can.
+        After a failure it sends no requests for a while, whatever the topic: each request may take its whole time-out.
         """
         with self._lock:
             known = self._known.get(key, known)
@@ -147,7 +147,7 @@ class SchemaConverter:
             return _keep(self._known, key, fresh._replace(asked_at=time.monotonic()), _KNOWN_MAX)
 
     def _asked(self, topic: str, schema: Schema | None) -> _Known:
-        """The schema of a topic's records, from wherever it is, under its id."""
+        """Returns the schema of a topic's records, from any origin, with its id."""
         try:
             subject, writer, found = self._resolved(topic, schema)
         except BadSchemaError as error:
@@ -158,7 +158,7 @@ class SchemaConverter:
         return _Known(b"\0" + struct.pack(">I", found.id), write, found.id, subject, time.monotonic(), schema)
 
     def _unusable(self, topic: str, why: str) -> CopycatError:
-        if self._derives:  # what a file's columns are is that file's fault
+        if self._derives:  # a problem of a file's columns is that file's alone
             return DataError(f"no schema can be made for topic {topic!r}: {why}", _UNKNOWN)
         return FatalError(f"the schema for topic {topic!r} cannot be used: {why}", "correct the schema")
 
@@ -176,7 +176,7 @@ class SchemaConverter:
         return subject, writer, (self._registry.register if registers else self._registry.find)(subject, written)
 
     def _writer(self, schema: Written) -> Writer:
-        """Compiled once, however many topics have it."""
+        """Returns a schema's writer, compiled once for all topics."""
         if (writer := self._writers.get(schema)) is None:
             writer = self._form.of_registry(schema, self._registry)
             if len(self._writers) >= _FILES_MAX:
@@ -195,7 +195,7 @@ class SchemaConverter:
         return self._form.of_columns(columns, name, own)
 
     def _columns(self, schema: Schema | None) -> tuple[tuple[Column, ...] | None, str]:
-        """The fields of records, and the file's own schema where it says the same."""
+        """Returns the fields of records, and the file's own schema if it has the same fields."""
         if schema is None:
             return self._site.columns, ""
         if self._site.after is None:
@@ -204,7 +204,7 @@ class SchemaConverter:
         return (self._site.columns if left is None else left), schema.avro if left == schema.columns else ""
 
     def _subject(self, topic: str, name: str) -> str:
-        """By Kafka Connect's naming strategies. `name` is the schema's own."""
+        """Returns the subject by Kafka Connect's naming strategies. `name` is the schema's own."""
         options = self._options
         if options.subject is not None:
             return options.subject
@@ -217,7 +217,7 @@ class SchemaConverter:
 
 
 def _keep(known: dict[Any, _Known], key: Any, one: _Known, most: int) -> _Known:  # noqa: ANN401
-    """Put one in; the oldest goes when there are too many."""
+    """Adds an entry; removes the oldest when there are too many."""
     if key not in known and len(known) >= most:
         del known[next(iter(known))]
     known[key] = one
@@ -225,13 +225,13 @@ def _keep(known: dict[Any, _Known], key: Any, one: _Known, most: int) -> _Known:
 
 
 def record_name(topic: str) -> str:
-    """A name that schemas allow, made from a topic's: `shop.orders-eu` becomes `shop_orders_eu`."""
+    """Returns a name that schemas allow, made from a topic's: `shop.orders-eu` becomes `shop_orders_eu`."""
     name = re.sub(r"[^A-Za-z0-9_]", "_", topic)
     return f"_{name}" if name[:1].isdigit() else name
 
 
 def _of_text(writer: Writer) -> Callable[[Any], bytes] | None:
-    """How a key, which is a text, is written; None where the schema takes none."""
+    """Returns the writer of a key, which is a text; None if the schema does not accept one."""
     if writer.key is None:
         return None
     kind, field = writer.key

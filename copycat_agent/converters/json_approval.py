@@ -1,9 +1,9 @@
-"""A quick yes for records that a JSON Schema allows, by a validator in Rust. Door to jsonschema-rs.
+"""Quickly approves records that a JSON Schema allows, by a validator in Rust. Only this module uses jsonschema-rs.
 
-It is given a copy of the schema: the keywords that both libraries take alike, references replaced by what they refer to. So it neither
-looks for anything nor goes in circles, and how long it takes is bounded by the sizes of the copy and of the record. Patterns are ours, as
-formats with a function. A schema that needs more has no quick yes. What is not approved, the library judges and words: a no may be wrong, a
-yes never, also below a `not`. Tests compare both over random schemas and records.
+It gets a copy of the schema: only keywords that both libraries treat alike, with references replaced by their targets. So it neither
+fetches anything nor recurses, and its time is bounded by the sizes of the copy and of the record. Patterns are ours, as formats with a
+function. A schema that needs more has no approver. Records that are not approved are validated by jsonschema, which gives the reasons: a
+refusal may be wrong, an approval never, also below a `not`. Tests compare both over random schemas and records.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ Approve = Callable[[Any], bool]
 
 _DRAFTS = (Draft6Validator, Draft7Validator, Draft201909Validator, Draft202012Validator)
 _REFERENCE_ALONE = _DRAFTS[:2]
-"""Drafts in which whatever stands beside a reference counts for nothing."""
+"""Drafts in which everything beside a reference is ignored."""
 _DEPTH_MAX = 30
 _PARTS_MAX = 5000
-"""Schemas in the copy: what a copy may grow to where references are used again and again."""
+"""The most schemas in the copy, which grows where references are used repeatedly."""
 _LOOKS_MAX = 200
-"""So many of them may look at one place of a record, of some 40 ns each: less for each of its bytes than the library is given."""
+"""How many of them may check one place of a record, at some 40 ns each: less per byte than jsonschema is allowed."""
 _BASES = frozenset(("$id", "$schema"))
-"""What they say is known at the beginning of a document only."""
+"""Keywords that are understood only at the beginning of a document."""
 _NAMES = frozenset(("$id", "$schema", "id", "$anchor", "$dynamicAnchor", "$recursiveAnchor"))
 _TYPES = frozenset(("null", "boolean", "integer", "number", "string", "object", "array"))
 
 
 def approver(schema: Any, others: Mapping[str, Any] | None = None) -> Approve | None:  # noqa: ANN401 - JSON
-    """None for a schema that needs more than is known here. `others` are the schemas that it may refer to, by their names."""
+    """Returns None for a schema that needs more than is supported here. `others` are the schemas that it may refer to, by their names."""
     draft = validators.validator_for(schema, default=Draft7Validator)
     if draft not in _DRAFTS:
         return None
@@ -57,11 +57,11 @@ def approver(schema: Any, others: Mapping[str, Any] | None = None) -> Approve | 
 
 
 class _BeyondError(Exception):
-    """A keyword, or a use of one, that is not known here."""
+    """A keyword, or a use of one, is not supported here."""
 
 
 class _Copying:
-    """The copy of one schema while it is made. `formats` gets its patterns."""
+    """Makes the copy of one schema. `formats` gets its patterns."""
 
     def __init__(self, schema: Any, others: Mapping[str, Any], draft: Any) -> None:  # noqa: ANN401 - JSON, and a class of the library
         self.formats: dict[str, Callable[[str], bool]] = {}
@@ -71,7 +71,7 @@ class _Copying:
         self._parts = 0
 
     def of(self, schema: Any, document: Any, depth: int) -> Any:  # noqa: ANN401 - JSON
-        """Copy a schema that stands in `document`. Raises _BeyondError."""
+        """Copies a schema within `document`. Raises _BeyondError."""
         self._parts += 1
         if depth > _DEPTH_MAX or self._parts > _PARTS_MAX or not isinstance(schema, dict | bool):
             raise _BeyondError
@@ -88,7 +88,7 @@ class _Copying:
         return {"allOf": [target, self._keywords(beside, document, depth)]}
 
     def _keywords(self, schema: dict[str, Any], document: Any, depth: int) -> dict[str, Any]:  # noqa: ANN401 - JSON
-        """Without what the draft does not assert."""
+        """Copies keywords, without those that the draft does not assert."""
         if "if" in schema and "if" in self._draft.VALIDATORS:
             asserted = {*self._draft.VALIDATORS, "then", "else"}
         else:
@@ -114,14 +114,14 @@ class _Copying:
 
     def _pattern(self, text: str) -> dict[str, Any]:
         pattern = compile_pattern(text)
-        if pattern.doubt:  # one that may take its whole time does so once
+        if pattern.doubt:  # a pattern that may use up the whole time does so only once
             raise _BeyondError
         name = f"p{len(self.formats)}"
         self.formats[name] = lambda value: pattern.search(value) is not None
         return {"format": name}
 
     def _target(self, reference: Any, document: Any, depth: int) -> Any:  # noqa: ANN401 - JSON
-        """Copy what is referred to: a place in this document, or in one of the others."""
+        """Copies the target of a reference: a place in this document, or in one of the others."""
         if not isinstance(reference, str) or "%" in reference or "~" in reference:
             raise _BeyondError
         name, _, pointer = reference.partition("#")
@@ -153,7 +153,7 @@ def _at(document: Any, pointer: str) -> Any:  # noqa: ANN401 - JSON
 
 
 def _looks(schema: Any) -> int:  # noqa: ANN401 - JSON
-    """Returns how many schemas of the copy look at any one place of a record at most."""
+    """Returns the most schemas of the copy that check any one place of a record."""
     if isinstance(schema, bool):
         return 1
     here = [one for name in _OF_SCHEMAS for one in schema.get(name, ())] + [schema[name] for name in _HERE if name in schema]
@@ -182,7 +182,7 @@ _HERE = frozenset(("not", "if", "then", "else"))
 _OF_SCHEMA = frozenset(("additionalProperties", "items", "propertyNames")) | _HERE
 _OF_SCHEMAS = frozenset(("allOf", "anyOf", "oneOf"))
 _UNASSERTED = frozenset(("format",))
-"""The library asserts it only when it is told to."""
+"""The library asserts it only on request."""
 _PLAIN: dict[str, Callable[[Any], bool]] = {
     "type": _is_type,
     "enum": lambda said: isinstance(said, list),
@@ -199,4 +199,4 @@ _PLAIN: dict[str, Callable[[Any], bool]] = {
     "minProperties": _is_size,
     "maxProperties": _is_size,
 }
-"""Keywords that are copied as they are, and what they have to say for that."""
+"""Keywords that are copied unchanged, and the check of their values."""

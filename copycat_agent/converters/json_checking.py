@@ -1,6 +1,6 @@
-"""jsonschema's validators, made to end whatever the schema is.
+"""jsonschema's validators, changed so that they end for any schema.
 
-Keywords that may take for ever are replaced: patterns, uniqueItems (which compares each with each), and references, which get a deadline.
+Keywords that may take too long are replaced: patterns, uniqueItems (which compares all pairs), and references, which get a deadline.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from copycat_agent.patterns import compile_pattern
 
 SECONDS = 2.0
 SECONDS_PER_BYTE = 1e-5
-"""So long a record may take, and so much more for each of its bytes: ten times what one needs that goes through the schema once."""
+"""A record may take `SECONDS`, plus this for each of its bytes: ten times what one pass through the schema needs."""
 _REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
 _DATA = frozenset(("const", "enum", "default", "examples"))
-"""Keywords below which there is no schema."""
+"""Keywords that hold no schema."""
 _UNEVALUATED = "unevaluatedProperties"
 
 Keyword = Callable[[Any, Any, Any, Any], Iterator[ValidationError] | None]
@@ -33,7 +33,7 @@ class SlowError(Exception):
 
 
 class _CheckClock(threading.local):
-    """When the record that this thread looks at has had its time."""
+    """The deadline of the record that this thread validates."""
 
     until = 0.0
 
@@ -42,13 +42,13 @@ _clock = _CheckClock()
 
 
 def give(size: int) -> None:
-    """A record of this many bytes begins."""
+    """Starts the deadline of a record of this many bytes."""
     _clock.until = time.monotonic() + SECONDS + SECONDS_PER_BYTE * size
 
 
 @lru_cache(maxsize=16)
 def bounded(validator: Any) -> Any:  # noqa: ANN401 - a class of the library
-    """The validator class of a draft, with what may take too long replaced."""
+    """Returns the validator class of a draft, with slow keywords replaced."""
     known = validator.VALIDATORS
     own = {"pattern": _pattern, "patternProperties": _pattern_properties, "additionalProperties": _additional, "uniqueItems": _unique}
     timed = {name: _timed(known[name]) for name in _REFERENCES if name in known}
@@ -57,7 +57,7 @@ def bounded(validator: Any) -> Any:  # noqa: ANN401 - a class of the library
     evolve = made.evolve
 
     def bounded_evolve(self: Any, **changes: Any) -> Any:  # noqa: ANN401 - the library's
-        """For a schema that names its draft, as the whole does that refers to itself, the library goes on with that draft's own class."""
+        """Keeps the replacements. For a schema that names its draft, the library would go on with that draft's own class."""
         part: Any = evolve(self, **changes)
         kind: Any = type(part)
         if kind is made:
@@ -69,7 +69,7 @@ def bounded(validator: Any) -> Any:  # noqa: ANN401 - a class of the library
 
 
 def check_patterns(schema: Any) -> None:  # noqa: ANN401 - JSON
-    """Raise BadSchemaError for a pattern that is none here, and for one whose use cannot be bounded."""
+    """Raises BadSchemaError for an invalid pattern, and for one whose use cannot be bounded."""
     if isinstance(schema, list):
         for inner in schema:
             check_patterns(inner)
@@ -139,7 +139,7 @@ def _unique(validator: Any, said: Any, instance: Any, schema: Any) -> Iterator[V
 
 
 def _comparable(value: Any) -> object:  # noqa: ANN401 - JSON
-    """What is equal where JSON is: 1 and 1.0 are, 1 and true are not."""
+    """Returns a value that is equal if the JSON is: 1 and 1.0 are equal, 1 and true are not."""
     if isinstance(value, dict):
         return frozenset((name, _comparable(inner)) for name, inner in value.items())
     if isinstance(value, list):

@@ -1,4 +1,4 @@
-"""What `json_schema` knows of schemas, those that are made for declared columns among them. Door to jsonschema."""
+"""The schemas of `json_schema`, including those made for declared columns. Only this package uses jsonschema."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ _SIMPLE: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 _WORDS_MAX = 100
 _PLAIN = frozenset((str, int, bool, type(None)))
-"""What is read back from JSON as it was. A float may be NaN, which is written as null."""
+"""Types that are read back from JSON unchanged. A float may be NaN, which is written as null."""
 _KEYS: dict[str, Scalar] = {"string": "string", "integer": "int", "number": "double", "boolean": "boolean"}
 
 
 def json_schema_of(columns: tuple[Column, ...], name: str) -> dict[str, Any]:
-    """An object of this title. Raises BadSchemaError for a type that is not known."""
+    """Returns an object schema with this title. Raises BadSchemaError for an unknown type."""
     made = _object(typed(columns))
     required = [column.name for column in columns if not column.nullable]
     return {"$schema": _DRAFT, "title": name, **made, **({"required": required} if required else {})}
@@ -58,7 +58,7 @@ def _object(fields: list[tuple[str, SqlType, bool]]) -> dict[str, Any]:
 
 
 def _or_null(schema: dict[str, Any]) -> dict[str, Any]:
-    """NaN and infinities are null in JSON, and any field may be."""
+    """Allows null, which JSON has in place of NaN and infinities, and which any field may be."""
     type_ = schema.get("type")
     return schema if type_ in (None, "null") else {**schema, "type": [type_, "null"]}
 
@@ -82,7 +82,7 @@ class JsonForm(SchemaForm):
     _options: JsonSchemaOptions
 
     def of_columns(self, columns: tuple[Column, ...], name: str, written: str) -> tuple[Written, Writer]:
-        """Makes it of the columns: a file's own schema is no JSON Schema."""
+        """Makes the schema of the columns: a file's own schema is not JSON Schema."""
         del written
         return self.own(json.dumps(json_schema_of(columns, name), separators=(",", ":")))
 
@@ -100,7 +100,7 @@ class JsonForm(SchemaForm):
 
 
 def schema_of(text: str) -> Any:  # noqa: ANN401 - JSON
-    """A JSON Schema. Raises BadSchemaError."""
+    """Returns a JSON Schema. Raises BadSchemaError."""
     try:
         schema = json.loads(text)
         validators.validator_for(schema, default=Draft7Validator).check_schema(schema)
@@ -115,7 +115,7 @@ def schema_of(text: str) -> Any:  # noqa: ANN401 - JSON
 
 
 def _writing(schema: Any, others: dict[str, Any]) -> Callable[[Any], bytes]:  # noqa: ANN401 - JSON
-    """Check and write. What is checked is what is written: a date as the text that it becomes."""
+    """Returns a function that validates and writes. It validates what is written: a date as the text that it becomes."""
     resources = [(name, referencing.Resource.from_contents(other, default_specification=DRAFT7)) for name, other in others.items()]
     near: referencing.Registry[Any] = referencing.Registry().with_resources(resources)  # nothing is fetched
     for one in (schema, *others.values()):
@@ -142,7 +142,7 @@ def _write_unchecked(value: Any) -> bytes:  # noqa: ANN401 - a record's fields, 
 
 
 def _judge(validator: Any, value: object) -> None:  # noqa: ANN401 - of the schema's own draft
-    """Raise Unfit for what the schema does not allow, in words without the value."""
+    """Raises Unfit for what the schema does not allow, in words without the value."""
     try:
         error = best_match(validator.iter_errors(value))
     except SlowError:
@@ -161,7 +161,7 @@ def _judge(validator: Any, value: object) -> None:  # noqa: ANN401 - of the sche
 
 
 def _words(error: ValidationError) -> str:
-    """By the keyword of the schema; the library's own words show values."""
+    """Returns a message by the keyword of the schema; the library's own messages show values."""
     keyword, said = str(error.validator), error.validator_value
     names: Any = error.instance
     if keyword == "required" and isinstance(said, list):
@@ -189,7 +189,7 @@ def _key(schema: Any) -> Key | None:  # noqa: ANN401 - JSON
 
 
 def problems(options: JsonSchemaOptions, site: Site) -> Iterator[ConverterProblem]:
-    """What is wrong with the schema's file, or with the declared fields that one is to be made of."""
+    """Yields problems of the schema's file, or of the declared fields that a schema has to be made of."""
     file = options.schema_
     if file is not None:
         try:

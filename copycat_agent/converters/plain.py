@@ -1,4 +1,4 @@
-"""`bytes`, `string` and `json`: the value as it was framed, as UTF-8, and fields as one compact JSON object. No schema, no registry."""
+"""`bytes`, `string` and `json`: the framed value, UTF-8, and fields as one compact JSON object. No schema, no registry."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from copycat_agent.errors import DataError
 from copycat_agent.options import ConverterOptions, Field
 
 _LEAST, _GREATEST = -(2**63), 2**64 - 1
-"""What orjson writes by itself."""
+"""The range of numbers that orjson writes by itself."""
 
 
 class BytesOptions(ConverterOptions):
@@ -42,15 +42,15 @@ class JsonOptions(ConverterOptions):
 
 
 def dump(value: str | dict[str, Any]) -> bytes:
-    """Compact JSON, without losing anything that JSON can say; `DataError` for the rest.
+    """Returns compact JSON, without loss of anything that JSON can express; raises `DataError` for the rest.
 
-    Decimals and whole numbers of any size keep all their digits, as numbers. Dates and times are RFC 3339, those without a zone
-    too, but for the zone. Bytes are base64. NaN and infinities are null.
+    Decimals and whole numbers of any size keep all their digits, as numbers. Dates and times are RFC 3339, those without a zone lack only
+    the zone. Bytes are base64. NaN and infinities are null.
     """
     try:
         return orjson.dumps(value, _special)
     except TypeError:
-        pass  # what is raised below shows nothing of it
+        pass  # the error raised below shows nothing of it
     return _dump_slowly(value)
 
 
@@ -68,9 +68,9 @@ def _as_json(value: bytes | str | dict[str, Any]) -> bytes:
     if isinstance(value, bytes):
         value = {"message": value.decode("utf-8", "replace")}
     try:
-        return orjson.dumps(value, _special)  # as `dump` does, without a call more for each record
+        return orjson.dumps(value, _special)  # like `dump`, without one more call for each record
     except TypeError:
-        pass  # what is raised below shows nothing of it
+        pass  # the error raised below shows nothing of it
     return _dump_slowly(value)
 
 
@@ -84,7 +84,7 @@ def _special(value: object) -> object:
 
 
 def _plain(value: object) -> object:
-    """The same without what orjson refuses before it asks: whole numbers of more than 64 bits, times of day with a zone."""
+    """Returns the value without what orjson refuses before it calls `_special`: whole numbers over 64 bits, times of day with a zone."""
     if isinstance(value, int):
         return value if _LEAST <= value <= _GREATEST else orjson.Fragment(str(value))
     if isinstance(value, time):

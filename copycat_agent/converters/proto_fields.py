@@ -1,4 +1,4 @@
-"""Fields into messages: each value is checked by the type of its field, so that nothing is changed or left out on its way."""
+"""Writes fields as messages: each value is checked against the type of its field, so that nothing is changed or lost."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from copycat_agent.converters.base import Unfit, wanted
 from copycat_agent.converters.schema_forms import nanos_of
 
 Fit = Callable[[Any], Any]
-"""From a value to what a message's constructor takes for it. Raises Unfit."""
+"""Returns what a message's constructor takes for a value. Raises Unfit."""
 
 _EXACT_DOUBLE, _EXACT_FLOAT = 2**53, 2**24
 _FIRST_SECOND, _LAST_SECOND = -62_135_596_800, 253_402_300_799
-"""What google.protobuf.Timestamp can be, in seconds since 1970."""
+"""The range of google.protobuf.Timestamp, in seconds since 1970."""
 _WHOLE_NUMBER = re.compile(r"0|-?[1-9][0-9]{0,19}")
 JSON_TYPES = ("google.protobuf.Struct", "google.protobuf.Value", "google.protobuf.ListValue")
 _WRAPPED = "google.protobuf."
@@ -41,7 +41,7 @@ WRAPPERS = frozenset(
 
 
 def writer_of(message: Descriptor, *, drops: bool) -> Callable[[Any], bytes]:
-    """A function from fields to the message's bytes. `drops`: fields that the message does not have are left out."""
+    """Returns a function from fields to the message's bytes. `drops`: fields that the message does not have are left out."""
     make, fit = GetMessageClass(message), _Fits(drops=drops).message(message)
 
     def write(value: object) -> bytes:
@@ -98,7 +98,7 @@ class _Fits:
 
 
 def _object(fields: dict[str, tuple[str, Fit]], message: Descriptor, *, drops: bool) -> Fit:
-    """The constructor's arguments for a message; null is a field that is not set."""
+    """Returns a function from fields to a message's constructor arguments; null means that the field is not set."""
     oneofs = [[field.name for field in one.fields] for one in message.oneofs if len(one.fields) > 1]
 
     def fit(value: object) -> dict[str, Any]:
@@ -120,7 +120,7 @@ def _object(fields: dict[str, tuple[str, Fit]], message: Descriptor, *, drops: b
 
 
 def _set(found: dict[str, Any], field: tuple[str, Fit], value: object, name: str) -> None:
-    """`name` is how the record calls the field."""
+    """Sets a field; `name` is its name in the record."""
     if field[0] in found:
         raise Unfit(_TWICE).within(name)
     try:
@@ -160,7 +160,7 @@ def _float(value: Any) -> Any:  # noqa: ANN401 - see `Fit`
         msg = "the number has more digits than float holds"
         raise Unfit(msg)
     try:
-        struct.pack("<f", value)  # else it becomes infinite without a word
+        struct.pack("<f", value)  # else it silently becomes infinite
     except (OverflowError, struct.error):
         msg = "the number is beyond what float holds"
         raise Unfit(msg) from None
@@ -215,7 +215,7 @@ def _timestamp(value: Any) -> dict[str, int]:  # noqa: ANN401 - see `Fit`
 
 
 def _json(message: Descriptor) -> Fit:
-    """Google's types for any JSON."""
+    """Returns the function for Google's types of any JSON."""
     make = GetMessageClass(message)
 
     def fit(value: Any) -> Any:  # noqa: ANN401 - see `Fit`
@@ -229,7 +229,7 @@ def _json(message: Descriptor) -> Fit:
 
 
 def _check_numbers(value: Any) -> None:  # noqa: ANN401 - JSON
-    """Numbers in there are doubles, and finite."""
+    """Raises Unfit for numbers that are not finite, or not exact as doubles."""
     if isinstance(value, int | float):
         if not isinstance(value, bool) and _double(value) - value:  # NaN too
             msg = "the number is not finite"
@@ -255,7 +255,7 @@ def _list(fit_item: Fit) -> Fit:
 
 
 def _map_key(field: FieldDescriptor) -> Fit:
-    """JSON's names are texts; of whole numbers they hold the digits."""
+    """Returns the function for a map's keys. JSON's names are texts; whole numbers are written as digits."""
     if field.cpp_type == FieldDescriptor.CPPTYPE_STRING:
         return _text
     fit_number = _SCALARS[field.cpp_type](field)

@@ -1,4 +1,4 @@
-"""What `protobuf` knows of schemas, and .proto files to descriptors, in this process. Door to the compiler in grpcio-tools."""
+"""The schemas of `protobuf`, and compiling .proto files to descriptors in this process. Only this module uses grpcio-tools' compiler."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _GOOGLE = Path(grpc_tools.__file__).parent / "_proto"
 _WORDS_MAX = 300
 _GOOGLES = "google/protobuf/"
 _ROOT = "schema.proto"
-"""What a schema from the registry is called while it is compiled."""
+"""The file name of a schema from the registry while it is compiled."""
 _KEYS: dict[int, Scalar] = {
     FieldDescriptor.CPPTYPE_STRING: "string", FieldDescriptor.CPPTYPE_INT32: "int", FieldDescriptor.CPPTYPE_INT64: "int",
     FieldDescriptor.CPPTYPE_UINT32: "int", FieldDescriptor.CPPTYPE_UINT64: "int", FieldDescriptor.CPPTYPE_DOUBLE: "double",
@@ -40,7 +40,7 @@ _KEYS: dict[int, Scalar] = {
 
 
 def compile_proto(name: str, texts: Mapping[str, str]) -> FileDescriptor:
-    """The descriptor of the file `name` among `texts`. Raises BadSchemaError with the compiler's words."""
+    """Returns the descriptor of the file `name` among `texts`. Raises BadSchemaError with the compiler's message."""
     with tempfile.TemporaryDirectory(prefix="copycat-proto-") as directory:
         for each, text in texts.items():
             if not is_inside(each):
@@ -57,7 +57,7 @@ def compile_proto(name: str, texts: Mapping[str, str]) -> FileDescriptor:
 
 
 def _check(name: str, directory: str) -> None:
-    """What the compiler does not like, as words: on its own it writes them to standard error."""
+    """Raises BadSchemaError with the compiler's messages, which it would otherwise write to standard error."""
     try:
         _protoc_compiler.get_protos(name.encode(), [directory.encode(), str(_GOOGLE).encode()])
     except _protoc_compiler.ProtocErrors as errors:
@@ -65,7 +65,7 @@ def _check(name: str, directory: str) -> None:
 
 
 def _words(error: Any) -> str:  # noqa: ANN401 - the compiler's own
-    """Lines and columns count from 1 for people."""
+    """Returns a compiler message, with lines and columns that count from 1."""
     place = f"{error.filename.decode('utf-8', 'replace')}:{error.line + 1}:{error.column + 1}"
     return f"{place}: {error.message.decode('utf-8', 'replace')}"
 
@@ -75,13 +75,13 @@ def _file(name: str, descriptors: bytes) -> FileDescriptor:
     try:
         for file in FileDescriptorSet.FromString(descriptors).file:
             pool.Add(file)
-    except TypeError as error:  # what the compiler only warns of, such as two fields with one JSON name
+    except TypeError as error:  # what the compiler only warns about, such as two fields with one JSON name
         raise BadSchemaError(str(error).replace("\n", " ")[:_WORDS_MAX]) from None
     return pool.FindFileByName(name)
 
 
 def message_of(file: FileDescriptor, name: str | None) -> Descriptor:
-    """A message of the file, by its name with the package or without; the first without a name."""
+    """Returns a message of the file, by its name with the package or without; the first one without a name."""
     if name is None:
         if not file.message_types_by_name:
             msg = "it has no message"
@@ -98,18 +98,18 @@ def message_of(file: FileDescriptor, name: str | None) -> Descriptor:
 
 
 def imports_of(file: FileDescriptor) -> list[FileDescriptor]:
-    """What a file imports, without what every reader has."""
+    """Returns a file's imports, except those that every reader has."""
     return [one for one in file.dependencies if not one.name.startswith(_GOOGLES)]
 
 
 def message_indexes(message: Descriptor) -> bytes:
-    """Which message of its file, as stands before it in a payload: one zero for the first, else how many steps, and each."""
+    """Returns the message's index in its file, as it precedes a payload: one zero for the first, else the number of steps, and each."""
     path: list[int] = []
     current: Descriptor | None = message
     while current is not None:
         outer = current.containing_type
         beside = current.file.message_types_by_name if outer is None else outer.nested_types_by_name
-        path.insert(0, beside.keys().index(current.name))  # in the order in which they stand in the file
+        path.insert(0, beside.keys().index(current.name))  # in the order in the file
         current = outer
     if path == [0]:
         return b"\0"
@@ -126,7 +126,7 @@ def _zigzag(number: int) -> bytes:
 
 
 class ProtoForm(SchemaForm):
-    """Protobuf. What a file imports is in the registry under the name in the import, as with Confluent's serializers."""
+    """Protobuf. A file's imports are in the registry under their names in the import, as with Confluent's serializers."""
 
     kind = "PROTOBUF"
     _options: ProtobufOptions
@@ -142,13 +142,13 @@ class ProtoForm(SchemaForm):
         return Written(self.kind, file.text, references), self._compiled(message)
 
     def message(self) -> Descriptor:
-        """The message of the options' file."""
+        """Returns the message of the options' file."""
         file = self._options.schema_
         assert file is not None
         return message_of(compile_proto(file.name, {file.name: file.text, **dict(file.imports)}), self._options.message)
 
     def of_columns(self, columns: tuple[Column, ...], name: str, written: str) -> tuple[Written, Writer]:
-        """No numbers for the fields would stay the same when columns come and go."""
+        """Raises BadSchemaError: field numbers could not stay the same when columns come and go."""
         del columns, name, written
         msg = "a Protobuf schema cannot be made from types"
         raise BadSchemaError(msg)
@@ -168,18 +168,18 @@ class ProtoForm(SchemaForm):
 
 
 def _imported(schema: Written, registry: SchemaRegistry) -> dict[str, str]:
-    """The texts that a schema of the registry imports, by their names."""
+    """Returns the texts that a schema of the registry imports, by their names."""
     found = referred(schema, registry, lambda one: None if one.name == _ROOT or one.name.startswith(_GOOGLES) else one.name)
     return {name: other.text for name, other in found}
 
 
 def file_of(schema: Written, registry: SchemaRegistry) -> FileDescriptor:
-    """A schema of the registry, compiled. Raises BadSchemaError, and what the registry raises."""
+    """Compiles a schema of the registry. Raises BadSchemaError, and what the registry raises."""
     return compile_proto(_ROOT, {_ROOT: schema.text, **_imported(schema, registry)})
 
 
 def _refer(file: FileDescriptor, texts: dict[str, str], registry: SchemaRegistry, done: dict[str, Reference], *, registers: bool) -> None:
-    """Put a file, and before it what it imports itself, into `done`."""
+    """Adds a file to `done`, after its own imports."""
     name, inner = file.name, imports_of(file)
     if name in done:
         return
@@ -192,7 +192,7 @@ def _refer(file: FileDescriptor, texts: dict[str, str], registry: SchemaRegistry
 
 
 def _key(message: Descriptor) -> Key | None:
-    """A text goes into the only field of a message, where it has one."""
+    """Returns the key form of a message with a single suitable field, else None."""
     field = message.fields[0] if len(message.fields) == 1 else None
     if field is None or field.is_repeated or field.cpp_type not in _KEYS:
         return None
@@ -200,7 +200,7 @@ def _key(message: Descriptor) -> Key | None:
 
 
 def problems(options: ProtobufOptions, site: Site) -> Iterator[ConverterProblem]:
-    """What is wrong with the schema's file, and declared fields that its message does not have."""
+    """Yields problems of the schema's file, and declared fields that its message does not have."""
     file = options.schema_
     if file is None:
         return

@@ -1,7 +1,7 @@
-"""A schema registry, as one process asks it: few questions, each bounded in time, with its own words for what goes wrong.
+"""Access to a schema registry for one process: few requests, each bounded in time, with errors that say what to do.
 
-The client bounds single reads only, and a batch has to end when the agent does: hence a deadline on the whole answer. Its own retries are
-off, since the batch's back-off is the one that counts.
+The client bounds only single reads, and a batch has to end when the agent does: hence a deadline for the whole answer. The client's own
+retries are off, because the batch's back-off applies.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ _CLIENT_REFUSED = (
     "CERTIFICATE_UNKNOWN",
     "HANDSHAKE_FAILURE",
 )
-"""TLS alerts with which a server turns a client away for its certificate."""
+"""TLS alerts with which a server refuses a client's certificate."""
 _NOT_A_REGISTRY = "correct converters.schema_registry.url: some registries answer below a path, such as /apis/ccompat/v7"
 
 _T = TypeVar("_T")
 
 
 class Registered(NamedTuple):
-    """A schema under its id; `version` is its number within its subject, 0 where the registry did not say."""
+    """A schema with its id; `version` is its number within its subject, 0 if the registry did not say."""
 
     id: int
     schema: Written
@@ -52,41 +52,41 @@ class Registered(NamedTuple):
 
 
 class SchemaRegistry:
-    """One registry with one login. Thread-safe; answers one question at a time. Keeps no answers.
+    """One registry with one login. Thread-safe; performs one request at a time. Keeps no answers.
 
-    Every method raises RetriableError where it does not answer, BlockedError where an operator has to do something (login,
-    a subject that is not there), FatalError where it refuses a schema, with its words.
+    Every method raises RetriableError if it does not answer, BlockedError if an operator has to act (a login, a missing subject), and
+    FatalError if it refuses a schema, with its message.
     """
 
     def __init__(self, options: SchemaRegistryOptions) -> None:
-        """Asks nothing yet."""
+        """Sends no request yet."""
         self._options = options
         self._tokens = None if options.oauth is None else tokens_of(options.oauth, None, REGISTRY_OAUTH)
         self._lock = threading.Lock()
         self.where = f"the schema registry at {without_login(options.url)}"
 
     def by_id(self, number: int) -> Written:
-        """The schema that has this id."""
+        """Returns the schema that has this id."""
         return self._ask(lambda client: _written(client.get_schema(number)), f"schema {number}")
 
     def latest(self, subject: str) -> Registered:
-        """The newest version of a subject."""
+        """Returns the newest version of a subject."""
         return self._ask(lambda client: _registered(client.get_latest_version(subject)), f"subject {subject!r}")
 
     def version(self, subject: str, version: int) -> Registered:
-        """One version of a subject."""
+        """Returns one version of a subject."""
         return self._ask(lambda client: _registered(client.get_version(subject, version)), f"version {version} of subject {subject!r}")
 
     def find(self, subject: str, schema: Written) -> Registered:
-        """What a schema is registered as in a subject."""
+        """Returns the registration of a schema in a subject."""
         what = f"this schema in subject {subject!r}"
         try:
             return self._ask(lambda client: _found(client, subject, schema, normal=False), what)
         except _AbsentError:
-            return self._ask(lambda client: _found(client, subject, schema, normal=True), what)  # written in another way, perhaps
+            return self._ask(lambda client: _found(client, subject, schema, normal=True), what)  # perhaps in another notation
 
     def register(self, subject: str, schema: Written) -> Registered:
-        """The same, and puts it there when it is not."""
+        """Returns the registration of a schema in a subject, and registers it if necessary."""
 
         def ask(client: SchemaRegistryClient) -> Registered:
             return Registered(_id(client.register_schema(subject, _schema(schema))), schema)
@@ -94,7 +94,7 @@ class SchemaRegistry:
         return self._ask(ask, f"subject {subject!r}")
 
     def compatible(self, subject: str, schema: Written) -> bool:
-        """Whether a schema could become a subject's next version. For an examination."""
+        """Returns whether a schema could become a subject's next version. Used by examinations."""
         try:
             return self._ask(lambda client: bool(client.test_compatibility(subject, _schema(schema))), f"subject {subject!r}")
         except _AbsentError:
@@ -109,14 +109,14 @@ class SchemaRegistry:
             self._lock.release()
 
     def _in_time(self, question: Callable[[SchemaRegistryClient], _T], what: str) -> _T:
-        """On a thread, since the client bounds each step of an answer and not the whole."""
+        """Runs the request on a thread, since the client bounds each step of an answer and not the whole."""
         if self._tokens is not None:
-            self._tokens.token()  # before: it has a time of its own
+            self._tokens.token()  # before the request, because it has its own time-out
         outcome: list[tuple[_T | None, Exception | None]] = []
 
         def run() -> None:
             try:
-                with _client(self._options, self._tokens) as client:  # asked so rarely that a connection need not wait for it
+                with _client(self._options, self._tokens) as client:  # so rare that a connection need not be kept
                     outcome.append((question(client), None))
             except Exception as error:  # noqa: BLE001 - translated below
                 outcome.append((None, error))
@@ -159,7 +159,7 @@ class SchemaRegistry:
         return BlockedError(f"{self.where} {login} (HTTP 401)", hint)
 
     def _refusal(self, status: int, words: str, what: str) -> CopycatError:
-        """An answer that is no good one, by what the caller does about it."""
+        """Returns the error for a response that is not a success, by what the caller has to do."""
         if status == _UNAUTHORIZED:
             return self._unauthorized()
         if status == _FORBIDDEN:
@@ -174,15 +174,15 @@ class SchemaRegistry:
 
 
 class _AbsentError(BlockedError):
-    """What was asked for is not there."""
+    """What was requested does not exist."""
 
     def __reduce__(self) -> tuple[type[BlockedError], tuple[str, str]]:
-        """Everywhere else it is what it is for the caller."""
+        """Pickles as a BlockedError, which is all that callers need."""
         return BlockedError, (self.message, self.hint)
 
 
 def registry_of(options: SchemaRegistryOptions) -> SchemaRegistry:
-    """The registry of these options: one per process, address and login."""
+    """Returns the registry of these options: one per process, address and login."""
     login, oauth = options.basic_auth, options.oauth
     hidden = login.password if login else None, options.key_password, oauth.client_secret if oauth else None
     key = (options.model_dump_json(), *(one.get_secret_value() if one else None for one in hidden))
@@ -206,7 +206,7 @@ def _client(options: SchemaRegistryOptions, tokens: Tokens | None) -> SchemaRegi
 
 
 def _bearer(options: SchemaRegistryOptions, tokens: Tokens) -> dict[str, str]:
-    """By the names of the client. The logical cluster, which it wants, is of Confluent Cloud only."""
+    """Returns the token under the client's names. The logical cluster, which it requires, exists only in Confluent Cloud."""
     assert options.oauth is not None
     fields = {"bearer.auth.token": tokens.token(), "bearer.auth.logical.cluster": options.oauth.logical_cluster or ""}
     pool = options.oauth.identity_pool
@@ -228,7 +228,7 @@ def _written(schema: Any) -> Written:  # noqa: ANN401 - the client's Schema
 
 
 def _id(answered: object) -> int:
-    """A schema's id. Raises ValueError, for a record under another could not be read."""
+    """Returns a schema's id. Raises ValueError for an invalid one, since records with it could not be read."""
     if type(answered) is not int or not 0 < answered <= _ID_MAX:
         msg = "no id"
         raise ValueError(msg)
@@ -248,7 +248,7 @@ def _found(client: SchemaRegistryClient, subject: str, schema: Written, *, norma
 
 
 def _words(error: SchemaRegistryError) -> str:
-    """The registry's own, unless it said nothing that can be read."""
+    """Returns the registry's own message, unless it has none that can be read."""
     words = str(error.error_message or "")
     return "no reason given" if words.startswith("Unknown Schema Registry Error") or not words else _clean(words)
 
@@ -258,7 +258,7 @@ def _clean(text: str) -> str:
 
 
 class OfflineRegistry(SchemaRegistry):
-    """Takes every schema for registered, with id 0. What only the registry knows is a RetriableError."""
+    """Treats every schema as registered, with id 0. Raises RetriableError for what only the registry knows."""
 
     def find(self, subject: str, schema: Written) -> Registered:
         del subject

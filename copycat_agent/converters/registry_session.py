@@ -1,7 +1,7 @@
-"""How a registry's client speaks HTTP here: only to the address in the definition, and never for longer or about more than is meant.
+"""HTTP of a registry's client: it connects only to the address in the definition, and bounds the time and size of answers.
 
-Door to httpx2, which confluent-kafka's client uses. By itself that follows the environment's proxies, unpacks what it is sent, and
-reads answers of any length.
+Only this module uses httpx2, on which confluent-kafka's client is built. By default that follows the environment's proxies, unpacks
+responses, and reads answers of any length.
 """
 
 from __future__ import annotations
@@ -15,23 +15,23 @@ import httpx2
 from confluent_kafka.schema_registry import SchemaRegistryClient
 
 STEP_SECONDS = 5.0
-"""For a connection, and between two pieces of an answer."""
+"""Time-out of a connection, and between two pieces of an answer."""
 ANSWER_SECONDS = 8.0
-"""For a whole answer: one that trickles would hold a batch for ever."""
+"""Time-out of a whole answer: one that trickles would hold a batch for ever."""
 ANSWER_BYTES_MAX = 8 * 2**20
-"""Of an answer. Registries take schemas of 1 MiB by default."""
+"""The most bytes of an answer. Registries take schemas of 1 MiB by default."""
 
 
 class BadAnswerError(ValueError):
-    """An answer that no registry gives."""
+    """The answer is not one that a registry gives."""
 
 
 def connected(
     url: str, login: tuple[str, str] | None, authorities: ssl.SSLContext | None, bearer: Callable[[Any], dict[str, str]] | None = None
 ) -> SchemaRegistryClient:
-    """A client for some questions, to be closed. `authorities` None: for an address without TLS.
+    """Returns a client for some requests, to be closed. `authorities` None: for an address without TLS.
 
-    `bearer` gives what stands in place of a login, as the client's `bearer.auth.custom.provider.function` does.
+    `bearer` returns what replaces a login, as the client's `bearer.auth.custom.provider.function` does.
     """
     settings: dict[str, Any] = {"url": url, "max.retries": 0}
     if bearer is not None:
@@ -56,11 +56,11 @@ def connected(
 
 
 class _Bounded(httpx2.BaseTransport):
-    """A connection whose answers end."""
+    """A connection that bounds its answers."""
 
     def __init__(self, authorities: ssl.SSLContext | None) -> None:
         self._until = time.monotonic() + ANSWER_SECONDS
-        trusted = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT) if authorities is None else authorities  # nobody, if it came to TLS after all
+        trusted = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT) if authorities is None else authorities  # trusts nobody, if TLS is used after all
         self._transport = httpx2.HTTPTransport(verify=trusted, trust_env=False)
 
     def handle_request(self, request: httpx2.Request) -> httpx2.Response:
@@ -76,7 +76,7 @@ class _Bounded(httpx2.BaseTransport):
 
 
 class _Pieces(httpx2.SyncByteStream):
-    """An answer's body, as far as it may go."""
+    """An answer's body, up to the bounds."""
 
     def __init__(self, stream: Any, until: float) -> None:  # noqa: ANN401 - the library's
         self._stream = stream

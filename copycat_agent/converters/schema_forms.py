@@ -1,4 +1,4 @@
-"""What avro, json_schema and protobuf have in common: what each knows of its schemas, columns as types, and times as schemas count them.
+"""The common parts of avro, json_schema and protobuf: the interface to their schemas, column types, and times as counts.
 
 Times are Python's own types, and RFC 3339 text.
 """
@@ -24,16 +24,16 @@ Scalar = Literal["string", "int", "double", "boolean", "bytes"]
 
 
 class Key(NamedTuple):
-    """What a schema takes of a key, which is a text: a value of this kind, by itself or, with `field`, as its only field."""
+    """The form in which a schema accepts a key, which is a text: a value of this kind, alone or, with `field`, as its only field."""
 
     kind: Scalar
     field: str = ""
 
 
 class Writer(NamedTuple):
-    """A schema, compiled. `write` makes the payload of a value, without the id before it; it raises `Unfit`.
+    """A compiled schema. `write` returns the payload of a value, without the id before it; it raises `Unfit`.
 
-    `name` is the schema's full name, "" where it has none. `key` says how a text fits, None where it does not.
+    `name` is the schema's full name, "" if it has none. `key` is how a text fits, None if it does not.
     """
 
     write: Callable[[Any], bytes]
@@ -45,51 +45,51 @@ class SchemaForm(ABC):
     """One kind of schema, with the options of one converter. Methods raise `BadSchemaError`."""
 
     kind: ClassVar[str]
-    """As registries call it."""
+    """Its name in registries."""
 
     def __init__(self, options: SchemaOptions) -> None:
         self._options = options
 
     def of_file(self, registry: SchemaRegistry, *, registers: bool) -> tuple[Written, Writer]:
-        """The schema of the options' file. `registers` puts what it imports into the registry; else that has to be there."""
-        del registry, registers  # it stands for itself
+        """Returns the schema of the options' file. `registers`: registers its imports; else they have to be in the registry."""
+        del registry, registers  # it has no imports
         assert self._options.schema_ is not None
         return self.own(self._options.schema_.text)
 
     def of_registry(self, schema: Written, registry: SchemaRegistry) -> Writer:
-        """A schema that came from the registry, and may refer to others there."""
+        """Returns the writer of a schema from the registry, which may refer to others there."""
         if schema.kind != self.kind:
             raise BadSchemaError(f"it is of type {schema.kind}, the converter is {self._options.type}")
         return self._writer(schema.text, self._others(schema, registry))
 
     @abstractmethod
     def of_columns(self, columns: tuple[Column, ...], name: str, written: str) -> tuple[Written, Writer]:
-        """A schema made for these columns, `name` from the topic. `written` is the file's own, where it still holds; else ""."""
+        """Returns a schema made for these columns, `name` from the topic. `written` is the file's own if it still applies; else ""."""
 
     @abstractmethod
     def of_key(self, name: str) -> tuple[Written, Writer]:
-        """A schema for texts."""
+        """Returns a schema for texts."""
 
     def own(self, text: str) -> tuple[Written, Writer]:
-        """A schema that refers to no other."""
+        """Returns a schema that refers to no other."""
         return Written(self.kind, text), self._writer(text, {})
 
     @abstractmethod
     def _others(self, schema: Written, registry: SchemaRegistry) -> dict[str, Any]:
-        """What the schema refers to, as `_writer` takes it."""
+        """Returns the schemas that this one refers to, in the form for `_writer`."""
 
     @abstractmethod
     def _writer(self, text: str, others: dict[str, Any]) -> Writer: ...
 
 
 _REFERENCES_MAX = 100
-"""So many other schemas one may refer to, all in all."""
+"""The most other schemas that one may refer to, including indirect references."""
 
 
 def referred(
     schema: Written, registry: SchemaRegistry, key: Callable[[Reference], object], seen: set[object] | None = None
 ) -> Iterator[tuple[str, Written]]:
-    """The schemas that one refers to, by their names there, innermost first; of those with one `key` the first, of those with None none."""
+    """Yields the referenced schemas with their names, innermost first; the first for each `key`, none for a `key` of None."""
     seen = {None} if seen is None else seen
     for one in schema.references:
         if key(one) in seen:
@@ -103,7 +103,7 @@ def referred(
 
 
 def typed(columns: tuple[Column, ...]) -> list[tuple[str, SqlType, bool]]:
-    """Names and types of columns, and whether they may be null. Raises BadSchemaError."""
+    """Returns names and types of columns, and whether they may be null. Raises BadSchemaError."""
     found = []
     for column in columns:
         try:
@@ -124,7 +124,7 @@ _CLOCK = re.compile(r"\d\d:\d\d(:\d\d(\.\d{1,6})?)?")
 
 
 def micros_of(value: object) -> int:
-    """Microseconds since 1970 of a moment with a zone. Raises Unfit."""
+    """Returns microseconds since 1970 of a moment with a zone. Raises Unfit."""
     if isinstance(value, str):
         value = _moment(value)
     if not isinstance(value, datetime):
@@ -136,7 +136,7 @@ def micros_of(value: object) -> int:
 
 
 def local_micros_of(value: object) -> int:
-    """Microseconds since 1970 of a time without a zone. Raises Unfit."""
+    """Returns microseconds since 1970 of a time without a zone. Raises Unfit."""
     if isinstance(value, str):
         value = _moment(value)
     if not isinstance(value, datetime):
@@ -148,23 +148,23 @@ def local_micros_of(value: object) -> int:
 
 
 def nanos_of(value: object) -> int:
-    """Nanoseconds since 1970 of a moment with a zone: Python's own types know microseconds, texts may know more. Raises Unfit."""
+    """Returns nanoseconds since 1970 of a moment with a zone: Python's types have microseconds, texts may have more. Raises Unfit."""
     return micros_of(value) * 1000 + _finer(value)
 
 
 def local_nanos_of(value: object) -> int:
-    """Nanoseconds since 1970 of a time without a zone. Raises Unfit."""
+    """Returns nanoseconds since 1970 of a time without a zone. Raises Unfit."""
     return local_micros_of(value) * 1000 + _finer(value)
 
 
 def _finer(value: object) -> int:
-    """What a text says behind its microseconds."""
+    """Returns the nanoseconds of a text beyond its microseconds."""
     found = _FINER.search(value) if isinstance(value, str) else None
     return int(found[1].ljust(3, "0")) if found else 0
 
 
 def days_of(value: object) -> int:
-    """Days since 1970-01-01. Raises Unfit."""
+    """Returns days since 1970-01-01. Raises Unfit."""
     if isinstance(value, str):
         value = _parsed(date.fromisoformat, _DAY_ONLY.fullmatch(value), value, "a date such as 2026-11-21")
     if not isinstance(value, date) or isinstance(value, datetime):
@@ -173,7 +173,7 @@ def days_of(value: object) -> int:
 
 
 def clock_micros_of(value: object) -> int:
-    """Microseconds since midnight of a time of day. Raises Unfit."""
+    """Returns microseconds since midnight of a time of day. Raises Unfit."""
     if isinstance(value, str):
         value = _parsed(time.fromisoformat, _CLOCK.fullmatch(value), value, "a time of day such as 05:00:00")
     if not isinstance(value, time):

@@ -1,7 +1,7 @@
-"""Options of converters with schemas, the files that they name, and what they cannot mean together.
+"""Options of converters with schemas, the files that they name, and problems of their combinations.
 
-A schema's file is read when the definition is: what is not there or not text is a problem of the definition, with its place. The text
-travels with the definition, so that every process has the same one, and a changed file is a changed definition.
+A schema's file is read when the definition is: a missing file, or one that is not text, is a problem of the definition, with its place. The
+text is part of the definition, so that every process has the same one, and a changed file is a changed definition.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from copycat_agent.options import BeforeValidator, ConverterOptions, Field, Plai
 from copycat_agent.small_files import read_small_file
 
 BYTES_MAX = 2**20
-"""Of one file."""
+"""The most bytes of one file."""
 _IMPORTS_MAX = 100
 _IMPORT = re.compile(r'(?<![\w.])import\s+(?:public\s+|weak\s+|option\s+)?"([^"\n]{1,255})"\s*;')
 
 
 @dataclass(frozen=True, slots=True)
 class SchemaFile:
-    """`text` stood in the file at `path`. `imports` are the texts of what a .proto file imports from beside it, by their names there."""
+    """The `text` of the file at `path`. `imports` are the names and texts of the files beside it that a .proto file imports."""
 
     path: str
     text: str = field(repr=False)
@@ -36,16 +36,16 @@ class SchemaFile:
 
     @property
     def name(self) -> str:
-        """The file's name without its directories."""
+        """Returns the file's name without its directories."""
         return PurePosixPath(self.path).name
 
 
 OPENED: ContextVar[frozenset[str] | None] = ContextVar("OPENED", default=None)
-"""Paths of the schemas that may be opened, None for any. A stranger's definition has those alone that the host's own ones name."""
+"""Paths of the schemas that may be opened, None for any. A definition from outside may only use those that the host's own ones name."""
 
 
 def _read(path: object) -> object:
-    """A path becomes its file. Raises ValueError that says what is wrong with it."""
+    """Returns the file at a path. Raises ValueError that says what is wrong with it."""
     if not isinstance(path, str):
         return path
     if not path.startswith("/"):
@@ -58,7 +58,7 @@ def _read(path: object) -> object:
 
 
 def _read_proto(path: object) -> object:
-    """The same with what it imports."""
+    """Returns the file at a path with its imports."""
     file = _read(path)
     if not isinstance(file, SchemaFile) or not isinstance(path, str):
         return file
@@ -69,7 +69,7 @@ def _read_proto(path: object) -> object:
 
 
 def _follow(directory: Path, text: str, found: dict[str, str]) -> None:
-    """Only files beside the first one, or below: the compiler says of the others that they are not there."""
+    """Reads imports beside the first file, or below: the compiler reports all others as missing."""
     for name in _imports_of(text):
         if name in found or not is_inside(name) or not (directory / name).is_file():
             continue
@@ -81,18 +81,18 @@ def _follow(directory: Path, text: str, found: dict[str, str]) -> None:
 
 
 def _imports_of(text: str) -> list[str]:
-    """The names that a .proto file imports, without those that come with the compiler."""
+    """Returns the names that a .proto file imports, without those that come with the compiler."""
     return [name for name in _IMPORT.findall(text) if not name.startswith("google/protobuf/")]
 
 
 def is_inside(name: str) -> bool:
-    """Whether a name leads nowhere but below the directory it is put into."""
+    """Returns whether a name stays below the directory that it is put into."""
     parts = name.split("/")
     return not name.startswith("/") and "\\" not in name and "\0" not in name and not {"", ".", ".."} & set(parts)
 
 
 def _text(path: str) -> str:
-    """A small regular file's text."""
+    """Returns a small regular file's text."""
     try:
         return read_small_file(path, BYTES_MAX).decode("utf-8-sig")
     except OSError as error:
@@ -108,7 +108,7 @@ _PATH_SCHEMA = WithJsonSchema({"type": "string"})
 SchemaPath = Annotated[SchemaFile, BeforeValidator(_read), _AS_PATH, _PATH_SCHEMA]
 """The file of a schema: a path in YAML."""
 ProtoPath = Annotated[SchemaFile, BeforeValidator(_read_proto), _AS_PATH, _PATH_SCHEMA]
-"""The same of a .proto file."""
+"""The file of a .proto schema with its imports: a path in YAML."""
 
 
 _URL = ("schema_registry", "url")
@@ -136,7 +136,7 @@ class SchemaOptions(ConverterOptions):
 
     @property
     def derives(self) -> bool:
-        """Whether the schema is made from declared types, or from the files that are read."""
+        """Returns whether the schema is made from declared types, or from the files that are read."""
         return self.schema_ is None and self.auto_register
 
 
@@ -149,7 +149,7 @@ class StrictOptions(SchemaOptions):
 
 
 def schema_problems(options: SchemaOptions, site: Site) -> Iterator[ConverterProblem]:
-    """What is wrong whatever the format of the schema. Reads files, asks no network."""
+    """Yields problems of any kind of schema. Reads files, does not use the network."""
     part = site.part
     if site.registry is None:
         hint = "add converters.schema_registry: {url: http://HOST:PORT}"
@@ -165,7 +165,7 @@ def schema_problems(options: SchemaOptions, site: Site) -> Iterator[ConverterPro
 
 
 def registry_problems(registry: SchemaRegistryOptions) -> Iterator[ConverterProblem]:
-    """What is wrong with the registry's own options."""
+    """Yields problems of the registry's own options."""
     try:
         address = urlsplit(registry.url)
         good = address.scheme in ("http", "https") and bool(address.hostname) and (address.port is None or address.port > 0)
@@ -190,7 +190,7 @@ def registry_problems(registry: SchemaRegistryOptions) -> Iterator[ConverterProb
 
 
 class CertificateError(Exception):
-    """A file that cannot be used. `option` says which; the text holds no secret."""
+    """A file that cannot be used. `option` names it; the text holds no secret."""
 
     def __init__(self, option: str, why: str) -> None:
         super().__init__(f"{option}: {why}")
@@ -199,7 +199,7 @@ class CertificateError(Exception):
 
 
 def tls_context(options: SchemaRegistryOptions) -> ssl.SSLContext:
-    """For one connection or more. Without `ca_file` the host's own authorities, as for Kafka. Raises CertificateError."""
+    """Returns a context for connections. Without `ca_file` it trusts the host's authorities, as for Kafka. Raises CertificateError."""
     try:
         context = ssl.create_default_context(cafile=options.ca_file)
     except ssl.SSLError:
@@ -218,7 +218,7 @@ def tls_context(options: SchemaRegistryOptions) -> ssl.SSLContext:
 
 
 def _tls_problems(registry: SchemaRegistryOptions, scheme: str) -> Iterator[ConverterProblem]:
-    """The client's own certificate is not opened: its key is for the agent's user alone, and `doctor` looks at it."""
+    """Yields problems of TLS options. The client's certificate is not opened: only the agent may read its key, and `doctor` checks it."""
     said = [name for name in ("ca_file", "cert_file", "key_file", "key_password") if getattr(registry, name) is not None]
     if not said:
         return
@@ -235,13 +235,13 @@ def _tls_problems(registry: SchemaRegistryOptions, scheme: str) -> Iterator[Conv
 
 
 def underivable(site: Site, error: BadSchemaError) -> ConverterProblem:
-    """Why no schema can be made from the declared fields."""
+    """Returns the problem when no schema can be made from the declared fields."""
     hint = "correct it in transforms, or name a schema FILE"
     return ConverterProblem((site.part,), f"no schema can be made from the declared fields: {error}", hint)
 
 
 def file_problem(site: Site, file: SchemaFile, why: str, hint: str) -> ConverterProblem:
-    """What is wrong with a schema's file."""
+    """Returns a problem of a schema's file."""
     return ConverterProblem((site.part, "schema"), f"{file.path}: {why}", hint)
 
 
