@@ -1,8 +1,8 @@
-"""What a definition and the agent file can say: frozen models, one field per option, without behaviour.
+"""The options of a definition and of the agent file: frozen models, one field per option, without behaviour.
 
-The door to pydantic. Each source, format, transform and converter derives its own options from `Options` in its own file;
-`definitions` puts the pieces together, so the loader, the JSON Schema and `explain` all come from these models.
-A field exists only when the option works. Every field has a description: it is the reference documentation.
+Only this package uses pydantic. Each source, format, transform and converter derives its own options from `Options` in its own file;
+`definitions` combines them, so the loader, the JSON Schema and `explain` all come from these models. A field exists only when the option
+works. Every field has a description: it is the reference documentation.
 """
 
 from pydantic import AfterValidator as AfterValidator

@@ -1,4 +1,4 @@
-"""What a definition says, its samples and tests included, and what agent.yaml says."""
+"""The options of a definition, including its samples and tests, and those of agent.yaml."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class SourceOptions(Options):
     type: str = Field(description="Kind of source.")
 
     def completed(self, definition: Definition) -> Self:
-        """Returns them with what other sections of their definition say that the source needs, which none of most does."""
+        """Returns the options completed by other sections of their definition; most sources need none."""
         del definition
         return self
 
@@ -31,12 +31,12 @@ class SinkOptions(Options):
 
     @property
     def has_topics(self) -> bool:
-        """Whether records go to topics, so that `delivery.guarantee` says what holds for them. Files are exactly once with either."""
+        """Returns whether records go to topics, so that `delivery.guarantee` applies. Files are exactly once under either guarantee."""
         return True
 
     @property
     def address(self) -> str:
-        """Where it is, for people; "" for topics, which have names of their own."""
+        """Returns its address, for people; "" for topics, which have names of their own."""
         return ""
 
 
@@ -213,7 +213,7 @@ class CaseOptions(Options):
     dead_letters: tuple[ExpectedLetterOptions, ...] = Field((), description="The records that should fail, in order.")
 
     def model_post_init(self, _: object) -> None:
-        """Raise ValueError for what cannot be run; pydantic reports it with its place."""
+        """Raises ValueError for a test that cannot be run; pydantic reports it with its place."""
         if (self.input is None) == (self.input_file is None):
             raise ValueError("a test needs input or input_file, one of them")
         if not self.model_fields_set & {"expect", "dead_letters"}:
@@ -224,13 +224,13 @@ class CaseOptions(Options):
 
 
 def epoch_ms(text: str) -> int:
-    """An RFC 3339 time as epoch milliseconds. ValueError for any other text."""
+    """Converts an RFC 3339 time to epoch milliseconds. Raises ValueError for any other text."""
     try:
         moment = datetime.fromisoformat(text)
         if moment.tzinfo is not None and "T" in text.upper():
             return round(moment.timestamp() * 1000)
     except ValueError:
-        pass  # told below
+        pass  # reported below
     raise ValueError("a time is written as in 2026-11-21T05:00:00Z, with its zone")
 
 
@@ -259,20 +259,20 @@ class Definition(Options):
     _secrets: frozenset[str] = PrivateAttr(frozenset())
 
     def keep_secret(self, secrets: Iterable[str]) -> None:
-        """Texts that `mask` hides. For the loader."""
+        """Sets the texts that `mask` hides. Called by the loader."""
         self._secrets = frozenset(secrets)
 
     @property
     def mask(self) -> Mask:
-        """For everything that a person is shown of this definition and of its records: hides what came from a file or a credential."""
+        """Returns a mask for everything that people see of this definition and its records: it hides texts from files and credentials."""
         return Mask(self._secrets)
 
     def __eq__(self, other: object) -> bool:
-        """Whether they run alike."""
+        """Returns whether both run alike: tests do not count."""
         return super().__eq__(other.model_copy(update={"tests": self.tests}) if isinstance(other, Definition) else other)
 
     def __hash__(self) -> int:
-        """Definitions that are equal have one hash."""
+        """Returns equal hashes for equal definitions."""
         return hash(self.name)
 
     def __getstate__(self) -> dict[Any, Any]:
@@ -282,12 +282,12 @@ class Definition(Options):
 
     @property
     def promise(self) -> Literal["at_least_once", "exactly_once"]:
-        """What holds for each record that is written."""
+        """Returns the guarantee for each record that is written."""
         return self.delivery.guarantee if self.sink.has_topics else "exactly_once"
 
     @property
     def target(self) -> str:
-        """Where records go, for people: the topic, or the address of files, as the templates are written."""
+        """Returns where records go, for people: the topic, or the address of files, with templates unrendered."""
         return f"{self.sink.address}{self.record.topic}"
 
     def masked(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What a value of a definition is: durations, sizes, patterns, secrets; and the base of every section of options."""
+"""The types of values in a definition: durations, sizes, patterns, secrets; and the base of every section of options."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ _LOGIN = re.compile(r"//[^\s:/]*:.*@")
 _SECRET_OPTION = re.compile(
     r"([?&][\w%.-]*(?:key|secret|token|passw|credential|signature|\b(?:sas|sig))[\w%.-]*=)[^&\s\"'},\]]+", re.IGNORECASE
 )
-"""As addresses that were signed have it: `?X-Amz-Signature=...`."""
+"""Options in signed addresses, such as `?X-Amz-Signature=...`."""
 _DURATION_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _SIZE_BYTES = {"B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "kB": 10**3, "KB": 10**3, "MB": 10**6, "GB": 10**9}
 
 
 def _duration(value: object, info: ValidationInfo) -> object:
-    """`"500ms"` -> 0.5 seconds. A bare number is seconds in code (defaults, tests) and an error in YAML."""
+    """Converts `"500ms"` to 0.5 seconds. A bare number is seconds in code (defaults, tests) and an error in YAML."""
     if info.context != FROM_YAML and isinstance(value, int | float) and not isinstance(value, bool):
         return float(value)
     return seconds_of(value if isinstance(value, str) else "")
 
 
 def _size(value: object, info: ValidationInfo) -> object:
-    """`"64KiB"` -> 65536 bytes. A bare number is bytes in code (defaults, tests) and an error in YAML."""
+    """Converts `"64KiB"` to 65536 bytes. A bare number is bytes in code (defaults, tests) and an error in YAML."""
     if info.context != FROM_YAML and isinstance(value, int) and not isinstance(value, bool):
         return value
     match = re.fullmatch(r"(\d{1,15})(B|KiB|MiB|GiB|kB|KB|MB|GB)", value, re.ASCII) if isinstance(value, str) else None
@@ -49,13 +49,13 @@ def _size(value: object, info: ValidationInfo) -> object:
 
 
 def _memory(value: object, info: ValidationInfo) -> object:
-    """A size, or one in Spark's and Java's own spelling: `"512m"`, `"2g"`."""
+    """Converts a size, also in Spark's and Java's own notation: `"512m"`, `"2g"`."""
     match = re.fullmatch(r"(\d{1,9})([mg])", value, re.ASCII) if isinstance(value, str) else None
     return _size(value if match is None else f"{match[1]}{match[2].upper()}iB", info)
 
 
 def _regex(value: object) -> object:
-    """A pattern that can be compiled."""
+    """Checks that a pattern can be compiled."""
     if isinstance(value, str):
         try:
             re.compile(value)
@@ -65,7 +65,7 @@ def _regex(value: object) -> object:
 
 
 def seconds_of(text: str) -> float:
-    """`"10m"` -> 600.0, as a definition writes it. ValueError for any other text."""
+    """Converts `"10m"` to 600.0, as a definition writes it. Raises ValueError for any other text."""
     match = re.fullmatch(r"(\d{1,12}(?:\.\d{1,9})?)(ms|s|m|h|d)", text, re.ASCII)
     if match is None:
         raise ValueError("a duration needs a number and a unit, such as 500ms, 5s, 2m, 1h or 7d")
@@ -73,7 +73,7 @@ def seconds_of(text: str) -> float:
 
 
 def format_duration(seconds: float) -> str:
-    """Seconds as a definition writes them, in the largest unit that leaves a whole number: 0.05 -> `50ms`, 5.0 -> `5s`."""
+    """Writes seconds as in a definition, in the largest unit that leaves a whole number: 0.05 -> `50ms`, 5.0 -> `5s`."""
     milliseconds = round(seconds * 1000)
     for unit in ("d", "h", "m", "s"):
         per_unit = round(_DURATION_SECONDS[unit] * 1000)
@@ -83,7 +83,7 @@ def format_duration(seconds: float) -> str:
 
 
 def format_size(size_bytes: int) -> str:
-    """Bytes as a definition writes them, in the largest binary unit that leaves a whole number: 65536 -> `64KiB`."""
+    """Writes bytes as in a definition, in the largest binary unit that leaves a whole number: 65536 -> `64KiB`."""
     for unit in ("GiB", "MiB", "KiB"):
         if size_bytes >= _SIZE_BYTES[unit] and size_bytes % _SIZE_BYTES[unit] == 0:
             return f"{size_bytes // _SIZE_BYTES[unit]}{unit}"
@@ -91,7 +91,7 @@ def format_size(size_bytes: int) -> str:
 
 
 class WrittenFloat(float):
-    """A decimal number from YAML that remembers how it was written (`text`): `1.10` stays `1.10` where text is wanted.
+    """A decimal number from YAML that keeps its original text (`text`): `1.10` stays `1.10` where text is wanted.
 
     Equal to, and pickled as, the plain float.
     """
@@ -100,18 +100,18 @@ class WrittenFloat(float):
     text: str
 
     def __new__(cls, text: str) -> Self:
-        """Raise ValueError when `text` is not a number."""
+        """Raises ValueError when `text` is not a number."""
         number = super().__new__(cls, text)
         number.text = text
         return number
 
     def __reduce__(self) -> tuple[type[float], tuple[float]]:
-        """Pickle as the plain float: beyond the loader nobody asks how it was written."""
+        """Pickles as the plain float: only the loader needs the text."""
         return float, (float(self),)
 
 
 def _as_written(value: object) -> object:
-    """A number or boolean in a map of texts becomes the text that stood in the file."""
+    """Converts a number or boolean in a map of texts to its text in the file."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, WrittenFloat):
@@ -141,16 +141,16 @@ JvmMemory = Annotated[
     PlainSerializer(format_size, return_type=str, when_used="json"),
     WithJsonSchema({"type": "string", "pattern": r"^\d+(m|g|MiB|GiB|MB|GB)$", "examples": ["512m", "1GiB"]}),
 ]
-"""Bytes of a JVM's heap, written with a unit, Spark's own included."""
+"""Bytes of a JVM's heap, written with a unit, including Spark's own units."""
 
 Regex = Annotated[str, BeforeValidator(_regex)]
-"""A regular expression in Python's spelling."""
+"""A regular expression in Python's syntax."""
 
 Secret = Annotated[SecretStr, PlainSerializer(lambda _: HIDDEN, return_type=str)]
-"""A text that no repr, log or dump shows; `.get_secret_value()` at the one place that needs it."""
+"""A text that no repr, log or dump shows; call `.get_secret_value()` only where it is needed."""
 
 ScalarText = Annotated[str, BeforeValidator(_as_written), WithJsonSchema({"type": ["string", "number", "boolean"]})]
-"""Text for which a number or boolean is accepted too, taken as it is written."""
+"""Text for which a number or boolean is accepted too, as its text in the file."""
 
 T = TypeVar("T", bound=str)
 OneOrMore = Annotated[
@@ -175,11 +175,11 @@ class Options(BaseModel):
 
     @property
     def hidden(self) -> frozenset[str]:
-        """Names of the fields whose values came from `${file:}` or `${cred:}`: secrets, though the field as such is none."""
+        """Returns names of fields whose values came from `${file:}` or `${cred:}`: secrets, although the field itself is not one."""
         return self._hidden
 
     def hide(self, names: Iterable[str]) -> None:
-        """Mask these fields in every repr and in `masked`. For the loader, before anyone else has seen the value."""
+        """Masks these fields in every repr and in `masked`. Called by the loader, before anyone else has seen the value."""
         self._hidden = self._hidden | frozenset(names)
 
     def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
@@ -187,22 +187,22 @@ class Options(BaseModel):
         return ((name, HIDDEN if name in self._hidden else value) for name, value in super().__repr_args__())
 
     def masked(self) -> dict[str, Any]:
-        """All options as plain JSON values in the units of a definition, with every secret as `HIDDEN`: fit to be shown."""
+        """Returns all options as plain JSON values in the units of a definition, with every secret as `HIDDEN`: safe to show."""
         return {name: HIDDEN if name in self._hidden else _masked(value, name, self) for name, value in self}
 
 
 def without_login(text: str) -> str:
-    """`text` with user and password of an address hidden, up to the last @ of the line: the password may hold anything.
+    """Returns `text` with user and password of an address hidden, up to the last @ of the line: the password may hold anything.
 
-    So are options behind its question mark that are named as secrets are.
+    It also hides options after the question mark whose names suggest secrets.
     """
     return _SECRET_OPTION.sub(rf"\g<1>{HIDDEN}", _LOGIN.sub(f"//{HIDDEN}@", text))
 
 
 def without_named_secrets(value: object, name: str = "") -> object:
-    """`value`, and what stands in it, hidden under password-like names, and logins in addresses: for maps of any keys.
+    """Returns `value` with everything hidden under password-like names, and logins in addresses: for maps with any keys.
 
-    Nothing else tells which of those are secrets. `name` is that of the value itself.
+    Nothing else marks secrets in such maps. `name` is that of the value itself.
     """
     if is_secret_name(name) and value not in ("", None, True, False):
         return HIDDEN
