@@ -1,4 +1,4 @@
-"""Decides by the `errors` section what becomes of a single record: it is sent, dead-lettered, dropped or passed over, or ends the batch."""
+"""Applies the `errors` section to single records: each is sent, dead-lettered, dropped or passed over, or ends the batch."""
 
 from __future__ import annotations
 
@@ -45,9 +45,9 @@ _TRUNCATED = (("copycat.truncated", b"true"),)
 
 
 class RecordOutcome(NamedTuple):
-    """One record, the messages that are sent for it, and what it counts as once those are acknowledged.
+    """One record, the messages that are sent for it, and how it is counted once those are acknowledged.
 
-    `messages`: several only where a query made several rows of the record, which counts once. `stage` and `why` are a bad record's.
+    `messages`: several only if a query made several rows of the record, which counts once. `stage` and `why` are a bad record's.
     `head_bytes`: the record is only this number of first bytes of its line, which is over the limit. `part` are the headers of one part of
     a record.
     """

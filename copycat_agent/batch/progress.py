@@ -1,8 +1,8 @@
-"""Tracks the progress of one split: what is sent, what of it is settled, and what became of its records.
+"""Tracks the progress of one split: what is sent, what of it is settled, and the outcomes of its records.
 
-A record's bytes include its delimiter. Of a line over `line.max_bytes` everything beyond the limit is lost, its delimiter
-included, whatever becomes of its beginning; a line that is dropped for its length is lost as a whole. So for every settled
-stretch: bytes read = bytes of records acknowledged, dead-lettered raw or dropped on purpose + bytes lost.
+A record's bytes include its delimiter. Of a line over `line.max_bytes` everything beyond the limit is lost, its delimiter included,
+whatever the outcome of its beginning; a line that is dropped for its length is lost as a whole. So for every settled range: bytes read =
+bytes of records acknowledged, dead-lettered raw or dropped on purpose + bytes lost.
 """
 
 from __future__ import annotations
@@ -67,11 +67,11 @@ def _joined(one: Loss, other: Loss) -> Loss:
 
 @dataclass(slots=True)
 class RecordTally:
-    """What became of some of a split's records.
+    """The outcomes of some of a split's records.
 
-    `size_bytes` is what was read for them, `messages` the number given to the producer, `undated` the number of settled ones without a
-    time of their own. `rejections` and `step_failures` hold the first bad ones, and the first that a step's `on_error` kept or dropped.
-    `places` are where Kafka has them, by topic and partition.
+    `size_bytes` is what was read for them, `messages` the number given to the producer, `undated` the number of settled ones without a time
+    of their own. `rejections` and `step_failures` hold the first bad ones, and the first that a step's `on_error` kept or dropped. `places`
+    are their offsets in Kafka, by topic and partition.
     """
 
     counts: Counts = field(default_factory=Counts)
@@ -99,7 +99,7 @@ class RecordTally:
             self.places[key] = Delivered(*key, min(known.first, one.first), max(known.last, one.last))
 
     def place(self, topic: str, partition: int, offset: int) -> None:
-        """Notes where Kafka has a record. Called for each one, so it has to be quick."""
+        """Notes a record's offset in Kafka. Called for each record, so it has to be quick."""
         known = self.places.get((topic, partition))
         if known is None:
             self.places[topic, partition] = Delivered(topic, partition, offset, offset)
@@ -306,7 +306,7 @@ class Progress:
         self.sent.samples.append(sample)
 
     def place(self, topic: str, partition: int, offset: int) -> None:
-        """Notes where Kafka has a record of this split."""
+        """Notes the offset in Kafka of a record of this split."""
         self.sent.place(topic, partition, offset)
 
     def move(self) -> None:

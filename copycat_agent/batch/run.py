@@ -1,8 +1,8 @@
 """Runs one batch, from files to acknowledgements.
 
-Records are sent in *runs* of a few MiB over all the batch's splits; a run ends with a flush, and only a flush that leaves
-nothing behind moves offsets. When Kafka refuses a record somewhere in a run, the run is read again and sent in small groups,
-then one by one, to find it: repeats stay within the run, the order stays the file's.
+Records are sent in *runs* of a few MiB over all the batch's splits; a run ends with a flush, and offsets move only after a flush that
+leaves nothing unsent. When Kafka refuses a record somewhere in a run, the run is read again and sent in small groups, then one by one, to
+find it: repeats stay within the run, and the order stays the file's.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _runs = itertools.count()
 
 
 class Budget:
-    """What is left of a batch's budget. A single record may exceed it, so that every batch makes progress; nothing else does by much."""
+    """The remaining budget of a batch. A single record may exceed it, so that every batch makes progress; nothing else does by much."""
 
     def __init__(self, batch: Batch) -> None:
         self._deadline = time.monotonic() + batch.max_seconds
@@ -137,7 +137,7 @@ class BatchRun:
             self.send()
 
     def send(self) -> None:
-        """Does what `run` does, but leaves the files of a batch that may stay open."""
+        """Does what `run` does, but leaves open the files of a batch that may stay."""
         for topic in self._encoder.literal_topics:
             self._producer.topics.partitions(topic)
         for progress in self.progresses:
@@ -183,14 +183,14 @@ class BatchRun:
         return BatchRun(batch, self._encoder, producer, stopping, rows=self._rows)
 
     def expect(self, refusals: Sequence[DataError]) -> None:
-        """Kafka will refuse so many of the first messages, see `Sender`: with the record that they are of the batch is over."""
+        """Prepares for refusals of this many of the first messages, see `Sender`: with the record that they belong to the batch ends."""
         self.sender.expect(refusals)
 
     def _spent(self) -> bool:
         return self._budget.is_spent or self._stopping() or self.sender.has_found
 
     def _is_over(self) -> bool:
-        """Whether to send nothing more, asked while a frame is sent. Of what goes as one a part is no use: no budget ends it."""
+        """Returns whether to send nothing more, called while a frame is sent. No budget ends a split sent as a whole: a part is useless."""
         return self._stopping() if any(one.split.goes_as_one for one in self._open) else self._spent()
 
     def _one(self, progress: Progress) -> None:
@@ -236,12 +236,12 @@ class BatchRun:
             self._blocked(progress, stop.error, begun)
 
     def _comes_too_early(self, progress: Progress) -> bool:
-        """Whether something of the older generation is left, which has to go first: the next batch has both."""
+        """Returns whether the older generation has data left, which has to go first: the next batch has both."""
         before = self._by_partition.get(progress.split.after) if progress.split.after else None
         return before is not None and not before.at_end
 
     def _blocked(self, progress: Progress, error: BlockedError, begun: float) -> None:
-        """A topic of this file's records is missing or closed; those of the others may be there, and the wait is not their fault."""
+        """Notes that a topic of this file's records is missing or closed. The wait extends the budget: other files' topics may exist."""
         progress.error = error
         self._budget.extend(time.monotonic() - begun)
 
@@ -249,7 +249,7 @@ class BatchRun:
         encoder = self._bind(progress)
         bounds = None
         try:
-            while bounds != (bounds := progress.bounds()):  # a packed file's end shows when it is reached
+            while bounds != (bounds := progress.bounds()):  # a packed file's end is known when it is reached
                 for frame in self._frames(progress, self._block_bytes(self._budget.block_bytes)):
                     for piece in self._budget.pieces(frame):
                         if not self._read_piece(progress, encoder, piece):
@@ -270,11 +270,11 @@ class BatchRun:
         if self._run_is_full():
             self._settle()
         if progress.sent_position != frame.end:
-            return False  # it changed, or looking at its records, or for a refused one, took all the time
+            return False  # it changed, or checking its records, or the search for a refused one, took all the time
         return not self._spent()
 
     def _bind(self, progress: Progress) -> SplitEncoder:
-        """The encoder for what is sent of this split next; its records are the split's, wherever they come to lie."""
+        """Returns the encoder for what is sent of this split next; its records belong to the split, at any offset in Kafka."""
         known, batch = progress.encoder, self._batch
         if known is not None and batch.follow_seconds and known.window is None and not batch.tracked:
             return known
@@ -301,19 +301,19 @@ class BatchRun:
         return progress.stream.frames(self._encoder.frames, progress.sent_position, end, **how)
 
     def _block_bytes(self, block_bytes: int | None) -> int | None:
-        """Returns what the budget allows, and no more than makes a run; None for what is sent again, which the budget has paid for."""
+        """Returns the budget's bytes, at most a run; None for what is sent again, which is not charged to the budget."""
         run_bytes = self._producer.run_bytes
         return block_bytes if run_bytes >= BLOCK_BYTES else min(run_bytes, block_bytes or run_bytes)
 
     def _run_is_full(self) -> bool:
-        """Whether to settle before more is sent: earlier than usual on a line that does not carry so much in time."""
+        """Returns whether to settle before more is sent: earlier than usual on a connection that cannot carry as much in time."""
         run_bytes = min(self.most_run_bytes or RUN_BYTES, self._producer.run_bytes)
         return len(self._open) >= RUN_FILES or sum(progress.sent.size_bytes for progress in self._open) >= run_bytes
 
     def _send(self, progress: Progress, encoder: SplitEncoder, frame: Frame) -> int:
-        """Hand one frame over, all of it, or, where the batch has to end, some. Raises StopAt when it is so up to a bad record.
+        """Sends one frame, or a part of it if the batch has to end. Raises StopAt after everything before a bad record is sent.
 
-        Returns how many records that made for Kafka.
+        Returns the number of messages.
         """
         assert progress.sent_position == frame.start, "an offset never passes what was not sent"
         if isinstance(frame, Chunk | Parsed):
@@ -357,7 +357,7 @@ class BatchRun:
             progress.rewind()
 
     def _settle_one_by_one(self, pending: list[Progress]) -> None:
-        """Sends a run again in small groups, in which Kafka refused a record, until that is found. Raises FatalError for it."""
+        """Sends a run again in small groups until the record is found that Kafka refused. Raises FatalError for it."""
         is_whole = any(progress.split.goes_as_one for progress in pending)
         search = RefusedSearch(self._producer, self._policy, self.sender, self._stopping, whole=is_whole)
         targets = [(progress, progress.sent_position, progress.at_end) for progress in pending]

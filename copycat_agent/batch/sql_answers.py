@@ -1,4 +1,4 @@
-"""The questions and answers of a query about the records of a batch."""
+"""Sends the records of a batch to its query, and holds the query's results."""
 
 from __future__ import annotations
 
@@ -19,36 +19,36 @@ from copycat_agent.model import SourcePartition
 from copycat_agent.transforms.sql import SqlStep
 
 NOT_ASKED = -1
-"""The number in the query of a record that does not come to it."""
+"""The query number of a record that is not sent to the query."""
 UNNAMED = "one of its functions"
-"""The place at which a query failed, where nobody knows more."""
+"""The place of a query's failure, if it is not known more exactly."""
 
 MOST_ROWS = 100_000
-"""A record of which a query makes more is a bad one."""
+"""A record for which a query makes more rows is a bad one."""
 
 RESULT_BYTES = 2**26
-"""Bytes of a query's result that one batch keeps. The next batch asks again for what is beyond that."""
+"""Bytes of a query's result that one batch keeps. The next batch queries the rest again."""
 
 _WHOLE = (pa.types.is_integer, pa.types.is_floating, pa.types.is_boolean)
 
 
 class QueryChannel(Protocol):
-    """The way through Spark, for one batch. `condemned`: not asked; every record is bad for this reason. `why`: what a failure means."""
+    """The channel through Spark, for one batch. `condemned`: not used; every record is bad for this reason. `why`: what a failure means."""
 
     condemned: str
     why: str
 
     def put(self, batch: pa.RecordBatch) -> None:
-        """Rows of the table, in order. Raises RetriableError when Spark is gone."""
+        """Sends rows of the table, in order. Raises RetriableError when Spark is gone."""
 
     def results(self) -> Iterable[pa.RecordBatch]:
-        """No rows follow: what the query makes of them, see `sql_rows.Results`. Raises RetriableError."""
+        """Returns the query's results, after the last rows (`sql_rows.Results`). Raises RetriableError."""
 
 
 class Answers:
-    """Asks the query about records of a batch, and says what it made of each, and what to do where it failed.
+    """Sends records of a batch to the query, and tells the result of each, and what to do if the query failed.
 
-    `least`: of so many of its first rows each is answered, be it as a bad record, so that every batch gets ahead.
+    `least`: at least this many of its first rows are answered, even if as bad records, so that every batch makes progress.
     """
 
     def __init__(self, step: SqlStep, query: QueryChannel) -> None:
@@ -72,7 +72,7 @@ class Answers:
         return len(fields)
 
     def come(self) -> None:
-        """No more is asked: wait for what the query makes of it."""
+        """Waits for the query's results; no more rows are sent."""
         self.results = Results(self.query.results())
 
     def asked(self, progress: Progress) -> Asked:
@@ -80,7 +80,7 @@ class Answers:
         return self._by_split.setdefault(progress.split.partition, Asked())
 
     def error(self, record: int) -> DataError | None:
-        """Returns why it is a bad one, None when it is not."""
+        """Returns why a record is a bad one, None when it is not."""
         assert self.results is not None
         if self.query.condemned:
             return DataError(self.query.condemned)
@@ -93,9 +93,9 @@ class Answers:
         return None
 
     def among(self, records: list[int]) -> list[dict[str, Any] | bool | None] | None:
-        """Returns the fields that the query made of neighbours, given by their numbers in it; None for one that it dropped, or never saw.
+        """Returns the query's fields of consecutive records, by their query numbers; None for a record that it dropped, or was not sent.
 
-        True for one that has to be looked at by itself. None when all have to be.
+        True for a record that has to be handled by itself. None when all have to be.
         """
         assert self.results is not None
         if self.query.condemned or self.results.end is not None:
@@ -110,7 +110,9 @@ class Answers:
         return list(map(made.get, records))
 
     def answered(self, progress: Progress, frame: Frame, number: int) -> tuple[Frame | None, bool]:
-        """The part of the frame whose answers were kept, and whether that is all of it. A record that alone is too much is a bad one.
+        """Returns the part of the frame whose results were kept, and whether that is all of it.
+
+        A record that alone is too large is a bad one.
 
         `number` is that of the frame's first record.
         """
@@ -131,11 +133,11 @@ class Answers:
 
 
 class Asked:
-    """Knows the records of a split by their numbers: which number each has in the query, and what happened to it before.
+    """The records of a split by their numbers: their query numbers, and what happened to them before the query.
 
-    `special`: why a record is a bad one, or what a step that came from outside raised, or, of one that a step dropped though it failed,
-    the words for that. `times` are event times, `troubles` what `on_error: keep` let pass. `firsts`: of records in parts, by where they
-    begin, the number in the query of their first part.
+    `special`: why a record is bad, or the external error of a step, or, for one that a failed step dropped, the message. `times` are event
+    times, `troubles` are the failures that `on_error: keep` let pass. `firsts`: for records in parts, by where they begin, the query number
+    of their first part.
     """
 
     def __init__(self) -> None:
@@ -147,36 +149,36 @@ class Asked:
         self._records: list[int] = []
 
     def record(self, number: int) -> int:
-        """The record's number in the query, NOT_ASKED when it does not come to it."""
+        """Returns the record's query number, NOT_ASKED when it is not sent to the query."""
         index = number - self._first
         return self._records[index] if 0 <= index < len(self._records) else NOT_ASKED
 
     def records(self, number: int, total: int) -> list[int]:
-        """Returns the numbers in the query of `total` records from this one on."""
+        """Returns the query numbers of `total` records from this one on."""
         index = number - self._first
         return self._records[index : index + total]
 
     def number(self, record: int) -> int | None:
-        """The other way round; None for a record of another split."""
+        """Returns the number of a record by its query number; None for a record of another split."""
         try:
             return self._first + self._records.index(record)
         except ValueError:
             return None
 
     def enter(self, number: int, records: Iterable[int]) -> None:
-        """The numbers in the query of the records from `number` on."""
+        """Adds the query numbers of the records from `number` on."""
         self._first = self._first or number
         self._records += [NOT_ASKED] * (number - self._first - len(self._records))
         self._records += records
 
 
 class Results:
-    """Holds what a query made of records, by their numbers, as Arrow. Fields are made when they are asked for, quickest in order."""
+    """Holds a query's results by query number, as Arrow. Fields are made on demand, fastest in order."""
 
     def __init__(self, batches: Iterable[pa.RecordBatch]) -> None:
-        """Reads `batches` to their end, in which the rows of a record stand together and records in their order.
+        """Reads `batches` to their end; rows of a record are adjacent, and records in order.
 
-        `end` is the first record of which not all rows were kept: there was no room for it. None when there was for all.
+        `end` is the first record of which not all rows were kept, for lack of room. None when all were kept.
         """
         self.failures: dict[int, str] = {}
         self.end: int | None = None
@@ -191,7 +193,7 @@ class Results:
         self._rows: list[dict[str, Any]] = []
 
     def failed(self, record: int) -> str:
-        """Returns where the query fails for this record, "" where it does not."""
+        """Returns where the query fails for this record, "" if it does not."""
         return self.failures.get(record, "")
 
     def count(self, record: int) -> int:
@@ -200,7 +202,7 @@ class Results:
         return end - begin
 
     def rows(self, record: int) -> list[dict[str, Any]]:
-        """The fields of each row that the query made of this record, the caller's to change; none when it dropped it."""
+        """Returns the fields of each row that the query made of this record, which the caller may change; none if it dropped the record."""
         begin, end = self._place(record, record + 1)
         if begin == end:
             return []
@@ -210,7 +212,7 @@ class Results:
         return [self._fields(one) for one in range(begin, end)]
 
     def between(self, first: int, end: int) -> tuple[dict[int, Any], set[int]]:
-        """Returns the fields of the records from `first` up to, not including, `end`, and those of which the query made several rows."""
+        """Returns the fields of the records from `first` up to, not including, `end`, and the records with several rows."""
         place, last = self._place(first, end)
         records = self._records[place:last]
         made: dict[int, Any] = dict(zip(records, chain.from_iterable(map(fields_of, self._slices(place, last))), strict=True))
@@ -223,7 +225,7 @@ class Results:
         return place, bisect.bisect_left(self._records, end, place)
 
     def _slices(self, place: int, end: int) -> Iterator[pa.RecordBatch]:
-        """The rows from one place to another."""
+        """Yields the rows from one place to another."""
         index = bisect.bisect_right(self._firsts, place) - 1
         while place < end:
             batch, begin = self._batches[index], place - self._firsts[index]
@@ -258,7 +260,7 @@ class Results:
 
 
 def fields_of(batch: pa.RecordBatch) -> list[dict[str, Any]]:
-    """The rows as fields, without the columns that are ours."""
+    """Returns the rows as fields, without our own columns."""
     names = [name for name in batch.schema.names if name not in (RECORD, FAILED)]
     columns = [_values(batch.column(name)) for name in names]
     return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)] if names else [{} for _ in range(batch.num_rows)]
@@ -284,6 +286,6 @@ def _values(column: pa.Array) -> list[Any]:
 
 
 def failure(where: str, why: str) -> str:
-    """Words for a record that a query fails for: `where` as in the column `FAILED`, `why` as in `QueryChannel`."""
+    """Returns the message for a record for which a query fails: `where` as in the column `FAILED`, `why` as in `QueryChannel`."""
     place = where if where in ("WHERE", UNNAMED) or where.endswith("(...)") else f"column {where!r}"
     return f"the query fails for this record at {place}: {why}"

@@ -1,4 +1,4 @@
-"""Records of a definition with a query: what comes before the query, and messages with its answers in their middle."""
+"""Encodes records of a definition with a query: the steps before the query, and messages of its results."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _BY_ITSELF = "a record to look at by itself"
 
 
 class Asking:
-    """Makes rows of the table of a split's records, as far as those are good ones."""
+    """Makes rows of the query's table from a split's records, unless they are bad."""
 
     def __init__(self, inner: SplitEncoder, asked: Asked, before: tuple[TransformOptions, ...], watch: Watch) -> None:
         """`before` are the options of the steps before the query."""
@@ -39,7 +39,7 @@ class Asking:
         self._watch = watch
 
     def record(self, draft: Draft, first: int) -> list[dict[str, Any]]:
-        """The fields of a record by itself, none where it is not asked about; `first` is its number in the query."""
+        """Returns the fields of a single record, none if it is not sent to the query; `first` is its query number."""
         record, number = NOT_ASKED, draft.number
         found: list[dict[str, Any]] = []
         try:
@@ -55,7 +55,7 @@ class Asking:
         return found
 
     def part(self, part: PartOfRecord, first: int) -> list[dict[str, Any]]:
-        """Does what `record` does, for a part of a record. The first part decides for all, so it is asked about, too, if need be."""
+        """Does what `record` does, for a part of a record. The first part decides for all, so it is sent as well if necessary."""
         record, asked, number = NOT_ASKED, self._asked, part.draft.number
         found: list[dict[str, Any]] = []
         try:
@@ -81,9 +81,9 @@ class Asking:
         return found
 
     def chunk(self, chunk: Chunk | Parsed, number: int, first: int) -> tuple[list[dict[str, Any]], int]:
-        """The fields of each record that is asked about, the first of which has the number `first` in the query.
+        """Returns the fields of each record that is sent to the query, the first of which has query number `first`.
 
-        Returns with them how many of the chunk's stretches were looked at: all, where the batch does not have to end before.
+        Also returns how many records of the chunk were handled: all, unless the batch has to end before.
         """
         if chunk.partial:
             found: list[dict[str, Any]] = []
@@ -98,7 +98,7 @@ class Asking:
         return self._walk(chunk, number, first)
 
     def _walk(self, chunk: Chunk | Parsed, number: int, first: int) -> tuple[list[dict[str, Any]], int]:
-        """One record after the other in one draft, without an object for each."""
+        """Handles records one after the other in one draft, without an object for each."""
         draft, steps, watch = Draft(b""), self._steps, self._watch
         draft.schema = chunk.schema if isinstance(chunk, Parsed) else None
         if isinstance(chunk, Parsed) and not {Unparsed, type(None)}.isdisjoint(map(type, chunk.values)):
@@ -147,7 +147,7 @@ class Asking:
 
 
 def _readable(draft: Draft) -> bool:
-    """The first step where records may be some that could not be read."""
+    """The first step for records of which some may be unreadable."""
     value: Any = draft.value
     if type(value) is Unparsed:
         raise DataError(value.why, value.hint)
@@ -159,7 +159,7 @@ def _readable(draft: Draft) -> bool:
 class AnsweredEncoder(SplitEncoder):
     """The encoder for the records of one split, with the query in the middle.
 
-    `inner` does what needs no query; `asking` is what comes before it.
+    `inner` does what needs no query; `asking` does the steps before it.
     """
 
     def __init__(self, encoder: Encoder, inner: SplitEncoder, progress: Progress, answers: Answers, asking: Asking) -> None:
@@ -174,7 +174,7 @@ class AnsweredEncoder(SplitEncoder):
             self.bulk = AnsweredBulk(encoder, inner, self._asked, answers)
 
     def encode(self, draft: Draft, extra: Headers = ()) -> tuple[Message, ...]:
-        """The messages of one record: one for each row that the query made of it, none where it was not asked about it."""
+        """Returns the messages of one record: one for each row that the query made of it, none if it was not sent to the query."""
         if self._progress.window is not None:
             self._progress.window.see(draft)
         record = self._record(draft)
@@ -185,7 +185,7 @@ class AnsweredEncoder(SplitEncoder):
         return tuple(message for message in made if message is not None)
 
     def encode_part(self, part: PartOfRecord, extra: Headers) -> tuple[Message, ...]:
-        """The messages of one part of a record. What the query made of the record's first part decides for all of them."""
+        """Returns the messages of one part of a record. The query's result for the record's first part decides for all of them."""
         draft = part.draft
         if self._progress.window is not None:
             self._progress.window.see(draft if part.number == 1 else part.read_first())
@@ -214,7 +214,7 @@ class AnsweredEncoder(SplitEncoder):
         return inner.finish_part(begun, draft, part, extra)
 
     def _record(self, draft: Draft) -> int:
-        """Its number in the query, negative where it was not asked about. Raises what stands in the way of asking."""
+        """Returns the record's query number, negative if it was not sent. Raises the error that prevented that."""
         special = self._asked.special.get(draft.number, "")
         if isinstance(special, StageError):
             raise StageError(special.stage, special.error)
@@ -224,7 +224,7 @@ class AnsweredEncoder(SplitEncoder):
         return self._asked.record(draft.number)
 
     def _before(self, draft: Draft) -> dict[str, Any]:
-        """The record as it was before the query."""
+        """Returns the fields of a record before the query."""
         before = self._inner.ready(draft.anew())
         self._inner.apply(before, 0)
         return before.fields()
@@ -233,13 +233,13 @@ class AnsweredEncoder(SplitEncoder):
         return self._inner.begun(part._replace(draft=part.draft.anew()))
 
     def _before_part(self, part: PartOfRecord) -> dict[str, Any]:
-        """Returns the fields of a part as they were before the query."""
+        """Returns the fields of a part before the query."""
         before = self._inner.ready(part.draft.anew())
         self._inner.apply_to_part(self._begun_of(part), before, 0)
         return before.fields()
 
     def _rows(self, draft: Draft, record: int, before: Callable[[], dict[str, Any]]) -> list[dict[str, Any]]:
-        """The fields of each row; `before` gives the record as it was before the query. Raises StageError."""
+        """Returns the fields of each row; `before` returns the record's fields before the query. Raises StageError."""
         error, step = self._answers.error(record), self._answers.step
         if error is None:
             assert self._answers.results is not None
@@ -262,7 +262,7 @@ class AnsweredEncoder(SplitEncoder):
 
 
 class AnsweredBulk(BulkEncoder):
-    """A `BulkEncoder` whose first step gives a record what the query made of it."""
+    """A `BulkEncoder` whose first step gives a record the query's result."""
 
     def __init__(self, encoder: Encoder, inner: SplitEncoder, asked: Asked, answers: Answers) -> None:
         layout, steps = encoder.layout, inner.steps(1)
@@ -275,7 +275,7 @@ class AnsweredBulk(BulkEncoder):
         self._answers: list[dict[str, Any] | bool | None] = []
 
     def begin(self, chunk: Chunk | Parsed, number: int) -> ChunkEncoding | None:
-        """Begin with a chunk. None where a record of it has to be looked at, or the query made several rows of one."""
+        """Begins a chunk. Returns None if a record of it has to be handled by itself, or if the query made several rows of one."""
         encoding = super().begin(chunk, number)
         if encoding is None or not chunk.total:
             return None
@@ -287,7 +287,7 @@ class AnsweredBulk(BulkEncoder):
                 if one in special:
                     answers[one - number] = True
         if self._convert is not None and len(chunk.values) == chunk.total:
-            with contextlib.suppress(CopycatError):  # which of the records it is shows one by one
+            with contextlib.suppress(CopycatError):  # which record it is shows one by one
                 return AllAtOnce(chunk, number, _encoded(answers, self._convert))
         self._first, self._answers = number, answers
         return encoding
@@ -308,7 +308,7 @@ class AnsweredBulk(BulkEncoder):
 
 
 def _encoded(answers: list[dict[str, Any] | bool | None], convert: Converter) -> Encoded:
-    """Raises what `convert` does, DataError where a record has to be looked at."""
+    """Raises what `convert` does, and DataError if a record has to be handled by itself."""
     encoded = Encoded()
     messages, drops = encoded.messages, encoded.drops
     for answer in answers:

@@ -1,11 +1,11 @@
 """One batch of a connector with a query: the whole batch goes through Spark at once.
 
 First all of it is read and goes through the steps before the query; then Spark answers; then the same frames, which stay in memory, are
-handed over once more as any other's are, each record as what the query made of it. So files are read once, a record that Kafka refuses
-is looked for without Spark, and nothing is sent before the query has come through for the whole batch.
+sent like any other's, with the query's results as records. So files are read once, the search for a refused record does not need Spark, and
+nothing is sent before the query has finished for the whole batch.
 
-Both ways are columns, not records: rows are made of a whole chunk, and so are fields of the answers. Only a record about which there is
-something to be said is looked at by itself; `tests/unit/batch/test_sql_ways.py` holds the two ways against each other.
+Rows and results are handled in columns, not by record: a whole chunk becomes rows at once, and so do results. Only records that need
+special treatment are handled by themselves; `tests/unit/batch/test_sql_ways.py` compares the two ways.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ if TYPE_CHECKING:
     from copycat_agent.sources.contract_frames import FrameRows
 
 BATCH_BYTES = 2**24
-"""A batch reads no more: all of it is in memory, here and in the process at the other end of the query."""
+"""The most bytes that a batch reads: all of it is in memory, here and in the process at the other end of the query."""
 
 
 def asked_step(encoder: Encoder) -> SqlStep:
-    """The query of a definition that has one. Raises FatalError when nobody knows the columns of its table."""
+    """Returns the query of a definition that has one. Raises FatalError when the columns of its table are not known."""
     step = sql_step(encoder.definition)
     assert step is not None, "only definitions with a query come here"
     if step.columns is None:
@@ -49,7 +49,7 @@ def asked_step(encoder: Encoder) -> SqlStep:
 
 @contextlib.contextmanager
 def _no_collector() -> Iterator[None]:
-    """Python does not look for cycles: a batch makes hundreds of thousands of dicts without any, and looking costs a quarter of it all."""
+    """Turns the cycle collector off: a batch makes hundreds of thousands of dicts without cycles, and collecting takes a quarter of it."""
     was_on = gc.isenabled()
     gc.disable()
     try:
@@ -66,7 +66,7 @@ Phase = Literal["gathering", "sending", "sending again"]
 class Gathered:
     """What a batch has read, by partition: frames, whether the split's end was reached and why it is damaged, and its stream.
 
-    `phase`: what it is doing.
+    `phase` is the batch's present phase.
     """
 
     frames: dict[SourcePartition, list[Frame]] = field(default_factory=dict)
@@ -76,7 +76,7 @@ class Gathered:
 
 
 class SqlRun(BatchRun):
-    """A `BatchRun` that reads everything before it sends anything, and sends what Spark made of it."""
+    """A `BatchRun` that reads everything before it sends anything, and sends the query's results."""
 
     def __init__(
         self,
@@ -94,12 +94,12 @@ class SqlRun(BatchRun):
         self._gathered = Gathered()
 
     def send(self) -> None:
-        """Read, ask Spark, send and settle."""
+        """Reads, queries, sends and settles."""
         with _no_collector():
             self._send_answers()
 
     def anew(self, batch: Batch, producer: TaskProducer, stopping: Callable[[], bool]) -> SqlRun:
-        """Another run of what is left of the batch. It has what was read, and the answers: Spark is not asked again."""
+        """Returns another run of the rest of the batch. It keeps what was read, and the results: the query does not run again."""
         run = SqlRun(batch, self._encoder, producer, stopping, query=self._answers.query, rows=self._rows)
         run._answers, run._gathered = self._answers, self._gathered
         run._gathered.phase = "sending again"
@@ -126,7 +126,7 @@ class SqlRun(BatchRun):
         self._gathered.phase = "sending"
 
     def _open_again(self) -> None:
-        """The files that were read: whether they are still the same is asked once more when their records are sent."""
+        """Opens the files again, to check whether they are unchanged before their records are sent."""
         for progress in self.progresses:
             if progress.split.partition in self._gathered.frames:
                 try:
@@ -138,14 +138,14 @@ class SqlRun(BatchRun):
                     progress.error = error
 
     def _reopened(self, split: Split) -> Stream:
-        """The stream that read the split where only that one knows its positions, else another one."""
+        """Returns the stream that read the split if only that one knows its positions, else a new one."""
         before = self._gathered.streams[split.partition]
         return before if getattr(before, "knows_positions", False) else self._opened(split)
 
     def _is_over(self) -> bool:
         if self._gathered.phase != "sending":
             return super()._is_over()
-        return self._stopping()  # what Spark took is no reason to throw its answers away
+        return self._stopping()  # the time of the query is no reason to discard its results
 
     def _run_is_full(self) -> bool:
         return self._gathered.phase != "gathering" and super()._run_is_full()
@@ -173,14 +173,14 @@ class SqlRun(BatchRun):
         return self._answers.ask(fields)
 
     def _ask_part(self, progress: Progress, encoder: AnsweredEncoder, part: Part) -> list[dict[str, Any]]:
-        """Asks about a part of a record. A part with which a batch begins brings the record's first one along."""
+        """Sends a part of a record to the query. For a part at the beginning of a batch the record's first part is sent as well."""
         fields = encoder.asking.part(self._policy.part_of_record(progress, part), self._answers.total)
         if not self._answers.total:
             self._answers.least = max(1, len(fields))
         return fields
 
     def _ask_chunk(self, progress: Progress, encoder: AnsweredEncoder, held: list[Frame], chunk: Chunk | Parsed) -> int:
-        """Asks about the chunk, or, where the batch has to end, its first part. Returns how many records of it are asked about."""
+        """Sends the chunk to the query, or only its first part if the batch has to end. Returns how many records are sent."""
         fields, done = encoder.asking.chunk(chunk, progress.sent_records + 1, self._answers.total)
         if done < chunk.total:
             chunk, _ = chunk.cut(done)
@@ -189,7 +189,7 @@ class SqlRun(BatchRun):
         return self._answers.ask(fields)
 
     def _pieces(self, frame: Frame) -> Iterator[Frame]:
-        """Cuts a frame to the budget while a record is looked for that Kafka refuses; otherwise what Spark answered goes as a whole."""
+        """Cuts a frame to the budget during the search for a refused record; otherwise the frame is sent as a whole."""
         return self._budget.pieces(frame) if self._gathered.phase == "sending again" else iter((frame,))
 
     def _frames(self, progress: Progress, block_bytes: int | None) -> Iterator[Frame]:
@@ -204,7 +204,7 @@ class SqlRun(BatchRun):
                 yield frame
 
     def _replay(self) -> None:
-        """Hand over what was read, as the answers say."""
+        """Sends what was read, with the query's results."""
         todo = [one for one in self.progresses if self._is_to_replay(one)]
         for progress in todo:
             self._gathered.reached.setdefault(progress.split.partition, (progress.at_end, progress.damage))
@@ -227,7 +227,7 @@ class SqlRun(BatchRun):
         )
 
     def _replay_one(self, progress: Progress) -> bool:
-        """False when the batch ends here. A bad record ends the batch, as in `_one`."""
+        """Returns False when the batch ends here. A bad record ends the batch, as in `_one`."""
         self._open.append(progress)
         try:
             encoder = self._bind(progress)

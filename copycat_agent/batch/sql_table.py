@@ -1,4 +1,4 @@
-"""Records as rows of the table `records` that a query reads: Arrow types, and the way to them for values of other types."""
+"""Makes rows of the table `records`, which a query reads: Arrow types, and conversions for values of other types."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from copycat_agent.templates import scalar_text
 from copycat_agent.transforms.base import Columns
 
 RECORD = "__copycat_record"
-"""The column that says which record a row comes from. Ours: a query cannot see it."""
+"""The column with the number of a row's record. Internal: a query cannot see it."""
 FAILED = "__copycat_failed"
-"""The column that says where a query fails for a record: a column's name, or WHERE; null where it does not. Not always there."""
+"""The column that says where a query fails for a record: a column's name, or WHERE; null if it does not. Optional."""
 
 Read = Callable[[Any], Any]
-"""A value that is not null, as the type holds it. Raises ValueError, with what the value is, without the value."""
+"""Converts a value that is not null to the type. Raises ValueError with the kind of the value, without the value."""
 
 _PLAIN: dict[str, pa.DataType] = {
     "string": pa.string(),
@@ -52,7 +52,7 @@ _AT_ONCE: dict[str, frozenset[type]] = {
     "double": frozenset({float, int, type(None)}),
     "boolean": frozenset({bool, type(None)}),
 }
-"""Values that Arrow takes as they are meant, all of a column at once. It also takes 1 for a time, true for 1, and a text for a list."""
+"""Values that Arrow converts correctly, a whole column at once. It would also take 1 for a time, true for 1, and a text for a list."""
 
 
 class Table:
@@ -63,7 +63,7 @@ class Table:
         self.schema = pa.schema([*((name, kind) for name, _, kind in self._columns), (RECORD, pa.int64())])
 
     def batch(self, rows: Sequence[dict[str, Any]], records: Sequence[int]) -> tuple[pa.RecordBatch, dict[int, DataError]]:
-        """The rows with their records' numbers; those that the table cannot hold are left out, by their number with the reason."""
+        """Returns the rows with their records' numbers; and why others are left out, by record: the table cannot hold them."""
         bad: dict[int, DataError] = {}
         arrays = []
         for name, spelt, kind in self._columns:
@@ -80,7 +80,7 @@ class Table:
 
 
 def _column(rows: Sequence[dict[str, Any]], name: str) -> list[Any]:
-    """A field of each row, None where it lacks."""
+    """Returns a field of each row, None if it is missing."""
     try:
         return list(map(itemgetter(name), rows))
     except KeyError:
@@ -88,7 +88,7 @@ def _column(rows: Sequence[dict[str, Any]], name: str) -> list[Any]:
 
 
 def _is_plain(values: list[Any], spelt: str) -> bool:
-    """Whether Arrow takes these values as they are meant. Of lists, those of plain values; what lies deeper is looked at one by one."""
+    """Returns whether Arrow converts these values correctly. Lists of plain values count; deeper values are converted one by one."""
     if spelt.startswith("array<"):
         lists = [value for value in values if value is not None]
         return set(map(type, lists)) <= {list} and set(map(type, chain.from_iterable(lists))) <= _AT_ONCE.get(spelt[6:-1], _NOTHING)
@@ -108,7 +108,7 @@ def _one_by_one(name: str, type_: str, values: list[Any], records: Sequence[int]
 
 
 def arrow_type(type_: str) -> pa.DataType:
-    """The Arrow type of one spelt as `transforms.sql.plain_type` does."""
+    """Returns the Arrow type for a spelling of `transforms.sql.plain_type`."""
     if type_ in _PLAIN:
         return _PLAIN[type_]
     if type_.startswith("decimal("):
@@ -122,7 +122,7 @@ def arrow_type(type_: str) -> pa.DataType:
 
 
 def reader(type_: str) -> Read:
-    """Returns the conversion to this type, where that loses nothing: a text is no number, but any value has a text."""
+    """Returns the conversion to this type, if it is lossless: a text is not a number, but any value has a text."""
     if type_ in _READERS:
         return _READERS[type_]
     if type_ in _BITS:
@@ -284,5 +284,5 @@ _READERS: dict[str, Read] = {
 
 
 def column_error(name: str, type_: str, error: ValueError) -> DataError:
-    """A record that the table cannot hold."""
+    """Returns the error for a record that the table cannot hold."""
     return DataError(f"field {name!r} {error}, and the query's table has it as {type_}", "correct sql.schema, or convert the field before")
