@@ -58,10 +58,7 @@ class Steps(Protocol):
         """Returns the end offset of the partition, open transactions included."""
 
     def replay(self, place: OffsetsPartition, since: int, end: int) -> list[Entry]:
-        """Returns committed entries from `since`, or the first there is, up to `end`, in order.
-
-        Waits for transactions open before `end`.
-        """
+        """Returns committed entries from `since` (or the first) up to `end`, in order. Waits for transactions open before `end`."""
 
 
 class Step(NamedTuple):

@@ -74,7 +74,7 @@ class StepError(DataError):
 
 
 class StepFaultError(FatalError):
-    """A step raised an error that no step may: it is at fault, not the record. Its connector stops; told by step and line, without data."""
+    """A step raised an error that no step may: it is at fault, not the record. Its connector stops; told by step and line, no data."""
 
 
 def _unknown(options: Any, before: Columns | None) -> Columns | None:  # noqa: ANN401 - options of any transform

@@ -36,7 +36,7 @@ _Mask = Callable[[str], str]
 
 
 def hiding(changes: dict[str, Change], done: str) -> Step:
-    """Returns a step that changes all values at these paths. A change may raise `_FAILURES`; `done` is its past participle."""
+    """Returns a step that changes all values at these paths. A change may raise `_FAILURES`; `done` names it in the error, as `hashed`."""
     rules = [(path, top, change, how) for path, how in changes.items() for top, change in changers(path)]
 
     def hide(draft: Draft) -> bool:

@@ -76,7 +76,7 @@ def _keys(model: type[Options]) -> list[str]:
 
 
 class Condition(PlainCondition):
-    """What one field has to be. Of two classes, since models that hold themselves have no end when they are explained."""
+    """What one field has to be. Separate from `PlainCondition`, since `explain` would not end on a model that contains itself."""
 
     not_: PlainCondition | None = Field(None, alias="not", description="A value, a list of values, or a condition that must not hold.")
 

@@ -39,7 +39,7 @@ class Columns:
     def records(
         self, rows: list[list[str | None]], exact: Collection[int], bad: Mapping[int, Unparsed], *, may_hold_null: bool
     ) -> list[Value]:
-        """Returns a record of each row, changing the rows; those in `bad` are bad already. In rows in `exact`, None is each null."""
+        """Returns a record of each row, changing the rows; those in `bad` are bad already. In rows in `exact`, nulls are already None."""
         bad = dict(bad)
         is_ragged = set(map(len, rows)) != {len(self.names)}
         extras = self._fit(rows, exact, bad) if is_ragged else {}

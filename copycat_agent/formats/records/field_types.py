@@ -169,7 +169,7 @@ ZoneName = Annotated[str, BeforeValidator(_zone_name)]
 
 
 class TypedOptions(FormatOptions):
-    """What columns of text have in common, whatever finds them."""
+    """Base of the options of formats with columns or fields of text."""
 
     timestamp_zone: ZoneName | None = Field(
         None, description="Time zone of timestamps that do not say theirs, such as UTC or Europe/Berlin. Absent: they stay without one."
@@ -182,7 +182,7 @@ class TypedOptions(FormatOptions):
 
 
 class TreeOptions(TypedOptions):
-    """What those formats have in common."""
+    """Base of the options of formats with nested fields."""
 
     types: dict[str, TypeWord] = Field(
         {}, description="Types of fields, by name: {price: decimal, paid.at: timestamp}. Dots lead into objects, and through lists."
