@@ -1,1 +1,1 @@
-"""Source `spool_dir`: files that are dropped into a directory, whole, and read once."""
+"""Source `spool_dir`: whole files that are dropped into a directory and read once."""

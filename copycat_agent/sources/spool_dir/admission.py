@@ -1,4 +1,4 @@
-"""From a file that is there to one that a task may read: it has to be complete, it has to be what it was, and somebody must open it."""
+"""Decides which files a task may read: a file has to be complete, it has to be unchanged since then, and it has to be opened."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ if TYPE_CHECKING:
     from copycat_agent.sources.spool_dir.spool_options import SpoolDirOptions
 
 AGAIN_SECONDS = 0.5
-"""When a file that is not where it was is asked for again; a scan finds it before, under another name, or forgets it."""
+"""Time until a missing file is checked again; a scan usually finds it earlier under another name, or forgets it."""
 MOST_OPEN = 512
-"""Files that one connector opens at a time."""
+"""How many files one connector holds open at a time."""
 LEAST_BYTES = 16 * 2**20
-"""Smaller ranges cost more than they bring."""
+"""The least size of a range; smaller ranges cost more than they gain."""
 FEWEST_RANGES = 2
 
 
 class Admission:
-    """For one connector, one call at a time. A file is in the queue, waits, has to be prepared (`preparation`), or is in none of these."""
+    """Admits one connector's files, one call at a time. A file is queued, waits, has to be prepared (`preparation`), or none of these."""
 
     def __init__(
         self, options: SpoolDirOptions, catalog: Catalog, ready: Ready, listing: Listing, planner: Planner[FileOrRange], most_ranges: int
     ) -> None:
-        """Large files may be cut into `most_ranges`; 0: into none."""
+        """Large files may be split into up to `most_ranges` ranges; 0: they are not split."""
         self._options = options
         self._catalog = catalog
         self._ready = ready
@@ -53,7 +53,7 @@ class Admission:
 
     @property
     def has_ready(self) -> bool:
-        """Whether files stand in line."""
+        """Whether files are queued."""
         return bool(self._queue)
 
     @property
@@ -62,16 +62,16 @@ class Admission:
         return bool(self._unprepared)
 
     def take_unprepared(self) -> list[SpoolFile]:
-        """The files that have to be prepared; whoever takes them says what becomes of each."""
+        """Returns and removes the files that have to be prepared; the caller decides what happens to each."""
         taken, self._unprepared = list(self._unprepared), {}
         return taken
 
     def is_waited_for(self, file: SpoolFile) -> bool:
-        """Whether it will be complete without anybody else's doing: not where a done file is missing, or a writer only begins."""
+        """Returns whether waiting alone completes the file: not if its done file is missing, or a writer has only opened it."""
         return not (self._ready.waits_for_done_file(file) or file.is_being_begun)
 
     def admit(self, file: SpoolFile) -> None:
-        """Put it where it belongs: in line if it is complete, else it is looked at again in time. It is not in flight."""
+        """Sorts a file that is not in flight: queues it if it is complete, else schedules another check."""
         self._take_out(file)
         if file.is_set_aside or not self.follows(file):
             self._ready.forget(file)
@@ -102,37 +102,37 @@ class Admission:
             self._queue.add(file)
 
     def ranges_of(self, file: SpoolFile) -> int:
-        """Into how many ranges it should be cut: it is large, and nothing of it is read; 0: it is read in one go."""
+        """Returns how many ranges to split a file into that is large and not begun; 0: it is read as one."""
         progress, wanted = file.progress, min(self._most_ranges, file.size // LEAST_BYTES)
         return 0 if progress.is_begun or progress.ranges or progress.offset.compression or wanted < FEWEST_RANGES else wanted
 
     def enqueue(self, file: SpoolFile) -> None:
-        """It may be read as it is."""
+        """Queues a file that may be read as it is."""
         self._queue.add(file)
 
     def look_for_done_files(self) -> None:
-        """A directory has changed: the word that a file is complete may have come."""
+        """Checks the files that wait for a done file; called after a directory has changed."""
         for file in list(self._awaiting):
             self.admit(file)
 
     def ripen(self) -> float:
-        """Look at the files whose time has come. Returns when to ask again, as `time.monotonic()` tells it."""
+        """Checks the files that are due. Returns when to call this again, by `time.monotonic()`."""
         for file in self._ready.due():
             if self.follows(file) and not self._planner.reads_any(file.partitions):
                 self._look_again(file)
         return self._ready.next_at
 
     def follows(self, file: SpoolFile) -> bool:
-        """Whether it is still the one of its inode: one that went away is not, whatever has its name or its inode now."""
+        """Returns whether the file still has its inode in the catalog: one that went away does not, whatever has its name or inode now."""
         return self._catalog.files.get(file.inode_key) is file
 
     def later(self, file: SpoolFile, seconds: float) -> None:
-        """It has its next turn after so long."""
+        """Takes the file out of the queue and checks it again after `seconds`."""
         self._queue.discard(file)
         self._ready.look_at(file, seconds)
 
     def drop(self, file: SpoolFile) -> None:
-        """Nothing is to be done for it any more."""
+        """Removes the file from all queues and closes it: nothing is to be done for it any more."""
         self._take_out(file)
         self._ready.forget(file)
         file.close()
@@ -149,16 +149,16 @@ class Admission:
         self.admit(file)
 
     def _seek(self, file: SpoolFile) -> None:
-        """It is not where it was: a look finds it or forgets it.
+        """Asks for a scan, which finds a file that is not at its path any more, or forgets it.
 
-        Where its whole directory is gone no look can tell, so it counts as an error: no run to the end waits for it for ever.
+        If its whole directory is gone no scan can tell, so this counts as an error: a run to the end does not wait for it for ever.
         """
         self._listing.ask()
         file.fail("it is not where it was, and its directory cannot be listed")
         self._ready.look_at(file, AGAIN_SECONDS)
 
     def plan(self, shares: int) -> list[FileOrRange]:
-        """What one of `shares` idle tasks reads next, in order, each open; it is in flight from now on."""
+        """Returns what one of `shares` idle tasks reads next, in order; all files are open and in flight from now on."""
         if not self._queue:
             return []
         most = min(self._planner.share(len(self._queue), shares), self._room())
@@ -169,20 +169,20 @@ class Admission:
         return chosen
 
     def _begun(self, again: list[SpoolFile]) -> Iterator[FileOrRange]:
-        """Files and ranges as their turns come. Files with more ranges to be read go to `again`."""
+        """Yields files and ranges in order. Adds files with more ranges to be read to `again`."""
         for file in self._queue.in_order():
             if not self.open(file):
                 continue
             part = file.progress.next_range(self._planner.in_flight)
             if file.progress.ranges and (part is None or file.has_old_ranges):
-                continue  # whoever reads the others has it come again
+                continue  # the file is queued again when the results of its other ranges are taken in
             self._planner.take(reading := FileOrRange(file, part))
             if part is not None and file.progress.next_range(self._planner.in_flight):
                 again.append(file)
             yield reading
 
     def _room(self) -> int:
-        """How many more files may be opened. Files that are begun give way when it would be none: each is opened again for its turn."""
+        """Returns how many more files may be opened, at least 1. If that is none, it first closes those that no task reads."""
         soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
         allowed = MOST_OPEN if soft == resource.RLIM_INFINITY else min(MOST_OPEN, soft - SPARE)
         self._opened = {file for file in self._opened if file.fd >= 0}
@@ -193,7 +193,7 @@ class Admission:
         return max(1, allowed - len(self._opened))
 
     def open(self, file: SpoolFile) -> bool:
-        """Have it open for its turn. False when it cannot be, or is not ready any more: then it comes again by itself."""
+        """Ensures that the file is open for its turn. Returns False if it cannot be, or is not ready: it is then scheduled again."""
         if not self.follows(file):
             return False
         try:
@@ -205,7 +205,7 @@ class Admission:
             return False
 
     def _open(self, file: SpoolFile) -> bool:
-        """Raises OSError, with the file closed or as it was."""
+        """Opens the file. Returns False if it cannot be read now. Raises OSError, with the file closed or unchanged."""
         try:
             fd, info = self._listing.opener.open(file.path, is_known=True)
         except FileNotFoundError:
@@ -230,14 +230,14 @@ class Admission:
         return False
 
     def _is_as_it_was(self, file: SpoolFile) -> bool:
-        """Whether nobody has changed it since it was found complete; else it has to become so again. Raises OSError."""
+        """Returns whether the file is unchanged since it was found complete; if not, it is admitted again. Raises OSError."""
         if file.observe(os.fstat(file.fd)):
             return True
         self.admit(file)
         return False
 
     def _has_no_writer(self, file: SpoolFile) -> bool:
-        """Else it is looked at again later."""
+        """Returns whether no program has the file open for writing; if one has, schedules another check."""
         if not self._ready.has_writer(file):
             return True
         file.wait("somebody has it open for writing", has_writer=True)
@@ -245,7 +245,7 @@ class Admission:
         return False
 
     def _recognise(self, file: SpoolFile) -> None:
-        """How it is packed, from its first bytes or by definition. What does not fit is found by who unpacks it. Raises OSError."""
+        """Sets the compression, from the first bytes or by definition. A wrong one shows when the file is unpacked. Raises OSError."""
         progress = file.progress
         if not (progress.is_begun or progress.ranges):
             file.go_on(progress.packed_as(codec_of(os.pread(file.fd, MAGIC_BYTES, 0), self._options)))

@@ -31,10 +31,10 @@ _WENT = "the file went away before it was read to its end"
 
 
 class Catalog:
-    """The connector's files, by inode. `rows` are what is saved; `listing` looks at the directory.
+    """The connector's files, by inode. `rows` are the saved rows; `listing` looks at the directory.
 
-    A file with a row of its device, inode and birth is that row's, under whatever name; `Remounts` knows those whose device has another
-    number by now. A done row whose size and time of change are still the file's means that it is read; when they are not, it is another
+    A file belongs to the row with its device, inode and birth time, under whatever name; `Remounts` knows the files whose device number has
+    changed. A done row with the file's current size and modification time means that it is read; if they differ, the file is another
     generation, read from its beginning.
     """
 
@@ -65,9 +65,9 @@ class Catalog:
         self.lost = Lost(log)
 
     def scan(self, found: Sequence[Found], changes: Changes) -> tuple[list[SpoolFile], list[Row]]:
-        """Compare what is there with what is known. Returns the files that are new or not what they were, and rows whose file is gone.
+        """Compares the files found with those known. Returns the files that are new or changed, and the rows of files that are gone.
 
-        The latter are done rows of which no look has found the file (any more).
+        The rows include done rows whose file no scan has found.
         """
         present: set[Place] = set()
         news: list[SpoolFile] = []
@@ -84,24 +84,24 @@ class Catalog:
         return news, gone
 
     def knows(self, path: str) -> bool:
-        """Whether the last look found an unread file there."""
+        """Returns whether the last scan found an unread file at `path`."""
         return path in self._paths
 
     def finish(self, file: SpoolFile) -> Row | None:
-        """The file is read to its end, and that is saved. Returns its row if it is still there, and was not finished before."""
+        """Finishes a file that is read to its end and saved. Returns its row if it still exists and was not finished before."""
         if not self._let_go(file) or file.gone:
             return None
         row = self.done[file.partition] = Row(file.partition, file.identity, file.key.generation, None, file.progress.offset)
         return row
 
     def forget_former(self, file: SpoolFile, changes: Changes) -> None:
-        """Once a generation has a row of its own, those before it are of no use."""
+        """Forgets the rows of earlier generations once this generation has a row of its own."""
         if file.partition in changes.offsets:
             rows = self._rows.of_file(file.key.saved)
             changes.forget.update(row.partition for row in rows if row.generation < file.key.generation)
 
     def cleaned(self, row: Row, changes: Changes) -> None:
-        """The file of a done row was taken away. Of no effect where it was read on since, or has another name: then it is still there."""
+        """Marks a done row's file as removed. Has no effect if the file was read on since, or renamed: then it still exists."""
         now = self._rows.get(row.partition)
         if now is None or now.offset != row.offset or row.partition in changes.offsets:
             return
@@ -110,7 +110,7 @@ class Catalog:
             self._rows.gone(row, changes)
 
     def _let_go(self, file: SpoolFile) -> bool:
-        """Nothing of it is to be read any more. False when it was let go before."""
+        """Removes a file of which nothing more is to be read. Returns False if it was removed before."""
         self._paths.discard(file.path)
         return self.files.pop(file.inode_key, None) is not None
 
@@ -118,7 +118,7 @@ class Catalog:
         return self._planner.reads_any(file.partitions)
 
     def _leave(self, place: Place, saved: Identity, now: Identity) -> None:
-        """The file with rows of identity `saved` is at `now`, no more at `place`. Raises OSError while it is read there."""
+        """Drops the file at `place`: the file with rows of identity `saved` is now at `now`. Raises OSError while a task reads it."""
         before = self.files.get(place)
         if before is not None and before.inode_key != now[:2] and before.key.saved == saved:
             if self._is_read(before):
@@ -126,9 +126,9 @@ class Catalog:
             self.vanish(before)
 
     def _observe(self, found: Found, known: tuple[int, SourcePartition] | None, changes: Changes) -> SpoolFile | None:
-        """One file that is there. It is returned when it has to be looked at: nothing, or something else, was known of it.
+        """Compares one file that exists with what is known. Returns it if it is new or has changed, and so has to be checked.
 
-        `known`: as which row's file the last look knew the one that had its inode then, and its time of status change.
+        `known`: the status change time and the row that the last scan had for a done file at this inode.
         """
         inode_key = (found.stat.st_dev, found.stat.st_ino)
         file = self.files.get(inode_key)
@@ -137,7 +137,7 @@ class Catalog:
             is_read = not same and self._is_read(file)
             if same or is_read or identify_by_name(found.path, found.stat, follow_symlinks=False) == file.identity:
                 file.found(found.path)
-                return None if is_read or file.observe(found.stat) else file  # who reads it tells what has become of it
+                return None if is_read or file.observe(found.stat) else file  # a task's result says how it has changed
             self.vanish(file)
         try:
             row = self._done_row(found, known)
@@ -145,7 +145,7 @@ class Catalog:
                 return self._meet(found, changes)
         except FileNotFoundError:
             return None
-        except OSError as error:  # it may be one that was read
+        except OSError as error:  # it may be a file that was read
             self._listing.passed_over.warn(found.path, why_not(error))
             return None
         self._known_done[inode_key] = found.stat.st_ctime_ns, row.partition
@@ -153,10 +153,10 @@ class Catalog:
         return None
 
     def _done_row(self, found: Found, known: tuple[int, SourcePartition] | None) -> Row | None:
-        """The row that says that this very file is read, as it is now; None for any other.
+        """Returns the row which says that this very file is read, in its present state; None for any other file.
 
-        Size and time are not enough: a new file gets the inode of one that was deleted, and programs set times. Nobody can set the time
-        of status change, so as long as that is the same nothing has to be asked. Raises OSError.
+        Size and modification time are not enough: a new file gets the inode of a deleted one, and programs set times. Nobody can set the
+        status change time, so as long as that is the same nothing has to be checked. Raises OSError.
         """
         if known is not None and known[0] == found.stat.st_ctime_ns and (row := self._rows.get(known[1])) and row.says_read(found.stat):
             return row
@@ -177,7 +177,7 @@ class Catalog:
     def _meet(self, found: Found, changes: Changes) -> SpoolFile | None:
         identity = identify_by_name(found.path, found.stat, follow_symlinks=False)
         if identity is None:
-            return None  # it went away, or another one has its name: the next look knows
+            return None  # it went away, or another file has its name: the next scan finds out
         rows = self._remounts.rows_of(identity, found)
         if found.stat.st_nlink > 1 and not rows and not self._may_be_taken(found):
             return None
@@ -191,13 +191,13 @@ class Catalog:
         return file
 
     def _may_be_taken(self, found: Found) -> bool:
-        """Of a file with several links, which the opener judges. Raises OSError."""
+        """Returns whether the opener admits a file with several links. Raises OSError."""
         fd, info = self._listing.opener.open(found.path)
         os.close(fd)
-        return os.path.samestat(info, found.stat)  # else the next look knows
+        return os.path.samestat(info, found.stat)  # else the next scan finds out
 
     def _recall(self, file: SpoolFile, rows: list[Row], changes: Changes) -> None:
-        """What is saved of this generation of the file."""
+        """Sets a file's progress from the saved rows of this generation."""
         progress = self._saved(file, rows)
         if progress is None:
             file.begin_anew()
@@ -210,7 +210,7 @@ class Catalog:
             file.begin_anew()
 
     def _saved(self, file: SpoolFile, rows: list[Row]) -> FileProgress | None:
-        """How far it is settled by its rows; None: it is not what they are about any more."""
+        """Returns the progress in the file's rows; None if it is not the file that they describe any more."""
         whole = next((row.offset for row in rows if row.bounds is None), None)
         progress = file.progress.cut_into(ranges_of(rows))
         if whole is not None and whole.done:
@@ -228,12 +228,12 @@ class Catalog:
         return progress
 
     def _may_go_on(self, done: SourceOffset, file: SpoolFile) -> bool:
-        """Whether a file that was read has only been added to, as far as can be told now; who reads it on compares what was read."""
+        """Returns whether a finished file seems to have only grown; the task that reads on compares the content that was read."""
         grown = file.size > done.size and not (done.compression or done.trouble)
         return grown and self._options.on_changed_file == "continue" and done.fingerprint.head_bytes > 0
 
     def put_aside(self, file: SpoolFile, changes: Changes) -> None:
-        """It was changed after a part of it was sent, and is not read on; saved and told."""
+        """Sets aside a file that was changed after a part of it was sent: it is not read on. Saves and logs that."""
         first, offset = FileOrRange(file, file.progress.first), set_aside(file.progress.first_offset)
         file.go_on(file.progress.with_offset(first.part, offset))
         if changes.offsets.get(first.partition) != offset:
@@ -242,16 +242,16 @@ class Catalog:
         file.set_aside(offset.trouble)
 
     def tell_aside(self, file: SpoolFile, why: str) -> None:
-        """Log that it is not read on."""
+        """Logs that the file is not read on."""
         why, _, hint = why.partition("; ")
         self._log.error("file set aside, the others go on", path=file.path, why=why, offset=file.progress.position, hint=hint)
 
     def _miss(self, present: set[Place], changes: Changes) -> list[Row]:
-        """Files and rows that nothing was found of. What a directory held that cannot be listed now is not known to be missing."""
+        """Handles files and rows that the scan did not find. A file is not missing if its directory could not be listed."""
         for file in [one for key, one in self.files.items() if key not in present]:
             is_held = file.fd >= 0 or self._is_read(file)
             if not is_held and _is_on_another_device(file):
-                self._let_go(file)  # its file system was mounted again: under its new number it is another one of `files`
+                self._let_go(file)  # its file system was mounted again: `files` has it under the new device number
                 continue
             if not self._listing.is_missing(file.path, {file.identity.device}):
                 continue
@@ -266,12 +266,12 @@ class Catalog:
                 continue
             if not self._listing.is_missing(row.offset.path, self._remounts.numbers_of(row.identity.device)):
                 continue
-            if not row.is_at_its_name:  # else it is excluded by now
+            if not row.is_at_its_name:  # else it is excluded now
                 gone.append(row)
         return gone
 
     def leave(self, changes: Changes) -> None:
-        """The connector stops: enter what is lost of files that only their descriptors led to."""
+        """Called when the connector stops. Enters the losses of files that have no name any more and are only open."""
         for file in self.files.values():
             rows = self._rows.of_file(file.key.saved) if file.gone and file.progress.is_begun else ()
             for row in rows:
@@ -280,11 +280,11 @@ class Catalog:
                     self._rows.gone(row._replace(offset=changes.offsets.get(row.partition, row.offset)), changes)
 
     def is_gone(self, row: Row, whereabouts: Whereabouts) -> bool:
-        """Whether it is seen that no name in its directory leads to the file of a row. What cannot be listed is not seen."""
+        """Returns whether no name in its directory leads to a row's file. False if the directory cannot be listed."""
         return whereabouts.seen(row.offset.path, row.identity, self._remounts.numbers_of(row.identity.device)) is False
 
     def vanish(self, file: SpoolFile) -> None:
-        """It is not there any more, and was not read to its end."""
+        """Forgets a file that has disappeared before it was read to its end."""
         self._let_go(file)
         file.close()
         file.went()
@@ -292,7 +292,7 @@ class Catalog:
             self._log.warning("file went away before it was read", path=file.path, bytes=file.size)
 
     def lose(self, row: Row, changes: Changes) -> None:
-        """The file of a row that is not done is gone: what was not read of it is lost. It is entered once, with the row's `gone_ms`."""
+        """Enters the unread rest of a missing file as lost, unless its row is done. It is entered once, with the row's `gone_ms`."""
         offset = row.offset
         if offset.done or not (offset.position or row.bounds):
             return

@@ -1,4 +1,4 @@
-"""What lies in a spool directory now: the regular files that its patterns name, that may be read, and that nobody is still writing."""
+"""Lists a spool directory: the regular files that match its patterns, may be read, and have no name of an unfinished file."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 
 
 _UNFINISHED = (".tmp", ".part", ".partial", ".filepart", ".crdownload", ".swp", ".processing", "~")
-"""Ends of names, in lower case, that programs give to what they have not finished (browsers, WinSCP, editors, Connect's spooldir).
+"""Suffixes, in lower case, that programs give to unfinished files (browsers, WinSCP, editors, Connect's spooldir). Prefixes are not needed:
 rsync, scp of OpenSSH's sftp-server and most others begin such names with a dot."""
 _NAME = "{name}"
 
 
 def unfinished(name: str) -> str:
-    """Why a file of this name is never read, for people; "" when it may be."""
+    """Returns why a file of this name is never read, as a message; "" if it may be."""
     if name.startswith("."):
         return "has a name that begins with a dot: such files are never read"
     if not name.lower().endswith(_UNFINISHED):
@@ -34,7 +34,7 @@ def unfinished(name: str) -> str:
 
 
 def never_read(options: SourceOptions, path: str) -> str:
-    """Why a connector with these options reads no file of this name, for people; "" when it may, or is no spool directory's."""
+    """Returns why a connector with these options never reads a file of this name, as a message; "" if it may, or is not a spool_dir."""
     ready = getattr(options, "ready", None)
     if ready is None:
         return ""
@@ -44,23 +44,23 @@ def never_read(options: SourceOptions, path: str) -> str:
 
 
 class DoneFiles:
-    """Names of the files that say that others are complete, by `ready.done_file`; none when it is not given."""
+    """Names of done files, which say that other files are complete, by `ready.done_file`; none if that is not given."""
 
     def __init__(self, options: SpoolDirOptions) -> None:
         self._template = options.ready.done_file or ""
         self._before, _, self._behind = self._template.partition(_NAME)
 
     def __bool__(self) -> bool:
-        """Whether files have to wait for one."""
+        """Whether files have to wait for a done file."""
         return bool(self._template)
 
     @property
     def is_shared(self) -> bool:
-        """Whether one file speaks for all of its directory, as `_SUCCESS` does."""
+        """Whether one done file is for all files of its directory, as `_SUCCESS` is."""
         return _NAME not in self._template
 
     def is_one(self, name: str) -> bool:
-        """Whether a file of this name is a done file, whosever."""
+        """Returns whether a file of this name is a done file, of whatever file."""
         if not self._template:
             return False
         if self.is_shared:
@@ -69,17 +69,17 @@ class DoneFiles:
         return len(name) > size and name.startswith(self._before) and name.endswith(self._behind)
 
     def of(self, path: str) -> str:
-        """Path of the done file that `path` waits for, "" when it waits for none."""
+        """Returns the path of the done file that `path` waits for, "" if it waits for none."""
         directory, _, name = path.rpartition("/")
         return f"{directory}/{self._template.replace(_NAME, name)}" if self._template else ""
 
     def own(self, path: str) -> str:
-        """The same, when it is nobody else's: then it is cleaned up with its file."""
+        """Returns the path of the done file that belongs to `path` alone, and is cleaned up with it; "" if there is none."""
         return "" if self.is_shared else self.of(path)
 
 
 def include_of(options: SpoolDirOptions) -> tuple[str, ...]:
-    """The patterns as whole paths."""
+    """Returns the patterns as whole paths."""
     below = "/**/" if options.recursive else "/"
     return tuple(f"{options.dir.rstrip('/')}{below}{pattern}" for pattern in options.pattern)
 
@@ -88,9 +88,9 @@ _LINK = "is a symbolic link; put the file itself there: links are not followed"
 
 
 class Listing:
-    """Looks for one connector, one call at a time, when it is asked to. No link is followed below `dir`, which itself may be one.
+    """Scans for one connector, one call at a time, on request. No link below `dir` is followed; `dir` itself may be one.
 
-    `looks`: how often it has looked. `is_asked`: a look may find something, and should come soon.
+    `looks`: how many scans were made. `is_asked`: a scan may find something, and should come soon.
     """
 
     def __init__(self, options: SpoolDirOptions, done_files: DoneFiles, log: Log) -> None:
@@ -109,22 +109,22 @@ class Listing:
 
     @property
     def directories(self) -> set[str]:
-        """Directories that the last look walked."""
+        """The directories that the last scan walked."""
         return self._discovery.directories
 
     def ask(self) -> None:
-        """A look may find something, though no directory need have changed."""
+        """Asks for a scan, even if no directory has changed."""
         self.is_asked = True
 
     @property
     def is_due(self) -> bool:
-        """Whether a scan has to look: it was asked for, or names may have changed since the last look."""
+        """Whether a scan has to be made: it was asked for, or names may have changed since the last one."""
         if self.is_asked or self._discovery.unlisted or self.passed_over.unreadable:
             return True
         return not self._partial_scan.suffices()
 
     def look(self) -> list[Found]:
-        """Every file that may be read, each inode once."""
+        """Returns every file that may be read, each inode once."""
         begun_ns, begun = time.time_ns(), time.monotonic()
         self.is_asked = False
         self.looks += 1
@@ -150,20 +150,20 @@ class Listing:
         return not why
 
     def may_find(self, path: str) -> bool:
-        """Whether a look may find something new at `path`: a file, or the word that one is complete."""
+        """Returns whether a scan may find something new at `path`: a file, or a done file."""
         name = path.rpartition("/")[2]
         if self._done_files.is_one(name):
             return True
         return path not in self.passed_over and not unfinished(name) and self._discovery.may_match(path)
 
     def reasons(self) -> Mapping[str, str]:
-        """What matches and is not read, and why."""
+        """Returns why files that match the patterns are not read, by path."""
         return {**self._unfinished, **self.passed_over.reasons()}
 
     def is_missing(self, path: str, devices: Container[int]) -> bool:
-        """Whether a file that the last look did not find was really missing from where it was: its directory was there and listed.
+        """Returns whether a file that the last scan did not find is really missing: its directory existed and was listed.
 
-        `devices`: numbers that its device may have. With any other its file system is not mounted, for all that is known.
+        `devices`: the numbers that its device may have. With any other number, its file system is taken as not mounted.
         """
         directory = path.rpartition("/")[0] or "/"
         while not os.path.isdir(directory) and len(directory) > len(self._root):  # noqa: PTH112 - names may be odd bytes

@@ -1,4 +1,4 @@
-"""What becomes of a spooled file once a task has read of it: how far it is settled, whether that is all, what is lost, what comes next."""
+"""Takes in what tasks have read of spooled files: how far each is settled, whether it is done, what is lost, what comes next."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 
 
 def offset_to_save(result: SplitResult, *, stop: bool = False) -> SourceOffset:
-    """The offset to save. `done` when nothing is left of the file, or nothing that can be read: then `trouble` says why.
+    """Returns the offset to save. `done` if nothing is left of the file, or nothing readable: then `trouble` says why.
 
-    `stop`: a bad file is not given up, its offset stays before the damage.
+    `stop`: a bad file is not given up, and its offset stays before the damage.
     """
-    if result.origin >= 0:  # its very content was sent before
+    if result.origin >= 0:  # the same content was sent before
         former, now = result.split.origins[result.origin], result.split.offset
         return replace(former, path=now.path, size=now.size, mtime_ns=now.mtime_ns, done=True, gone_ms=0, trouble="")
     if result.damage and not stop:
@@ -41,7 +41,7 @@ def offset_to_save(result: SplitResult, *, stop: bool = False) -> SourceOffset:
 
 
 def saved(result: SplitResult, options: SpoolDirOptions) -> Saved:
-    """What `Outcomes.changes_of` would save of a result, as its task can tell: the offset, and what is given up with it."""
+    """Returns what `Outcomes.changes_of` would save of a result, as far as its task can tell: the offset, and the losses."""
     stop = options.on_bad_file == "stop"
     offset, losses = offset_to_save(result, stop=stop), result.losses
     if result.changed and offset.position and options.on_changed_file == "stop":
@@ -53,7 +53,7 @@ def saved(result: SplitResult, options: SpoolDirOptions) -> Saved:
 
 
 def damage_loss(result: SplitResult, *, counts_records: bool) -> Loss | None:
-    """What of a damaged file is not sent, as far as anyone can know; None when nothing is left behind the damage."""
+    """Returns the loss of a damaged file, as far as it can be known; None if nothing is left after the damage."""
     offset = result.offset
     unknown = counts_records or bool(offset.compression)
     read = result.packed_position if unknown else offset.position
@@ -67,7 +67,7 @@ def damage_loss(result: SplitResult, *, counts_records: bool) -> Loss | None:
 
 
 def bad_file(result: SplitResult, *, counts_records: bool) -> FatalError:
-    """Why the connector stops at a bad file."""
+    """Returns the error with which the connector stops at a bad file."""
     offset = result.offset
     where = f"record {offset.records + 1}" if counts_records else f"byte {offset.position}, after {offset.records} records"
     hint = "repair it or move it away, then: copycat ctl restart NAME; with on_bad_file: quarantine it would be set aside"
@@ -75,7 +75,7 @@ def bad_file(result: SplitResult, *, counts_records: bool) -> FatalError:
 
 
 class Outcomes:
-    """For one connector, one call at a time: `changes_of` says what results ask to be saved and changes nothing, `finish` takes it in."""
+    """The results of one connector, one call at a time. `changes_of` only computes the rows to save; `finish` changes the state."""
 
     def __init__(
         self,
@@ -99,7 +99,7 @@ class Outcomes:
         self._stop = options.on_bad_file == "stop"
 
     def changes_of(self, results: Sequence[SplitResult]) -> Changes:
-        """What the results ask to be saved."""
+        """Returns the changes to save for the results."""
         changes = Changes()
         for result in results:
             file = self._planner.in_flight[result.split.partition].file
@@ -122,7 +122,7 @@ class Outcomes:
         return replace(offset, gone_ms=int(time.time() * 1000)) if file.gone and offset.done else offset
 
     def _join(self, file: SpoolFile, changes: Changes) -> None:
-        """The row of a file that is cut takes the place of those of its ranges once all of them are read."""
+        """Replaces the rows of a split file's ranges with the file's own row once all of them are read."""
         whole = file.progress.joined(lambda one: changes.offsets.get(one) or self._unsaved.offset_of(one))
         if whole is not None:
             for one in file.partitions:
@@ -131,10 +131,10 @@ class Outcomes:
             changes.offsets[file.partition] = whole
 
     def finish(self, results: Sequence[SplitResult], changes: Changes) -> tuple[list[SpoolFile], FatalError | None]:
-        """`changes` are saved. Returns the files that are done, and why the connector has to stop, if so."""
+        """Takes in the results once `changes` are saved. Returns the finished files, and the error that stops the connector, if any."""
         done: list[SpoolFile] = []
         failure: FatalError | None = None
-        for result in sorted(results, key=_got_on):  # who got nothing is in line again before who did
+        for result in sorted(results, key=_got_on):  # files without progress are queued before those with progress
             reading = self._planner.land(result.split.partition)
             file = reading.file
             if (offset := changes.offsets.get(reading.partition)) is not None:
@@ -162,7 +162,7 @@ class Outcomes:
         self._log.error("bad file, what comes before is sent", path=path, offset=offset.position, records=offset.records, why=result.damage)
 
     def _next(self, file: SpoolFile, result: SplitResult, offset: SourceOffset | None) -> None:
-        """What a file does next that is not read to its end. `offset` is what was saved of the result."""
+        """Decides what comes next for a file that is not read to its end. `offset` is the saved offset of the result."""
         if file.is_set_aside:
             self._admission.drop(file)
         elif isinstance(result.error, FileError):
@@ -179,7 +179,7 @@ class Outcomes:
             self._admission.admit(file)
 
     def _changed(self, file: SpoolFile, result: SplitResult, offset: SourceOffset | None) -> None:
-        """It is not what was planned: it was written to, or holds other bytes than were read before."""
+        """Handles a file that was written to since it was planned, or does not hold the bytes that were read before."""
         if offset is not None and offset.trouble:
             file.set_aside(offset.trouble)
             self._catalog.tell_aside(file, offset.trouble)

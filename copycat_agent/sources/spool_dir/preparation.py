@@ -1,4 +1,4 @@
-"""Files that need a row before anything else is done with them: empty ones are done, large ones are cut, changed ones are set aside."""
+"""Prepares files that need a row first: empty ones are marked done, large ones are split, changed ones are set aside."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Preparation:
-    """For one connector, one call at a time. What `prepare` decides counts once the changes are saved that it is in."""
+    """Prepares one connector's files, one call at a time. Decisions of `prepare` take effect once their changes are saved."""
 
     def __init__(self, catalog: Catalog, admission: Admission, form: RecordFormat) -> None:
         self._catalog = catalog
@@ -30,13 +30,13 @@ class Preparation:
         self._prepared: list[tuple[Changes, list[SpoolFile]]] = []
 
     def prepare(self, changes: Changes) -> None:
-        """Decide on the files that wait for it."""
+        """Decides on the files that have to be prepared, and adds their rows to `changes`."""
         prepared = [file for file in self._admission.take_unprepared() if self._admission.follows(file) and self._prepare(file, changes)]
         if prepared:
             self._prepared.append((changes, prepared))
 
     def _prepare(self, file: SpoolFile, changes: Changes) -> bool:
-        """Whether it has rows in the changes, and goes on once they are saved."""
+        """Returns whether the file has rows in the changes, and goes on once they are saved."""
         if file.was_changed:
             self._catalog.put_aside(file, changes)
             self._admission.drop(file)
@@ -61,10 +61,10 @@ class Preparation:
         try:
             return cut(file, self._form, self._admission.ranges_of(file))
         except (OSError, DamageError):
-            return []  # who reads it says what is wrong
+            return []  # the task that reads it reports the error
 
     def finish(self, changes: Changes) -> list[SpoolFile]:
-        """The changes are saved: files that were cut may be read now. Returns those that are done."""
+        """Queues the files that were split, after the changes are saved. Returns those that are done."""
         prepared = [file for one, files in self._prepared if one is changes for file in files]
         self._prepared = [entry for entry in self._prepared if entry[0] is not changes]
         for file in prepared:
@@ -74,7 +74,7 @@ class Preparation:
 
 
 class PlainFile:
-    """An open file that is not packed, as formats read it: a `RecordFile`."""
+    """An open file that is not packed, as a `RecordFile` for formats."""
 
     def __init__(self, fd: int, path: str) -> None:
         self._fd = fd
@@ -83,12 +83,12 @@ class PlainFile:
         self.memo: dict[str, Any] = {}
 
     def __call__(self, position: int, size: int, /) -> bytes:
-        """Up to `size` bytes from `position` on. Raises OSError."""
+        """Returns up to `size` bytes from `position`. Raises OSError."""
         return os.pread(self._fd, size, position)
 
 
 def cut(file: SpoolFile, form: RecordFormat, wanted: int) -> list[FileRange]:
-    """An open plain file in about so many ranges; none when it is better read in one go. Raises OSError, DamageError."""
+    """Splits an open plain file into about `wanted` ranges; none if it is better read as one. Raises OSError, DamageError."""
     cuts = form.cuts(PlainFile(file.fd, file.path), wanted) if wanted else ()
     places = [0, *cuts, ENDLESS if form.counts_records else file.size]
     return [_range(file, start, end) for start, end in itertools.pairwise(places)] if cuts else []
@@ -96,5 +96,5 @@ def cut(file: SpoolFile, form: RecordFormat, wanted: int) -> list[FileRange]:
 
 def _range(file: SpoolFile, start: int, end: int) -> FileRange:
     partition = SourcePartition(file.key.connector, part_key(file.partition.key, start, end))
-    before = start if file.progress.counts else 0  # where positions are record numbers, a range knows how many go before it
+    before = start if file.progress.counts else 0  # where positions are record numbers, a range knows how many records come before it
     return FileRange(partition, start, end, SourceOffset(start, before, path=file.path, size=file.size, mtime_ns=file.mtime_ns))

@@ -1,6 +1,6 @@
-"""Which files are complete (nobody has changed them for a while, or their done files say so), and which is next.
+"""Decides which files are complete (unchanged for a while, or by their done files), and which is next.
 
-A time of change proves nothing: `cp -p` sets it back, and a server's clock runs otherwise. A file is complete when the agent itself saw
+A modification time proves nothing: `cp -p` sets it back, and a server's clock may differ. A file is complete when the agent itself has seen
 it unchanged.
 """
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 def sort_key(options: SpoolDirOptions, path: str, size: int, mtime_ns: int) -> tuple[Any, str]:
-    """Files with the least of these go first. `order_by: none` makes them equal but for their names."""
+    """Returns the sort key of a file; the least goes first. With `order_by: none` only the paths differ."""
     name = path.rpartition("/")[2]
     if isinstance(options.order_by, OrderByPart):
         part = _part(options.order_by.regex, name)
@@ -39,7 +39,7 @@ def sort_key(options: SpoolDirOptions, path: str, size: int, mtime_ns: int) -> t
 
 
 def _part(regex: str, name: str) -> tuple[bool, int, str] | None:
-    """What the pattern finds in a name, numbers before texts; None where it finds nothing."""
+    """Returns the match in a name, numbers before texts; None if there is none."""
     pattern = compile_pattern(regex)
     try:
         match = pattern.search(name)
@@ -54,7 +54,7 @@ def _part(regex: str, name: str) -> tuple[bool, int, str] | None:
 
 @total_ordering
 class _Reversed:
-    """Sorts the other way round."""
+    """Sorts in reverse order."""
 
     __slots__ = ("value",)
 
@@ -79,18 +79,18 @@ def queue(options: SpoolDirOptions) -> TurnQueue[SpoolFile]:
 
 
 MIN_AGE = 5.0
-"""`ready.min_age` where neither that nor a done file is given."""
+"""`ready.min_age` if neither that nor a done file is given."""
 TOGETHER_SECONDS = 0.05
-"""Files that were dropped at once are seen, and so complete, a moment apart: all of them are begun in their order."""
+"""Files that were dropped at once become complete a moment apart: those due within this time are begun together, in order."""
 WRITER_SECONDS = 60.0
-"""So long a file that does not change is waited for because somebody has it open for writing; who forgets to close it holds up nobody."""
+"""How long an unchanged file waits because a program has it open for writing; a program that never closes it blocks nothing."""
 TRUSTED_SECONDS = 86400.0
-"""A file whose times are all older than this, and `min_age`, is complete at the first look. Younger ones have to be seen unchanged:
-whoever copies may set the time of the content long ago, and the clock of a file server need not be this host's."""
+"""A file whose times are all older than this, and `min_age`, is complete at the first check. Younger ones have to be seen unchanged: a copy
+may carry a modification time of long ago, and a file server's clock may differ from this host's."""
 
 
 class Ready:
-    """Decides for one connector, one call at a time; holds the files that wait, each until it is time to look at it again."""
+    """Decides for one connector, one call at a time; keeps the waiting files, each with the time of its next check."""
 
     def __init__(self, options: SpoolDirOptions, done_files: DoneFiles, log: Log, clock: Callable[[], float]) -> None:
         wanted = options.ready.min_age
@@ -103,16 +103,16 @@ class Ready:
         self._numbers = itertools.count()
 
     def look_at(self, file: SpoolFile, seconds: float) -> None:
-        """Ask for it again after `seconds`, and not before."""
+        """Schedules the file to be checked after `seconds`, not before."""
         number = self._latest[file] = next(self._numbers)
         heapq.heappush(self._due, (self._clock() + seconds + (TOGETHER_SECONDS if seconds else 0.0), number, file))
 
     def forget(self, file: SpoolFile) -> None:
-        """It waits for nothing any more."""
+        """Removes the file: it waits for nothing any more."""
         self._latest.pop(file, None)
 
     def due(self) -> list[SpoolFile]:
-        """Those whose time has come, once the first of them has waited for those that were seen with it; they are asked for once."""
+        """Returns and removes the files that are due. When the first is due, so are those within `TOGETHER_SECONDS` after it."""
         now, found = self._clock(), []
         until = now + TOGETHER_SECONDS if self._due and self._due[0][0] <= now else now
         while self._due and self._due[0][0] <= until:
@@ -124,29 +124,29 @@ class Ready:
 
     @property
     def next_at(self) -> float:
-        """When the next one is due, by the clock; infinite when none waits."""
+        """When the next file is due, by the clock; infinite if none waits."""
         while self._due and self._latest.get(self._due[0][2]) != self._due[0][1]:
             heapq.heappop(self._due)
         return self._due[0][0] if self._due else float("inf")
 
     def seconds_left(self, file: SpoolFile) -> float:
-        """How long its size and times still have to be the same; 0 when it is old enough."""
+        """Returns how long its size and times still have to stay the same; 0 if it is old enough."""
         if self._is_old(file):
             return 0.0
         return max(0.0, file.seen.unchanged_since + self.min_age - self._clock())
 
     def has_writer(self, file: SpoolFile) -> bool:
-        """Whether an open file has to wait because somebody has it open for writing, as far as the kernel tells.
+        """Returns whether an open file has to wait because somebody has it open for writing, according to the kernel.
 
-        Not asked where the definition says that nothing is waited for, or that a done file decides. For an empty file there is nothing
-        to be missed by waiting: what makes a report creates the file first, and may write for the first time much later.
+        Not checked if the definition says to wait for nothing, or uses a done file alone. An empty file waits as long as the writer has it
+        open, which loses nothing: a report generator creates the file first, and may first write much later.
         """
         quiet = self._clock() - file.seen.unchanged_since
         is_over = file.size and quiet > self.min_age + WRITER_SECONDS
         return not is_over and self.min_age > 0 and is_open_for_writing(file.fd)
 
     def why_not(self, file: SpoolFile) -> str:
-        """What it waits for, for people; "" when it is complete."""
+        """Returns what the file waits for, as a message; "" if it is complete."""
         if self.waits_for_done_file(file):
             return f"it waits for its done file {self._done_files.of(file.path)}"
         if self.seconds_left(file) > 0:
@@ -155,7 +155,7 @@ class Ready:
         return ""
 
     def waits_for_done_file(self, file: SpoolFile) -> bool:
-        """Whether only its done file's coming makes it complete."""
+        """Returns whether the file waits for its done file, which does not exist yet."""
         done_file = self._done_files.of(file.path)
         return bool(done_file) and not os.path.lexists(done_file)
 

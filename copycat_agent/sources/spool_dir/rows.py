@@ -1,4 +1,4 @@
-"""What the store knows of a connector's spooled files: rows, found by inode and by name, and forgotten after a while."""
+"""The saved rows of a connector's spooled files, indexed by inode and by name, and forgotten after a while."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ if TYPE_CHECKING:
     from copycat_agent.sources.planner import Changes
 
 KEPT_GONE = 100_000
-"""Rows of files that are gone; the oldest are forgotten before `forget_after` when there are more."""
+"""How many rows of missing files are kept; if there are more, the oldest are forgotten before `forget_after`."""
 
 _LOOK_SECONDS = 60.0
-"""How soon it is looked again whether a file is gone that was not seen to be."""
+"""Time until it is checked again whether a file is gone, if that could not be seen."""
 
 
 class Row(NamedTuple):
-    """A saved offset and whose it is. `bounds`: of the range that it belongs to, None for that of a whole file.
+    """A saved offset and its key. `bounds`: those of its range, None for a whole file.
 
-    `identity` is the one in the key. Of rows that are handed to cleanup it is the file's own, whose device may have another number by now.
+    `identity` is the one in the key. Rows that are handed to cleanup have the file's own, whose device may have another number now.
     """
 
     partition: SourcePartition
@@ -41,17 +41,17 @@ class Row(NamedTuple):
     offset: SourceOffset
 
     def says_read(self, info: os.stat_result) -> bool:
-        """Whether its file was read to its end as it is now, by size and time of change."""
+        """Returns whether its file was read to its end in its present state, by size and modification time."""
         return self.offset.done and (self.offset.size, self.offset.mtime_ns) == (info.st_size, info.st_mtime_ns)
 
     @property
     def is_doubtful(self) -> bool:
-        """Whether nobody can tell if a file is this row's: it had gone, and the file system keeps no times of birth."""
+        """Whether a file cannot be proved to be this row's: it was missing, and the file system keeps no birth times."""
         return bool(self.offset.gone_ms) and not self.identity.birth_ns
 
     @property
     def is_at_its_name(self) -> bool:
-        """Whether its file has the name still that it had last."""
+        """Whether its file still has its last known name."""
         try:
             return os.lstat(self.offset.path).st_ino == self.identity.inode
         except OSError:
@@ -59,17 +59,17 @@ class Row(NamedTuple):
 
 
 def part_key(key: str, start: int, end: int) -> str:
-    """Key of a range's partition; `key` is its file's."""
+    """Returns the key of a range's partition; `key` is its file's."""
     return f"{key}:{start:x}-{end:x}"
 
 
 def is_part(key: str) -> bool:
-    """Whether it is a range's key."""
+    """Returns whether it is a range's key."""
     return "-" in key.rpartition(":")[2]
 
 
 def is_range_key(key: str) -> bool:
-    """Whether it is one as `part_key` writes it."""
+    """Returns whether it is a range's key exactly as `part_key` writes it."""
     try:
         identity, generation, bounds = parse(key)
     except ValueError:
@@ -78,7 +78,7 @@ def is_range_key(key: str) -> bool:
 
 
 def parse(key: str) -> tuple[Identity, int, tuple[int, int] | None]:
-    """Identity, generation and bounds of a key. Raises ValueError for anything else."""
+    """Returns identity, generation and bounds of a key. Raises ValueError if it is not one."""
     whole, _, last = key.rpartition(":")
     start, dash, end = last.partition("-")
     if not dash:
@@ -87,7 +87,7 @@ def parse(key: str) -> tuple[Identity, int, tuple[int, int] | None]:
 
 
 class Rows:
-    """The saved offsets of one connector. Used by one caller at a time. Changes come in by `note`, once they are saved or about to be."""
+    """The saved offsets of one connector. Used by one caller at a time. `note` takes in changes that are saved or about to be."""
 
     def __init__(self, offsets: Offsets, forget_after: float, log: Log) -> None:
         self._forget_ms = int(forget_after * 1000)
@@ -105,37 +105,37 @@ class Rows:
         return len(self._rows)
 
     def note(self, changes: Changes) -> None:
-        """`changes` are in the store, or will be before anything that comes later is."""
+        """Takes in `changes` that are in the store, or will be before any later ones."""
         for partition in changes.forget:
             self._remove(partition)
         for partition, offset in changes.offsets.items():
             self._add(partition, offset)
 
     def there(self) -> Iterator[Row]:
-        """Rows of files that were there when they were last looked for."""
+        """Returns the rows of files that existed when they were last looked for."""
         return (row for row in list(self._rows.values()) if not row.offset.gone_ms)
 
     def get(self, partition: SourcePartition) -> Row | None:
-        """The row of this partition, None when it has none."""
+        """Returns the row of this partition, None if it has none."""
         return self._rows.get(partition)
 
     def at_inode(self, inode: int) -> list[Row]:
-        """All rows of files with this inode, ranges included; those of other files that had it before, or on other devices, too."""
+        """Returns all rows with this inode, ranges included; also those of its former files, and of files on other devices."""
         return [self._rows[one] for one in self._by_inode.get(inode, ())]
 
     def of_file(self, saved: Identity) -> list[Row]:
-        """The rows with this identity in their keys, of all generations of the file, ranges included."""
+        """Returns the rows with this identity in their keys, of all generations of the file, ranges included."""
         return [row for row in self.at_inode(saved.inode) if row.identity == saved]
 
     def done_at(self, path: str, size: int) -> SourceOffset | None:
-        """What was last read to its end under this name, if it was so long and its content is known by its digest."""
+        """Returns the offset of the file last read to its end under this name, if it had this size and a digest of its whole content."""
         row = self._rows.get(self._by_path.get(path, SourcePartition("", "")))
         if row is None or row.offset.trouble or row.offset.size != size or row.offset.fingerprint.head_bytes != size:
             return None
         return row.offset
 
     def forget_old(self, changes: Changes, is_gone: Callable[[Row, Whereabouts], bool]) -> None:
-        """Forget rows of files that have been gone for long, and are seen to be."""
+        """Forgets rows of files that have been gone for long, once their absence is verified."""
         now, oldest = time.monotonic(), int(time.time() * 1000) - self._forget_ms
         surplus = len(self._gone) - KEPT_GONE
         if now < self._look_at:
@@ -159,7 +159,7 @@ class Rows:
             self._log.warning("offsets are forgotten before forget_after", why=why, hint=hint)
 
     def gone(self, row: Row, changes: Changes) -> None:
-        """The file is not there any more."""
+        """Saves the time at which the file was found missing."""
         changes.offsets[row.partition] = replace(row.offset, gone_ms=int(time.time() * 1000))
 
     def _add(self, partition: SourcePartition, offset: SourceOffset) -> None:
@@ -193,10 +193,10 @@ Place = tuple[int, int]
 
 
 class Remounts:
-    """Which rows are those of a file that was read when its device had another number.
+    """Finds the rows of a file that was read when its device had another number.
 
-    A reboot (device mapper, NVMe) and every mount (NFS, btrfs, loop devices) may change device numbers. Keys of rows stay what they are.
-    It is the same file when inode and time of birth are, and what was read is still there.
+    A reboot (device mapper, NVMe) and every mount (NFS, btrfs, loop devices) may change device numbers. The keys of rows stay the same. It
+    is the same file if inode and birth time are equal, and what was read is still there.
     """
 
     def __init__(self, rows: Rows, opener: Opener, leave: Callable[[Place, Identity, Identity], None]) -> None:
@@ -209,19 +209,19 @@ class Remounts:
         self._numbers: dict[int, set[int]] = {}
 
     def begin_scan(self, found: Iterable[Found]) -> None:
-        """This is there now."""
+        """Takes in the files that exist now."""
         self._present = {(one.stat.st_dev, one.stat.st_ino): one for one in found}
 
     def place_of(self, saved: Identity) -> Place:
-        """Where the file with rows of this identity is, if it is there."""
+        """Returns where the file with rows of this identity is, if it exists."""
         return self._places.get(saved, saved[:2])
 
     def numbers_of(self, device: int) -> set[int]:
-        """The numbers that this device may have now."""
+        """Returns the numbers that this device may have now."""
         return {device, *self._numbers.get(device, ())}
 
     def rows_of(self, identity: Identity, found: Found) -> list[Row]:
-        """All rows of this file, whatever the number of its device was when they were saved. Raises OSError: it cannot be said now."""
+        """Returns all rows of this file, whatever its device number was then. Raises OSError if that cannot be determined now."""
         rows = self._rows.of_file(identity)
         others: dict[Identity, list[Row]] = {}
         for row in sorted(self._rows.at_inode(identity.inode), key=lambda row: (row.offset.gone_ms > 0, -row.offset.gone_ms)):
@@ -230,7 +230,7 @@ class Remounts:
         return self._proven(identity, found, others) if others else rows
 
     def _is_elsewhere(self, saved: Identity, found: Found) -> bool:
-        """Whether the file with rows of this identity is another one that is there: `found` is on a copy of its file system."""
+        """Returns whether the file of this identity is another existing one: `found` is on a copy of its file system."""
         other = self._present.get(self.place_of(saved))
         if other is None or other.path == found.path:
             return False
@@ -252,16 +252,16 @@ class Remounts:
         return []
 
     def _move(self, saved: Identity, now: Identity) -> None:
-        """The file with rows of identity `saved` is at `now`. Raises OSError while it is being read under the number that it had."""
+        """Records that the file with rows of identity `saved` is at `now`. Raises OSError while it is read under its former number."""
         self._leave(self.place_of(saved), saved, now)
         self._places[saved] = now[:2]
         self._numbers.setdefault(saved.device, set()).add(now.device)
 
 
 def _is_same(fd: int, info: os.stat_result, path: str, row: Row) -> bool:
-    """Whether the open file, whose inode and time of birth are the row's, still holds what was read of it. Raises OSError.
+    """Returns whether the open file, with the row's inode and birth time, still holds the bytes that were read. Raises OSError.
 
-    Where there are no times of birth it has to be unchanged, under its name, and it must never have been gone: inodes are used again.
+    Without birth times it has to be unchanged, under its name, and must never have been missing: inodes are reused.
     """
     offset, proof = row.offset, row.offset.fingerprint
     is_unchanged = (offset.size, offset.mtime_ns) == (info.st_size, info.st_mtime_ns)
@@ -269,6 +269,6 @@ def _is_same(fd: int, info: os.stat_result, path: str, row: Row) -> bool:
         return False
     if not proof.head_bytes:
         return is_unchanged or offset.position == (row.bounds or (0, 0))[0]
-    if offset.done and proof.head_bytes == offset.size:  # the digest of the whole file: only a task has the time to compare it
+    if offset.done and proof.head_bytes == offset.size:  # the digest of the whole file: comparing it takes too long outside a task
         offset = replace(offset, fingerprint=Fingerprint(0, "", proof.tail_bytes, proof.tail))
     return packed.is_same(fingerprint.reader(fd), info.st_size, offset)

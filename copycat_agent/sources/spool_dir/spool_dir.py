@@ -1,14 +1,14 @@
 """Source `spool_dir`: whole files that are dropped into a directory, read once, and cleaned up once Kafka has them.
 
-The driver's half. A file waits until it is complete (`ready`), then in line until a task is idle; what is settled of it is a
-row per file, or per range of one that is cut. What a row says is done is never read again.
+This is the driver's part. A file waits until it is complete (`ready`), then in a queue until a task is idle; its settled offset is a row
+per file, or per range of a split file. A file whose row says done is never read again.
 
-It is the same file under another name: a rename, before it is read or meanwhile, changes nothing. Another file under the same name is
-another one, unless the whole of it is, byte for byte, what was last read under that name: then it is a repeat, is told once, is not
-sent, and is cleaned up. In doubt (a file over 8 GiB, one that was cut into ranges, one whose row is forgotten) it is sent again.
+A renamed file is the same file, whether it is renamed before or while it is read. Another file under the same name is another file, unless
+its content is byte for byte what was last read under that name: then it is a repeat, which is logged once, not sent, and cleaned up. In
+doubt (a file over 8 GiB, one that was split into ranges, one whose row is forgotten) it is sent again.
 
-`on_changed_file: stop` stops the reading of that file, not the connector (as Flume's source does): a bad file never stops what does
-not depend on it. Its row remembers.
+`on_changed_file: stop` stops the reading of that file, not the connector (as Flume's source does): a bad file never stops what does not
+depend on it. Its row remembers that.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ if TYPE_CHECKING:
 HOPELESS_ERRORS = 3
 """A file that failed this often in a row is not waited for when everything else is read."""
 RANGES_PER_TASK = 4
-"""Of a file that is cut, at most: some ranges take longer than others."""
+"""The most ranges per task that a file is split into: some ranges take longer than others."""
 
 
 class SpoolDir:
-    """A `base.Source`, called by one thread at a time: it hands on between those who look, admit, take in results and clean up."""
+    """A `base.Source`, called by one thread at a time. It connects the parts that scan, admit, take in results and clean up."""
 
     def __init__(self, connector: str, options: SpoolDirOptions, delivery: DeliveryOptions, offsets: Offsets, log: Log) -> None:
-        """`offsets` are the connector's saved ones."""
+        """`offsets` are the saved offsets of the connector."""
         form: RecordFormat = LimitedFormat(build_format(options.format), options.unpack)
         counts = form.counts_records
         done_files = DoneFiles(options)
@@ -84,13 +84,13 @@ class SpoolDir:
 
     @property
     def needs_scan(self) -> bool:
-        """Whether a look may find something, or files wait for rows that a scan gives them."""
+        """Whether a scan may find something, or files wait for rows that a scan gives them."""
         return self._listing.is_asked or self._admission.has_unprepared
 
     def scan(self) -> Changes:
-        """Look at the directory where that may find something. Returns rows of new, gone and cleaned files that have to be saved."""
+        """Scans the directory if that may find something. Returns the rows to save of new, missing and cleaned files."""
         changes = Changes()
-        is_last = self._listing.is_bounded and self.drained()  # who asks whether all is read will not look again
+        is_last = self._listing.is_bounded and self.drained()  # the caller that asks whether all is read makes no further scan
         self._cleanup.check()
         if self._listing.is_due or is_last:
             self._look(changes)
@@ -110,30 +110,30 @@ class SpoolDir:
         for row in gone:
             self._catalog.lose(row, changes)
             if row.offset.done and self._listing.looks == 1:
-                self._cleanup.add(row)  # what a crash has left half done is finished
+                self._cleanup.add(row)  # finishes a cleanup that a crash interrupted
             else:
                 self._cleanup.discard(row)
             self._rows.gone(row, changes)
         self._has_looked = True
 
     def wake(self, paths: Collection[str]) -> bool:
-        """Something happened at `paths`. False when only a scan can tell what; a file that grows is looked at when its time comes."""
+        """Takes in events at `paths`. Returns False if only a scan shows what they mean; a growing file is checked when it is due."""
         for path in paths:
             if path in self._listing.directories or (not self._catalog.knows(path) and self._listing.may_find(path)):
                 self._listing.ask()
         return not self._listing.is_asked
 
     def plan(self, shares: int) -> Plan:
-        """Work for one of `shares` idle tasks. Its files are open until `finish`."""
+        """Returns work for one of `shares` idle tasks. Its files are open until `finish`."""
         chosen = self._admission.plan(shares)
         return Plan(tuple(reading.split() for reading in chosen), self._batch_seconds)
 
     def changes_of(self, results: Sequence[SplitResult]) -> Changes:
-        """What the results ask to be saved. Nothing of it counts before `finish`."""
+        """Returns the changes to save for the results. They take effect in `finish`."""
         return self._unsaved.add(self._outcomes.changes_of(results))
 
     def finish(self, results: Sequence[SplitResult], changes: Changes) -> None:
-        """`changes`, of a scan or of `results`, are saved. Raises FatalError for a bad file with `on_bad_file: stop`."""
+        """Takes in `changes`, of a scan or of `results`, once saved. Raises FatalError for a bad file with `on_bad_file: stop`."""
         self._unsaved.confirm(changes)
         if results:
             self._rows.note(changes)
@@ -150,7 +150,7 @@ class SpoolDir:
             raise failure
 
     def _finish(self, file: SpoolFile) -> None:
-        """It is read to its end, and that is saved."""
+        """Finishes a file that is read to its end and saved."""
         self._admission.drop(file)
         if (row := self._catalog.finish(file)) is not None:
             self._cleanup.add(row)
@@ -161,21 +161,21 @@ class SpoolDir:
             self._log.debug("file finished", path=file.path, bytes=file.size, records=offset.records)
 
     def ripen(self, *, at_once: bool) -> float:
-        """Look at files whose time has come, and clean up. A file that is not complete is waited for in a run to the end, too."""
+        """Checks files that are due, and cleans up. Incomplete files are waited for in a run to the end, too."""
         self._listing.is_bounded = at_once
         if self._cleanup.is_busy:
             self._cleanup.work()
         return min(self._admission.ripen(), self._cleanup.next_at)
 
     def drained(self) -> bool:
-        """Whether all is read. Not waited for: files without their done file, set aside, or empty and open for writing."""
+        """Returns whether all is read. Does not wait for files without their done file, set aside, or empty and open for writing."""
         if self._planner.in_flight or self.needs_scan or self._admission.has_ready or self._cleanup.is_busy:
             return False
         waiting = (file for file in self._catalog.files.values() if not file.is_set_aside and file.backoff.errors < HOPELESS_ERRORS)
         return not any(map(self._admission.is_waited_for, waiting))
 
     def finalise(self) -> None:
-        """Spooled files are final as they are."""
+        """Does nothing: spooled files are final as they are."""
 
     def files(self) -> tuple[FileView, ...]:
         return self._views.files()
@@ -187,18 +187,18 @@ class SpoolDir:
         return self._views.closeup(path, most_bytes)
 
     def lag(self) -> Lag:
-        """What is known to be unread; that of very many files may be a little old."""
+        """Returns how much is known to be unread; for very many files it may be a little old."""
         return self._lag.now()
 
     def leave(self) -> Changes:
-        """What to save at the end. Files that lost their names while they were read are lost with the descriptors."""
+        """Returns the changes to save at the end. Files that lost their names while they were read are lost with the descriptors."""
         changes = self._unsaved.joined()
         self._rows.note(changes)
         self._catalog.leave(changes)
         return changes
 
     def close(self) -> None:
-        """Close every file, and end a copy under way."""
+        """Closes every file, and ends an unfinished copy."""
         self._cleanup.close()
         for file in self._catalog.files.values():
             file.close()

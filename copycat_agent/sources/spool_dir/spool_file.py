@@ -1,4 +1,4 @@
-"""One file of a spool directory that is not read yet: what it is, how far it is settled, what it waits for."""
+"""One file of a spool directory that is not read to its end: its identity, its progress, and what it waits for."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class FileKey:
-    """Whose a file's rows are. `saved_as` is the identity in their keys, None for its own: device numbers change, keys stay."""
+    """The key of a file's rows. `saved_as` is the identity in their keys, None for its own: device numbers change, keys stay."""
 
     connector: str
     identity: Identity
@@ -35,13 +35,13 @@ class FileKey:
 
     @property
     def partition(self) -> SourcePartition:
-        """What the file's offset belongs to."""
+        """The partition of the file's offset."""
         return SourcePartition(self.connector, self.saved.key(self.generation))
 
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """What stat said last. `unchanged_since` (`time.monotonic()`): size and time of change are these at least so long."""
+    """The last stat. `unchanged_since` (`time.monotonic()`): since when, or longer, size and modification time have been the same."""
 
     size: int
     mtime_ns: int
@@ -50,18 +50,18 @@ class Observed:
 
     @classmethod
     def of(cls, info: os.stat_result) -> Observed:
-        """A file that is seen for the first time, or is not what it was."""
+        """Returns the observation of a file that is new or has changed."""
         return cls(info.st_size, info.st_mtime_ns, info.st_ctime_ns, time.monotonic())
 
     @property
     def version(self) -> tuple[int, int]:
-        """What must not change while a file is read."""
+        """The size and modification time, which must not change while a file is read."""
         return self.size, self.mtime_ns
 
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """The file is not complete, or was not looked at yet. `has_writer`: somebody had it open for writing when it was opened last."""
+    """The file is not complete, or was not checked yet. `has_writer`: somebody had it open for writing when it was last opened."""
 
     why: str = ""
     has_writer: bool = False
@@ -69,7 +69,7 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True)
 class Complete:
-    """The file may be read since then, epoch milliseconds. `why`: what was wrong when it was tried last."""
+    """The file may be read since `since_ms`, epoch milliseconds. `why`: the error of the last attempt."""
 
     since_ms: int
     why: str = ""
@@ -83,29 +83,29 @@ class SetAside:
 
 
 class FileOrRange(NamedTuple):
-    """What one split reads: a file, or one of its ranges."""
+    """The input of one split: a file, or one of its ranges."""
 
     file: SpoolFile
     part: FileRange | None
 
     @property
     def partition(self) -> SourcePartition:
-        """What the split's offset belongs to."""
+        """The partition of the split's offset."""
         return self.file.partition if self.part is None else self.part.partition
 
     @property
     def backoff(self) -> FileBackoff:
-        """The file's: its ranges fail together."""
+        """The backoff of the file: its ranges fail together."""
         return self.file.backoff
 
     @property
     def unread(self) -> int:
-        """Bytes on the disk that are not settled, as `FileProgress.unread`."""
+        """Bytes on disk that are not settled, as in `FileProgress.unread`."""
         progress, size = self.file.progress, self.file.size
         return progress.unread(size) if self.part is None else progress.unread_of(self.part, size)
 
     def split(self) -> Split:
-        """All that is left: the batch's budget bounds what is read. The file is open."""
+        """Returns a split of all that is left: the batch's budget limits what is read. The file must be open."""
         file, progress = self.file, self.file.progress
         settled = progress.offset if self.part is None else self.part.offset
         plain = not (progress.counts or progress.offset.compression)
@@ -126,10 +126,10 @@ class FileOrRange(NamedTuple):
 
 @dataclass(eq=False, slots=True)
 class SpoolFile:
-    """Driver's state of a file; only its own methods change it. Whether a task reads it is the planner's to say.
+    """Driver's state of a file; only its own methods change it. The planner knows whether a task reads it.
 
-    `former` is what was read under its name before, of the same size: it may be a repeat. `read_at`: when a task got on with it last,
-    epoch seconds (0: never). `gone`: no name leads to it any more.
+    `former` is the offset of a file of the same size that was read under its name before: this one may be a repeat. `read_at`: when a task
+    last made progress with it, epoch seconds (0: never). `gone`: no name leads to it any more.
     """
 
     key: FileKey
@@ -146,17 +146,17 @@ class SpoolFile:
 
     @property
     def partition(self) -> SourcePartition:
-        """What its offset belongs to."""
+        """The partition of its offset."""
         return self.key.partition
 
     @property
     def partitions(self) -> Sequence[SourcePartition]:
-        """What its splits belong to."""
+        """The partitions of its splits."""
         return [one.partition for one in self.progress.ranges] or [self.partition]
 
     @property
     def identity(self) -> Identity:
-        """The file's own, as it is now."""
+        """The file's own identity, as it is now."""
         return self.key.identity
 
     @property
@@ -166,17 +166,17 @@ class SpoolFile:
 
     @property
     def size(self) -> int:
-        """As it was seen last, in bytes."""
+        """The last seen size, in bytes."""
         return self.seen.size
 
     @property
     def mtime_ns(self) -> int:
-        """When it was last changed, as it was seen."""
+        """The last seen modification time."""
         return self.seen.mtime_ns
 
     @property
     def is_set_aside(self) -> bool:
-        """Whether it is not read on."""
+        """Whether the file is not read on."""
         return isinstance(self.state, SetAside)
 
     @property
@@ -186,86 +186,86 @@ class SpoolFile:
 
     @property
     def was_changed(self) -> bool:
-        """Whether it is not what it was when its first part was settled."""
+        """Whether it has changed since its first part was settled."""
         return self.progress.is_begun and not self.progress.is_of(self.seen.version)
 
     @property
     def has_old_ranges(self) -> bool:
-        """Whether it was changed since it was cut."""
+        """Whether it was changed since it was split."""
         return self.progress.has_other_ranges(self.seen.version)
 
     def found(self, path: str) -> None:
-        """A look has found it under this name."""
+        """Takes in the path under which a scan has found it."""
         self.path, self.gone = path, False
 
     def went(self) -> None:
-        """No name leads to it any more."""
+        """Records that no name leads to it any more."""
         self.gone = True
 
     def observe(self, info: os.stat_result) -> bool:
-        """Take over what stat says. Returns whether it is what it was."""
+        """Takes in a stat. Returns whether the file is unchanged."""
         same = self.seen.version == (info.st_size, info.st_mtime_ns)
         self.seen = replace(self.seen, ctime_ns=info.st_ctime_ns) if same else Observed.of(info)
         return same
 
     def opened(self, fd: int) -> None:
-        """It is open from now on, by a descriptor that it closes."""
+        """Takes over the descriptor, which `close` closes."""
         self.fd = fd
 
     def close(self) -> None:
-        """Close it; once is enough."""
+        """Closes the file; may be called again."""
         fd, self.fd = self.fd, -1
         if fd >= 0:
             os.close(fd)
 
     def may_repeat(self, former: SourceOffset | None) -> None:
-        """This was read under its name before."""
+        """Takes in the offset of a file that was read under its name before."""
         self.former = former
 
     def go_on(self, progress: FileProgress) -> None:
-        """So far it is settled, and that is saved."""
+        """Takes in progress that is saved."""
         self.progress = progress
 
     def got_on(self, progress: FileProgress) -> None:
-        """So far a task has got with it."""
+        """Takes in progress that a task has made."""
         self.progress, self.read_at = progress, time.time()
 
     def begin_anew(self) -> None:
-        """It does not hold what was read of it any more: its next generation begins at its beginning."""
+        """Begins the next generation at the beginning: the file does not hold what was read of it any more."""
         self.key = replace(self.key, generation=self.key.generation + 1)
         compression = self.progress.offset.compression
         self.progress = FileProgress(SourceOffset(0, path=self.path, compression=compression), self.progress.counts)
 
     def set_aside(self, why: str) -> None:
-        """It is not read on."""
+        """Sets the file aside: it is not read on."""
         self.state, self.former = SetAside(why), None
 
     def wait(self, why: str, *, has_writer: bool = False) -> None:
-        """It is not complete."""
+        """Sets the state to waiting: the file is not complete."""
         self.state = Waiting(why, has_writer=has_writer)
 
     def complete(self) -> None:
-        """Nothing keeps it from being read; it is so since then, or was before."""
+        """Sets the state to complete, unless it is already: nothing keeps the file from being read."""
         since_ms = self.state.since_ms if isinstance(self.state, Complete) else int(time.time() * 1000)
         self.state = Complete(since_ms)
 
     def is_to_be_told(self) -> bool:
-        """Whether it is to be told that its time of change lies in the future: once."""
+        """Returns True once: whether to log that its modification time is in the future."""
         was_told, self.told_future = self.told_future, True
         return not was_told
 
     def fail(self, why: str) -> float:
-        """It could not be read. Returns the seconds to wait, more each time."""
+        """Takes in a failed read. Returns the seconds to wait, more each time."""
         seconds = self.backoff.error_seconds
         self.state, self.backoff = replace(self.state, why=why), self.backoff.after_error(time.monotonic())
         return seconds
 
     def block(self) -> float:
-        """Its records cannot be sent until someone repairs something. Returns the seconds to wait, more each time."""
+        """Takes in that its records cannot be sent until someone repairs something. Returns the seconds to wait, more each time."""
         seconds = wait_seconds(BLOCKED_SECONDS, self.backoff.blocked)
         self.backoff = self.backoff.after_block(time.monotonic())
         return seconds
 
     def recover(self) -> None:
-        """All went well."""
+        """Resets the backoff after a success."""
         self.backoff = READY

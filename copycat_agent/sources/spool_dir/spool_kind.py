@@ -1,4 +1,4 @@
-"""`spool_dir` as an entry of `SOURCES`: the task's half, and the way to the driver's, which no task imports."""
+"""`spool_dir` as an entry of `SOURCES`: the task's part, and the factory of the driver's part, which no task imports."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def _make(connector: str, options: SpoolDirOptions, delivery: DeliveryOptions, o
 
 
 def _framing(options: SpoolDirOptions, *, raw: bool) -> Frames | RecordFormat:
-    del raw  # a format knows what its values are
+    del raw  # a format knows the type of its values
     return LimitedFormat(build_format(options.format), options.unpack)
 
 

@@ -1,4 +1,4 @@
-"""The task's half: records of a spooled file, plain or packed, and the digest of the whole file, taken once behind its last record.
+"""The task's part: records of a spooled file, plain or packed, and the digest of the whole file, taken once after its last record.
 
 The digest tells a file that is dropped a second time from another one under its name.
 """
@@ -25,12 +25,12 @@ from copycat_agent.sources.files.reading.stream import Handle, SplitFile, Stream
 from copycat_agent.sources.spool_dir.rows import is_part
 
 MOST_BYTES = 8 * 2**30
-"""Longer files have none: reading them once more takes too long for what it yields."""
+"""The largest file that gets a digest: for larger ones a second read takes too long for what it yields."""
 _BLOCK_BYTES = 2**20
 
 
 def digest_of(handle: Handle, size: int) -> str:
-    """BLAKE2b, 128 bits, hex, of the first `size` bytes as they stand on the disk; "" when there are fewer. Raises OSError."""
+    """Returns BLAKE2b, 128 bits, hex, of the first `size` bytes on disk; "" if there are fewer. Raises OSError."""
     state, position = hashlib.blake2b(digest_size=16), 0
     while position < size:
         data = handle.pread(min(_BLOCK_BYTES, size - position), position)
@@ -42,18 +42,18 @@ def digest_of(handle: Handle, size: int) -> str:
 
 
 KEPT = 64
-"""Files whose memos a process keeps; those asked for longest ago go first."""
+"""How many files' memos a process keeps; the least recently used go first."""
 
 
 class Memos:
-    """By partition and version of the file. Thread-safe; one memo is used by one batch at a time."""
+    """Memos by partition and version of the file. Thread-safe; one memo is used by one batch at a time."""
 
     def __init__(self) -> None:
         self._memos: dict[SourcePartition, tuple[Hashable, dict[str, Any]]] = {}
         self._lock = threading.Lock()
 
     def of(self, partition: SourcePartition, version: Hashable) -> dict[str, Any]:
-        """The memo of this version of the file; empty when it is new here."""
+        """Returns the memo of this version of the file; empty if it is new here."""
         with self._lock:
             known, memo = self._memos.pop(partition, (version, {}))
             if known != version:
@@ -65,11 +65,11 @@ class Memos:
 
 
 MEMOS = Memos()
-"""Those of this process."""
+"""The memos of this process."""
 
 
 class LimitedFormat:
-    """A `RecordFormat` with limits of unpacking, and for archives where they are opened; all else is the format's own."""
+    """A `RecordFormat` with limits for unpacking, and for archives if they are opened; everything else is the format's own."""
 
     def __init__(self, form: RecordFormat, limits: UnpackOptions) -> None:
         form = ArchiveFormat(form, limits.max_members) if limits.archives else form
@@ -94,7 +94,7 @@ ENDLESS = 2**62
 
 
 class _Spooled(Stream):
-    """What packed and plain spooled files have in common: a `Stream` of records, and the `RecordFile` that their format reads."""
+    """The common part of packed and plain spooled files: a `Stream` of records, and the `RecordFile` that their format reads."""
 
     def __init__(self, split: Split, form: RecordFormat, file: SplitFile | None = None) -> None:
         self._form = form
@@ -121,11 +121,11 @@ class _Spooled(Stream):
         return info.st_ino, info.st_size, info.st_mtime_ns
 
     def __call__(self, position: int, size: int, /) -> bytes:
-        """Up to `size` bytes from `position` on. Raises FileError."""
+        """Returns up to `size` bytes from `position`. Raises FileError."""
         return self.read(position, size)
 
     def is_what_was_read(self) -> bool:
-        """Whether it holds what was read of it, and nobody has written to it since it was planned. Finds out whether it is a repeat."""
+        """Returns whether the file holds what was read of it, and is unchanged since it was planned. Also detects a repeat."""
         if not self._is_as(self.offset.size, self.offset.mtime_ns):
             return False
         if self._split.origins:
@@ -134,14 +134,14 @@ class _Spooled(Stream):
             return True
         proof = self.offset.fingerprint
         is_long = proof.head_bytes > fingerprint.HEAD_BYTES
-        if is_long or proof.head_bytes == self.offset.size:  # of the whole file: it has grown, or that it is done was not saved
+        if is_long or proof.head_bytes == self.offset.size:  # of the whole file: it has grown, or its done row was not saved
             is_same = self._digest(proof.head_bytes) == proof.head
             if is_long or is_same:
                 return is_same
         return super().is_what_was_read()
 
     def _find_former(self) -> int:
-        """The one of the files that had its name which holds the very same bytes; -1 for none."""
+        """Returns the index of the former file with the same bytes; -1 if there is none."""
         digest = self._digest(self._file.info.st_size)
         return next((index for index, one in enumerate(self._split.origins) if digest and one.fingerprint.head == digest), -1)
 
@@ -152,11 +152,11 @@ class _Spooled(Stream):
             raise self._file.trouble("read", error) from None
 
     def _is_as(self, size: int, mtime_ns: int) -> bool:
-        """Whether it was of this size and time when it was opened."""
+        """Returns whether it had this size and modification time when it was opened."""
         return (self._file.info.st_size, self._file.info.st_mtime_ns) == (size, mtime_ns)
 
     def tail(self, position: int) -> bytes:
-        """Bytes before `position`; there are none before a record's number."""
+        """Returns the bytes before `position`; b"" if positions are record numbers."""
         return b"" if self._form.counts_records else super().tail(position)
 
     def frames(self, framing: Frames | RecordFormat, start: int, end: int, **how: Unpack[How]) -> Iterator[Frame]:
@@ -164,13 +164,13 @@ class _Spooled(Stream):
         return self._form.frames(self, start, end, **how)
 
     def is_still(self, position: int) -> bool:
-        """Whether nobody has written to it while it was read."""
+        """Returns whether the file is unchanged since it was opened."""
         del position
         now = self._file.stat()
         return self._is_as(now.st_size, now.st_mtime_ns)
 
     def _whole(self, result: SplitResult) -> SplitResult:
-        """The result with the digest of the whole file, once it is read to its end: as its fingerprint's head."""
+        """Returns the result with the digest of the whole file, once it is read to its end, as its fingerprint's head."""
         if self.origin >= 0:
             return replace(result, origin=self.origin)
         is_over = result.at_end and not (result.changed or result.error or result.damage)
@@ -178,7 +178,7 @@ class _Spooled(Stream):
         if not is_over or size > MOST_BYTES or is_part(self._split.partition.key) or is_remote(self._split.open_path):
             return result
         try:
-            handle = open_handle(self._split)  # the one it was read through is closed by now
+            handle = open_handle(self._split)  # the handle of the read is closed by now
         except OSError:
             return result
         try:
@@ -197,7 +197,7 @@ class SpoolStream(_Spooled):
     """A plain file."""
 
     def complete(self, result: SplitResult) -> SplitResult:
-        """The result with the digest of the whole file, once it is read to its end."""
+        """Returns the result with the digest of the whole file, once it is read to its end."""
         return self._whole(result)
 
 
@@ -211,21 +211,21 @@ class PackedSpoolStream(_Spooled, PackedStream):
 
     @property
     def _origins(self) -> tuple[SourceOffset, ...]:
-        return ()  # it is the rest of no other file
+        return ()  # it is not the rest of another file
 
     @property
     def size(self) -> int:
         return self._end
 
     def __call__(self, position: int, size: int, /) -> bytes:
-        """Unpacked bytes. Where it cannot be unpacked further is no end, but damage, however little short of `size` that is."""
+        """Returns unpacked bytes. If unpacking fails, fewer than `size` bytes are not the end, but damage: raises DamageError."""
         data = self.read(position, size)
         if len(data) < size and self._finds_end and (damage := self._damage()):
             raise DamageError(damage)
         return data
 
     def frames(self, framing: Frames | RecordFormat, start: int, end: int, **how: Unpack[How]) -> Iterator[Frame]:
-        """The frames. Records before the damage of an archive are whole, though the read that met it had begun before them."""
+        """Yields the frames. On damage it also yields the whole records before it, which the failed read did not return."""
         reached, skipping, cut = start, how.get("skipping", False), how.get("cut", "")
         try:
             for frame in super().frames(framing, start, end, **how):
@@ -242,17 +242,17 @@ class PackedSpoolStream(_Spooled, PackedStream):
             raise
 
     def bounds(self, limit: int) -> tuple[int, bool]:
-        """As of any packed file, but a format that finds the end needs none."""
+        """Returns the bounds of a packed file; a format that finds the end needs none."""
         return (limit, True) if self._finds_end else super().bounds(limit)
 
     def is_exhausted(self, limit: int) -> bool:
-        """Whether nothing is left. A format that finds the end may do so by what it has kept, without a look at the archive's."""
+        """Returns whether nothing is left. A format that finds the end may not have read the archive's end: it is read here."""
         while self._finds_end and self.read(self._unpacker.produced, OUTPUT_BYTES):
             pass
         return super().is_exhausted(limit)
 
     def complete(self, result: SplitResult) -> SplitResult:
-        """The result with the damage that was met. Whether the file is done, and as what, is its source's question."""
+        """Returns the result with the damage that was met. The source decides whether the file is done, and how."""
         found = super().complete(result)
         damage = result.damage or found.damage
         offset = replace(found.offset, size=result.offset.size, done=result.offset.done)
@@ -260,5 +260,5 @@ class PackedSpoolStream(_Spooled, PackedStream):
 
 
 def open_spooled(split: Split, form: RecordFormat) -> Stream:
-    """The split's file, packed or not. Raises FileError."""
+    """Opens the split's file, packed or not. Raises FileError."""
     return PackedSpoolStream(split, form) if split.offset.compression else SpoolStream(split, form)

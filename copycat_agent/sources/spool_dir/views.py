@@ -1,4 +1,4 @@
-"""What people are told of a spool directory: its files, what is unread, and columns that come and go between files."""
+"""Views of a spool directory: its files, how much is unread, and warnings about columns that differ between files."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class LagView:
     """The lag of a catalog."""
 
     def __init__(self, catalog: Catalog, unreadable: Callable[[], int]) -> None:
-        """`unreadable`: how many paths match and cannot be looked at."""
+        """`unreadable`: returns how many paths match and cannot be checked."""
         self._catalog = catalog
         self._unreadable = unreadable
         self._judged: tuple[dict[SourcePartition, Row], int] = ({}, 0)
@@ -57,7 +57,7 @@ class LagView:
         )
 
     def _bad_ones(self) -> int:
-        """Bad files that stay where they are. There may be very many files that are done, so they are counted when something changed."""
+        """Returns how many bad files stay in place. Finished files may be many, so they are counted only after a change."""
         done = self._catalog.done
         if self._judged[0] is not done or self._judged[1] != len(done):
             self._judged = done, len(done)
@@ -86,7 +86,7 @@ class Views:
         self._counts_records = counts_records
 
     def files(self) -> tuple[FileView, ...]:
-        """Every file, by path: unread ones, those that are done and still there, and what cannot be looked at."""
+        """Returns every file, by path: unread ones, finished ones that still exist, and unreadable ones."""
         passed_over = self._listing.passed_over
         why = passed_over.reasons()
         known = {file.path for file in self._catalog.files.values()}
@@ -97,7 +97,7 @@ class Views:
         return tuple(sorted([*map(view_of, self._catalog.files.values()), *done, *unreadable]))
 
     def closeup(self, path: str, most_bytes: int) -> Closeup | None:
-        """The file at `path`, and about `most_bytes` of what a task would be given next of it; None when there is none."""
+        """Returns the file at `path`, and a split of about `most_bytes` that a task would get next; None if there is no such file."""
         row = next((one for one in self._catalog.done.values() if one.offset.path == path), None)
         if row is not None:
             return Closeup(self._done(row), (path,), row.offset, None)
@@ -111,7 +111,7 @@ class Views:
         return done_view(row, self._cleanup.why(row) or row.offset.trouble, counts_records=self._counts_records)
 
     def _split(self, file: SpoolFile, most_bytes: int) -> Split | None:
-        """What a task would be given next of it, about `most_bytes` where that can be told; None when it is not its turn."""
+        """Returns the split that a task would get next, of about `most_bytes` if possible; None if it is not the file's turn."""
         progress = file.progress
         part = progress.next_range(self._planner.in_flight)
         is_all_taken = bool(progress.ranges) and part is None
@@ -125,7 +125,7 @@ class Views:
 
 
 def view_of(file: SpoolFile) -> FileView:
-    """A file that is not read yet."""
+    """Returns the view of a file that is not read to its end."""
     state: FileState = "following"
     if file.backoff.blocked:
         state = "blocked"
@@ -141,7 +141,7 @@ def view_of(file: SpoolFile) -> FileView:
 
 
 def done_view(row: Row, why: str, *, counts_records: bool) -> FileView:
-    """A file that is read, or given up, and still there. `why`: what keeps it there, or is wrong with it."""
+    """Returns the view of a file that is read, or given up, and still exists. `why`: what keeps it there, or is wrong with it."""
     offset = row.offset
     state: FileState = "failing" if why else "done"
     where = (offset.path, row.partition.key, offset.position, offset.size, offset.records, state)
@@ -151,7 +151,7 @@ def done_view(row: Row, why: str, *, counts_records: bool) -> FileView:
 TELL_SECONDS = 60.0
 """Least time between two warnings of one connector."""
 _NAMED = 20
-"""Columns that are named."""
+"""How many columns are named."""
 
 
 class Drift:
@@ -164,7 +164,7 @@ class Drift:
         self._told_at = -TELL_SECONDS
 
     def note(self, path: str, schema: Schema | None) -> None:
-        """A file with this schema was read. Warns when its columns are not those of the file before it."""
+        """Takes in the schema of a file that was read. Warns if its columns differ from those of the file before it."""
         if schema is None:
             return
         columns = frozenset(column.name for column in schema.columns)

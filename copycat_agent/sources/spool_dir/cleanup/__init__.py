@@ -1,1 +1,1 @@
-"""What becomes of files of a spool directory that are done: deleted, moved or set aside, never overwriting anything."""
+"""Cleanup of a spool directory's finished files: they are deleted, moved or set aside, and nothing is ever overwritten."""

@@ -1,8 +1,8 @@
-"""What becomes of a spooled file once Kafka has every record of it and its offset is on disk.
+"""Cleans up a spooled file once Kafka has every record of it and its offset is on disk.
 
-Every step leaves something that the next call finishes: a kill between any two of them costs nothing. The order is: explanation of a bad
-file, done file, the file itself, empty directories, sync. The done file goes first: while its file is there it cannot be mistaken for
-that of a new file of the same name.
+Every step leaves a state that the next call can finish: a kill between any two of them costs nothing. The order is: explanation of a bad
+file, done file, the file itself, empty directories, sync. The done file goes first: while its file exists it cannot be mistaken for that of
+a new file of the same name.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ from copycat_agent.sources.spool_dir.cleanup.target_notes import Retention
 from copycat_agent.sources.spool_dir.spool_options import CleanupOptions
 
 CALL_SECONDS = 0.25
-"""What does not fit into a call waits for the next one, so that reading goes on."""
+"""The time limit of one call; the remaining files wait for the next call, so that reading goes on."""
 EXPIRE_SECONDS = 60.0
-"""How often it is looked for files that are past `retain`."""
+"""Time between two searches for files that are past `retain`."""
 
 
 class FinishedFile(NamedTuple):
     """A file that is done, and whose row says so on disk.
 
-    `path` is at or below the source's directory; `identity`, `size` and `mtime_ns` are those of what was read, `saved_as` is the identity
-    in its row's key. `done_file` is the path of the one that says that this file, and no other, is complete; "" for none. `trouble` is why
-    it could not be read to its end; "": it was delivered. The rest is for the explanation of a bad file: `position` is the byte reached, or
+    `path` is in or below the source's directory; `identity`, `size` and `mtime_ns` are those of the file that was read, `saved_as` is the
+    identity in its row's key. `done_file` is the path of the done file that belongs to this file alone; "" for none. `trouble` is why it
+    could not be read to its end; "": it was delivered. The rest is for the explanation of a bad file: `position` is the byte reached, or
     with `counts_records` the record.
     """
 
@@ -54,7 +54,7 @@ class FinishedFile(NamedTuple):
 
     @property
     def item(self) -> Item:
-        """The file as the steps want it."""
+        """The file in the form that the steps take."""
         return Item(self.path.rpartition("/")[2], self.identity, self.size, self.mtime_ns, self.saved_as)
 
     @property
@@ -64,11 +64,11 @@ class FinishedFile(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What became of a file.
+    """The result of the cleanup of one file.
 
-    cleaned: as the policy says, durably; `target` is where it is now, "" when it was deleted. gone: somebody else took it away. changed:
-    at its path is something that was not read; it is left alone. kept: not now, `why` says it; ask again after `retry_seconds`, or with
-    growing pauses when that is None. stays: the policy leaves it where it is.
+    cleaned: done as the policy says, durably; `target` is its new path, "" if it was deleted. gone: somebody else removed it. changed: its
+    path has content that was not read; it is left alone. kept: not possible now, for the reason `why`; retry after `retry_seconds`, or with
+    growing pauses if that is None. stays: the policy leaves it in place.
     """
 
     state: Literal["cleaned", "gone", "changed", "kept", "stays"]
@@ -78,9 +78,9 @@ class Outcome(NamedTuple):
 
 
 class Cleaner:
-    """Cleans up one connector's files. Used by one caller at a time; raises nothing for files.
+    """Cleans up one connector's files. Used by one caller at a time; file errors become outcomes and are not raised.
 
-    `recursive`: directories below `directory` are read too, so no target may lie there. `clock` is time.time.
+    `recursive`: directories below `directory` are read too, so no target may be there. `clock` is time.time.
     """
 
     def __init__(
@@ -106,20 +106,20 @@ class Cleaner:
         self._was_good = False
 
     def check(self) -> BlockedError | None:
-        """What a person has to change before this can work; None when it can. Makes targets that are missing.
+        """Returns what a person has to change before cleanup can work; None if it can. Creates missing targets.
 
-        Once all was well it is not looked at again: `clean` says what goes wrong later.
+        After the first success it checks nothing: `clean` reports later problems.
         """
         problem = None if self._was_good else self._targets.check()
         self._was_good = problem is None
         return problem
 
     def does(self, *, troubled: bool) -> bool:
-        """Whether anything is to be done with such files at all."""
+        """Returns whether the policy does anything with such files."""
         return self._targets.path_of(troubled=troubled) is not None or (not troubled and self._options.policy == "delete")
 
     def clean(self, files: Sequence[FinishedFile]) -> list[Outcome]:
-        """Do what is to be done, in order, for `CALL_SECONDS` at most. What is cleaned or gone stays so after a power cut."""
+        """Cleans up files in order, for `CALL_SECONDS` at most. Those that are cleaned or gone are synced to disk."""
         until = time.monotonic() + CALL_SECONDS
         self._copies.keep_only({file.item for file in files})
         outcomes = [self._clean(file) if time.monotonic() < until else Outcome("kept", why="waits for its turn") for file in files]
@@ -133,7 +133,7 @@ class Cleaner:
         return outcomes
 
     def expire(self) -> None:
-        """Delete what was put into the targets `retain` ago. Call it with every scan; it looks once a minute, at a bounded number."""
+        """Deletes files that were put into the targets longer than `retain` ago. Called with every scan; works once a minute."""
         if not self._retain or time.monotonic() < self._next_expiry:
             return
         self._next_expiry = time.monotonic() + EXPIRE_SECONDS
@@ -150,7 +150,7 @@ class Cleaner:
                     self._log.info("deleted files that are past retain", path=path, files=deleted)
 
     def close(self) -> None:
-        """The connector stops. A copy under way is begun anew by the next one."""
+        """Called when the connector stops. The next one begins an unfinished copy anew."""
         self._copies.close()
 
     def _clean(self, file: FinishedFile) -> Outcome:
@@ -165,7 +165,7 @@ class Cleaner:
             return Outcome("kept", why=self._targets.words(error, troubled=file.is_bad), retry_seconds=None)
 
     def _clean_up(self, file: FinishedFile) -> Outcome:
-        """One file, once. Raises ChangedError, KeptError, OSError."""
+        """Cleans up one file. Raises ChangedError, KeptError, OSError."""
         below = f"{self._directory.rstrip('/')}/"
         if not self.does(troubled=file.is_bad) or not file.path.startswith(below):
             return Outcome("stays")
@@ -195,7 +195,7 @@ class Cleaner:
         if state is Seen.OTHER:
             self._forget_copy(file, item)
             raise ChangedError("it was replaced or written to since it was read")
-        if is_written(home, item.name):  # what is written to it when it is away would never be read
+        if is_written(home, item.name):  # data written to it after it was removed would never be read
             raise KeptError("a program has it open for writing")
         path = self._targets.path_of(troubled=file.is_bad)
         if path is None:
@@ -227,7 +227,7 @@ class Cleaner:
         return Outcome("cleaned", where)
 
     def _choose(self, put: Put, file: FinishedFile, item: Item) -> str:
-        """A free name; beside that of a bad file its explanation stands from now on."""
+        """Returns a free name; for a bad file it also writes the explanation beside it."""
         if not file.is_bad:
             return free_name(put.goal, item.name)
         name = target_notes.explain(put.goal, item, target_notes.explanation(self._facts(file), item, file.trouble))

@@ -1,4 +1,4 @@
-"""Files that are done and have to leave: handed to cleanup strictly after their rows are saved, again and again until they are away."""
+"""Finished files that have to leave: handed to cleanup strictly after their rows are saved, and retried until they are gone."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
     from copycat_agent.sources.spool_dir.rows import Row
 
 AT_ONCE = 128
-"""Files that are handed over at a time."""
+"""How many files are handed over at a time."""
 PAUSE_SECONDS = (1.0, 60.0)
-"""First and longest pause between two tries of a file that cannot be cleaned up."""
+"""First and longest pause between two attempts for a file that cannot be cleaned up."""
 
 
 class _Due(NamedTuple):
-    """A file that has to leave. `number` is that of its turn; `why` it is still there, after so many `failures`."""
+    """A file to clean up. `number` is its latest turn; `why` is the reason of the last of its `failures`."""
 
     row: Row
     number: int
@@ -35,7 +35,7 @@ class _Due(NamedTuple):
 
 
 class CleanupQueue:
-    """For one connector, one call at a time."""
+    """The cleanup queue of one connector, for one call at a time."""
 
     def __init__(
         self,
@@ -47,7 +47,7 @@ class CleanupQueue:
         *,
         counts_records: bool,
     ) -> None:
-        """`changed` is called when something else is where a file was."""
+        """`changed` is called when a file's path has other content."""
         self._cleaner = cleaner
         self._done_files = done_files
         self._log = log
@@ -61,7 +61,7 @@ class CleanupQueue:
         self._cleaned: list[Row] = []
 
     def check(self) -> None:
-        """Say what is wrong with the targets, once: files are read all the same, and kept where they are until it is repaired."""
+        """Logs a problem with the targets once: files are still read, and stay in place until it is repaired."""
         problem = self._cleaner.check()
         words = str(problem or "")
         if words and words != self._told:
@@ -69,9 +69,9 @@ class CleanupQueue:
         self._told = words
 
     def add(self, *rows: Row) -> None:
-        """Their files are done, and the rows are saved. Without effect for those that the policy leaves where they are.
+        """Queues the files of saved, done rows. Has no effect for files that the policy leaves in place.
 
-        A row that is known already takes the place of what it was: its file was read on, or has another name now.
+        A new row replaces the queued one of its partition: its file was read on, or renamed.
         """
         does = {troubled: self._cleaner.does(troubled=troubled) for troubled in (False, True)}
         for row in rows if any(does.values()) else ():
@@ -86,27 +86,27 @@ class CleanupQueue:
         heapq.heappush(self._turns, (at, number, due.row.partition))
 
     def discard(self, row: Row) -> None:
-        """Its file is not there any more."""
+        """Removes a row whose file does not exist any more."""
         self._due.pop(row.partition, None)
 
     def why(self, row: Row) -> str:
-        """What keeps the file where it is, "" when nothing does."""
+        """Returns why the file could not be cleaned up yet, "" if there is no reason."""
         due = self._due.get(row.partition)
         return due.why if due else ""
 
     @property
     def troubled(self) -> int:
-        """Files that could not be cleaned up, bad ones apart."""
+        """How many files could not be cleaned up, without bad ones."""
         return sum(bool(due.why) and not due.row.offset.trouble for due in self._due.values())
 
     @property
     def is_busy(self) -> bool:
-        """Whether more could be done at once."""
+        """Whether more could be done now."""
         return self.next_at <= self._clock()
 
     @property
     def next_at(self) -> float:
-        """When there is something to do, as `time.monotonic()` tells it; infinite for never."""
+        """When the next file is due, by `time.monotonic()`; infinite if none is."""
         while self._turns and self._is_over(*self._turns[0]):
             heapq.heappop(self._turns)
         return self._turns[0][0] if self._turns else float("inf")
@@ -116,7 +116,7 @@ class CleanupQueue:
         return due is None or due.number != number
 
     def work(self) -> None:
-        """Clean up what is due, as much as a short call allows."""
+        """Cleans up the files that are due, as many as fit into a short call."""
         now = self._clock()
         tried: list[_Due] = []
         while self.next_at <= now and len(tried) < AT_ONCE:
@@ -160,14 +160,14 @@ class CleanupQueue:
         )
 
     def take_cleaned(self) -> list[Row]:
-        """Rows whose files are away since this was asked last: a scan saves that."""
+        """Returns the rows whose files were removed since the last call: the next scan saves that."""
         cleaned, self._cleaned = self._cleaned, []
         return cleaned
 
     def expire(self) -> None:
-        """Delete what was put away longer than `retain` ago."""
+        """Deletes files that were moved away longer than `retain` ago."""
         self._cleaner.expire()
 
     def close(self) -> None:
-        """End a copy under way."""
+        """Ends an unfinished copy."""
         self._cleaner.close()

@@ -1,7 +1,7 @@
-"""To another device: copy under a name of our own, sync, give it its name, delete the original. In steps, so that nothing waits for 10 GB.
+"""Copies files to another device in steps: write to a temporary name, sync, give it the final name, delete the original.
 
-What a crash leaves: a part with one name (begun anew), or one that has its final name too (then only the original is left to delete).
-Under its final name a file is whole.
+Steps are short so that nothing waits for a copy of 10 GB. A crash leaves either a part with one name, which is begun anew, or one that has
+its final name too: then only the original is left to delete. Under its final name a file is always complete.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from copycat_agent.sources.spool_dir.cleanup.target_notes import Retention
 
 STEP_SECONDS = 0.2
 MARK_BYTES = 4 * 2**20
-"""The largest done file: it is copied in one go."""
+"""The largest done file: it is copied in one call."""
 _CHUNK_BYTES = 2**20
 _READ = os.O_RDONLY | os.O_CLOEXEC | os.O_NOCTTY | os.O_NONBLOCK | os.O_NOFOLLOW
 _WRITE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
@@ -41,18 +41,18 @@ _TRIES = 16
 
 
 class Copies:
-    """Those of one connector, one at a time. Used by one caller at a time."""
+    """The copies of one connector, one file at a time. Used by one caller at a time."""
 
     def __init__(self, connector: str) -> None:
         self._prefix = f"{PREFIX}{connector}-"
         self._current: _Copy | None = None
 
     def part_name(self, item: Item) -> str:
-        """What a copy is called until it is whole."""
+        """Returns the name of a copy until it is complete."""
         return f"{self._prefix}{item.key}.part"
 
     def carry(self, home: Folder, item: Item, root: Folder, goal: Folder, choose: Choose) -> str:
-        """The next step of a copy; the name in `goal` once the original is gone. `root`: the target, where parts are.
+        """Does the next step of a copy. Returns the name in `goal` once the original is deleted. `root`: the target, which holds the parts.
 
         Raises KeptError while there is more to copy, ChangedError, OSError.
         """
@@ -88,13 +88,13 @@ class Copies:
         return name
 
     def forget(self, root: Folder, item: Item) -> None:
-        """The original is gone: what was copied of it has its name, or nobody needs it."""
+        """Removes the part of a file whose original is gone: the copy has its final name, or is not needed."""
         if self._current is not None and self._current.item == item:
             self.close()
         root.remove(self.part_name(item))
 
     def carry_mark(self, home: Folder, item: Item, root: Folder, goal: Folder, choose: Choose) -> str:
-        """A done file, at once. One with the same bytes and times that is there already is this one: copied before a crash."""
+        """Copies a done file in one call. One with the same bytes and times in `goal` is this one, copied before a crash."""
         if item.size > MARK_BYTES:
             raise KeptError(f"its done file is too large to be copied: {item.size:,} bytes, {MARK_BYTES:,} at most")
         name = next((other for other in goal.names() if is_numbered(item.name, other) and _is_same(home, item, goal, other)), "")
@@ -113,12 +113,12 @@ class Copies:
         return name
 
     def keep_only(self, items: set[Item]) -> None:
-        """A copy that nobody asks for any more holds up no other."""
+        """Ends a copy that is not among `items`, so that it does not block the others."""
         if self._current is not None and self._current.item not in items:
             self.close()
 
     def sweep(self, root: Folder) -> None:
-        """Delete what a crash left unfinished. A part that has its name already stays: it says that only the original is left to delete."""
+        """Deletes parts that a crash left unfinished. One with a final name stays: it says that only the original has to be deleted."""
         for name in root.names():
             if name.startswith(self._prefix) and name.endswith(".part"):
                 info = root.look(name)
@@ -126,14 +126,14 @@ class Copies:
                     root.remove(name)
 
     def close(self) -> None:
-        """End the copy under way; the next call begins it anew."""
+        """Ends the current copy; the next call begins it anew."""
         if self._current is not None:
             self._current.close()
             self._current = None
 
 
 class _Copy:
-    """One copy under way. Methods raise OSError."""
+    """One copy in progress. Methods raise OSError."""
 
     def __init__(self, home: Folder, item: Item, root: Folder, part: str) -> None:
         self.item = item
@@ -152,7 +152,7 @@ class _Copy:
             raise ChangedError("another file has its name")
 
     def step(self, until: float) -> bool:
-        """Copy until `until`, as time.monotonic() tells it, then wait for the disk. Whether everything is copied."""
+        """Copies until `until`, by time.monotonic(), then syncs the data. Returns whether everything is copied."""
         while self.position < self.item.size:
             data = memoryview(os.pread(self._from, min(_CHUNK_BYTES, self.item.size - self.position), self.position))
             if not data:
@@ -167,7 +167,7 @@ class _Copy:
         return self.position == self.item.size
 
     def finish(self) -> None:
-        """Owner, mode and times of the original; everything is on disk when it returns."""
+        """Sets owner, mode and times of the original, and syncs everything to disk."""
         info = os.fstat(self._from)
         with suppress(PermissionError):  # only root may give files away
             os.fchown(self._to, info.st_uid, info.st_gid)
@@ -186,7 +186,7 @@ class _Copy:
 
 
 def _is_same(home: Folder, item: Item, goal: Folder, name: str) -> bool:
-    """Whether the small file in `goal` is a copy of this one."""
+    """Returns whether the small file in `goal` is a copy of this one."""
     info = goal.look(name)
     if info is None or not stat.S_ISREG(info.st_mode) or (info.st_size, info.st_mtime_ns) != (item.size, item.mtime_ns):
         return False
@@ -199,7 +199,7 @@ def _content(folder: Folder, name: str) -> bytes:
 
 
 def _name(root: Folder, part: str, goal: Folder, choose: Choose) -> str:
-    """Give the whole copy its name, a second one beside `part` where the file system lets it."""
+    """Gives the complete copy its final name, as a hard link to `part` if the file system allows it."""
     for _ in range(_TRIES):
         name = choose()
         with suppress(FileExistsError):
@@ -210,7 +210,7 @@ def _name(root: Folder, part: str, goal: Folder, choose: Choose) -> str:
 
 
 def _link_or_rename(root: Folder, part: str, goal: Folder, name: str) -> None:
-    """Without hard links a crash before the original is deleted makes a second copy: never a lost one."""
+    """Links or renames the part. Without hard links a crash before the original is deleted leaves a second copy, but loses nothing."""
     try:
         os.link(part, name, src_dir_fd=root.fd, dst_dir_fd=goal.fd, follow_symlinks=False)
     except OSError as error:
@@ -220,7 +220,7 @@ def _link_or_rename(root: Folder, part: str, goal: Folder, name: str) -> None:
 
 
 class Put:
-    """Puts files into `goal`, the directory `rest` below the target `root`, and remembers what, when it is to be deleted one day."""
+    """Puts files into `goal`, the directory `rest` below the target `root`, and notes them for deletion after `retain`."""
 
     def __init__(self, root: Folder, rest: str, goal: Folder, retention: Retention | None, copies: Copies) -> None:
         self.root = root
@@ -230,11 +230,11 @@ class Put:
         self._copies = copies
 
     def file(self, home: Folder, item: Item, choose: Choose) -> str:
-        """Returns its name there. Raises KeptError while a copy goes on, ChangedError, OSError."""
+        """Puts a file there. Returns its name. Raises KeptError while a copy goes on, ChangedError, OSError."""
         return self._put(home, item, choose, self._copies.carry)
 
     def done_file(self, path: str, unsynced: Unsynced) -> None:
-        """A done file, at once; "" is none. Raises KeptError, OSError."""
+        """Puts a done file there in one call; "" means none. Raises KeptError, OSError."""
         for home, item in _done_file(path, unsynced):
             self._put(home, item, lambda: free_name(self.goal, item.name), self._copies.carry_mark)  # noqa: B023 - there is one at most
 
@@ -249,7 +249,7 @@ class Put:
         return carry(home, item, self.root, self.goal, chosen) if is_copied else move(home, item, self.goal, chosen)
 
     def note(self, name: str, info: os.stat_result | None = None) -> None:
-        """What is about to get this name, or has it, is ours to delete after `retain`."""
+        """Notes the file that has this name, or is about to get it, for deletion after `retain`."""
         info = info or self.goal.look(name)
         if self._retention is not None and info is not None:
             path = f"{self._rest}/{name}" if self._rest else name
@@ -257,13 +257,13 @@ class Put:
 
 
 def remove_done_file(path: str, unsynced: Unsynced) -> None:
-    """Delete a done file; "" is none. Raises OSError."""
+    """Deletes a done file; "" means none. Raises OSError."""
     for home, item in _done_file(path, unsynced):
         home.remove(item.name)
 
 
 def _done_file(path: str, unsynced: Unsynced) -> Iterator[tuple[Folder, Item]]:
-    """The done file and where it is, for changes to be synced; nothing when it is not there."""
+    """Yields the done file and its directory, which will be synced; nothing if it does not exist."""
     above, _, name = path.rpartition("/")
     try:
         home = folder(above or "/") if name else None

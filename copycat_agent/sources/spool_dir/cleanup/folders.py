@@ -1,6 +1,6 @@
-"""Directories that cleanup works in, and which of them files are put into.
+"""Directories that cleanup works in, and the targets that files are moved to.
 
-They are held by descriptors: what was looked at is what is changed, and no link is followed.
+They are held by descriptors: changes apply to the directory that was checked, and no link is followed.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from copycat_agent.sources.files.paths.matching import normalise
 from copycat_agent.sources.spool_dir.spool_options import CleanupOptions
 
 PREFIX = ".copycat-"
-"""Of every name that cleanup uses for itself; names with a dot are never read."""
+"""Prefix of every name that cleanup uses for itself; names with a dot are never read."""
 _LOOK = os.O_PATH | os.O_CLOEXEC
 _LIST = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
 
 class ChangedError(Exception):
-    """What is there is not what was read: it is left alone. The argument says what it is."""
+    """The file is not the one that was read: it is left alone. The argument says what it is."""
 
 
 class KeptError(Exception):
-    """It cannot be done now: the reason, and after how many seconds to try again (None: with growing pauses)."""
+    """Cleanup is not possible now: the reason, and after how many seconds to retry (None: with growing pauses)."""
 
     def __init__(self, why: str, retry_seconds: float | None = None) -> None:
         super().__init__(why)
@@ -57,17 +57,17 @@ class Folder:
 
     @property
     def mount(self) -> tuple[int, int]:
-        """Device and mount: files are renamed within one of these only, not even between two mounts of one device."""
+        """Device and mount: renames work only within one of these, not even between two mounts of one device."""
         with open(f"/proc/self/fdinfo/{self.fd}", encoding="ascii") as stream:  # noqa: PTH123 - a hot path
             numbers = [int(line[7:]) for line in stream if line.startswith("mnt_id:")]
         return self.key[0], numbers[0] if numbers else 0
 
     def below(self, rest: str) -> Folder:
-        """The directory at `rest` below this one; "" is this one. ELOOP where a link is met."""
+        """Returns the directory at `rest` below this one; "" is this one. Raises ELOOP for a symbolic link."""
         return Folder(find_beneath(self.fd, rest or "."), os.path.join(self.path, rest) if rest else self.path)  # noqa: PTH118 - a descriptor's name
 
     def made(self, rest: str) -> Folder:
-        """The same, made where it is missing, durably."""
+        """Returns the directory at `rest`, and creates missing ones durably."""
         here = self.below("")
         for part in filter(None, rest.split("/")):
             with here:
@@ -77,25 +77,25 @@ class Folder:
         return here
 
     def make(self, name: str) -> None:
-        """A directory, unless somebody was faster."""
+        """Creates a directory, unless it exists."""
         with suppress(FileExistsError):
             os.mkdir(name, dir_fd=self.fd)
             self.sync()
 
     def look(self, name: str) -> os.stat_result | None:
-        """What has the name, links as such; None for nothing."""
+        """Returns the stat of a name without following links; None if it does not exist."""
         try:
             return os.stat(name, dir_fd=self.fd, follow_symlinks=False)
         except FileNotFoundError:
             return None
 
     def remove(self, name: str) -> None:
-        """Delete a file; one that is not there is no matter."""
+        """Deletes a file if it exists."""
         with suppress(FileNotFoundError):
             os.unlink(name, dir_fd=self.fd)
 
     def names(self) -> list[str]:
-        """Of everything in it."""
+        """Returns the names of everything in it."""
         fd = os.open(".", _LIST, dir_fd=self.fd)
         try:
             return os.listdir(fd)  # noqa: PTH208 - of a descriptor
@@ -103,7 +103,7 @@ class Folder:
             os.close(fd)
 
     def sync(self) -> None:
-        """Names that were given or taken here survive a power cut from now on."""
+        """Syncs the directory: names added or removed here survive a power cut from now on."""
         fd = os.open(".", _LIST, dir_fd=self.fd)
         try:
             os.fsync(fd)
@@ -111,14 +111,14 @@ class Folder:
             os.close(fd)
 
     def prune(self, rest: str) -> None:
-        """Delete the directory at `rest` and those above it, up to this one, as far as they are empty."""
+        """Deletes the directory at `rest` and its parents, up to this one, as far as they are empty."""
         while rest:
             above, _, name = rest.rpartition("/")
             try:
                 with self.below(above) as parent:
                     os.rmdir(name, dir_fd=parent.fd)
                     parent.sync()
-            except FileNotFoundError:  # a kill came between it and those above it, or somebody was faster
+            except FileNotFoundError:  # a kill came between it and its parents, or somebody was faster
                 pass
             except OSError:  # not empty
                 return
@@ -126,12 +126,12 @@ class Folder:
 
 
 def folder(path: str) -> Folder:
-    """A directory that a person named; links on the way to it were made by those who may. Raises OSError."""
+    """Opens a directory that a user named; it may be reached through links. Raises OSError."""
     return Folder(os.open(path, _LOOK), path)
 
 
 def target(path: str, *, make: bool = True) -> Folder:
-    """A directory to put files into, made where it is missing. ELOOP when it is a link: nobody may turn files aside. Raises OSError."""
+    """Opens a target directory, and creates it if it is missing. Raises ELOOP if it is a link, so that nobody redirects files; OSError."""
     if make:
         _ensure(path)
     fd = os.open(path, _LOOK | os.O_NOFOLLOW)
@@ -142,7 +142,7 @@ def target(path: str, *, make: bool = True) -> Folder:
 
 
 def _ensure(path: str) -> None:
-    """Make what is missing; links above a target are a person's."""
+    """Creates missing directories; links above a target are the user's."""
     if not os.path.lexists(path):
         above, _, name = path.rpartition("/")
         _ensure(above or "/")
@@ -151,19 +151,19 @@ def _ensure(path: str) -> None:
 
 
 class Unsynced:
-    """Directories in which names have changed, to be synced together: a hundred files cost two syncs, not two hundred."""
+    """Directories in which names have changed, to be synced together: a hundred files cost two syncs instead of two hundred."""
 
     def __init__(self) -> None:
         self._folders: dict[tuple[int, int], Folder] = {}
 
     def add(self, *changed: Folder) -> None:
-        """To be synced by the next `flush`."""
+        """Adds directories to be synced by the next `flush`."""
         for one in changed:
             if one.key not in self._folders:
                 self._folders[one.key] = one.below("")
 
     def flush(self) -> None:
-        """Sync them all. Raises OSError: then nothing is known of any."""
+        """Syncs them all. Raises OSError: then none is known to be synced."""
         folders, self._folders = list(self._folders.values()), {}
         with _closing(folders):
             for one in folders:
@@ -184,7 +184,7 @@ _CLOSED = (errno.EACCES, errno.EPERM, errno.EROFS)
 
 
 class CleanupTargets:
-    """The target directories of one connector, and its own one. Used by one caller at a time."""
+    """The target directories of one connector, and its own directory. Used by one caller at a time."""
 
     def __init__(self, directory: str, options: CleanupOptions, *, recursive: bool) -> None:
         self._directory = directory
@@ -197,16 +197,16 @@ class CleanupTargets:
 
     @property
     def paths(self) -> dict[str, str]:
-        """Each with the option that names it."""
+        """The target directories, each with the option that names it."""
         options = {self._failed_to: "cleanup.failed_to", self._to: "cleanup.to"}
         return {path: option for path, option in options.items() if path}
 
     def path_of(self, *, troubled: bool) -> str | None:
-        """Where delivered, or bad, files go; None when they go nowhere."""
+        """Returns the target of delivered, or of bad files; None if there is none."""
         return self._failed_to if troubled else self._to
 
     def check(self) -> BlockedError | None:
-        """The first thing that a person has to change; None when all is well. Makes targets that are missing."""
+        """Returns the first thing that a person has to change; None if there is nothing. Creates missing targets."""
         for path, option in self.paths.items():
             if problem := self._check(path, option):
                 return problem
@@ -230,7 +230,7 @@ class CleanupTargets:
         return None
 
     def refuse(self, root: Folder, home: Folder) -> None:
-        """Raises KeptError for a target that cannot be meant, OSError."""
+        """Raises KeptError for a target that is read by this connector, or on another mount without copying. Raises OSError."""
         with folder(self._directory) as top:
             real, own = os.path.realpath(root.path), os.path.realpath(self._directory)
             inside = real.startswith(own.rstrip("/") + "/")
@@ -244,7 +244,7 @@ class CleanupTargets:
             raise KeptError(_apart(root, home))
 
     def words(self, error: OSError, *, path: str = "", troubled: bool = False) -> str:
-        """An operating system's error in words that name the next step."""
+        """Returns an operating system's error in words that name the next step."""
         where = path or (error.filename if isinstance(error.filename, str) and error.filename.startswith("/") else "")
         where = where or self.path_of(troubled=troubled) or self._directory
         if error.errno in _FULL:
@@ -257,7 +257,7 @@ class CleanupTargets:
 
 
 def _probe(root: Folder) -> None:
-    """Whether files can be made there: only trying tells on network file systems. A full one is no reason not to start. Raises OSError."""
+    """Checks that files can be created there: on network file systems only trying shows it. A full one passes. Raises OSError."""
     name = f"{PREFIX}probe-{os.getpid()}"
     try:
         os.close(os.open(name, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600, dir_fd=root.fd))
@@ -269,7 +269,7 @@ def _probe(root: Folder) -> None:
 
 
 def _unwritable(path: str) -> str:
-    """Why names cannot be taken from a directory, as far as the kernel tells; "" when they can, or it is not there."""
+    """Returns why names cannot be removed from a directory, according to the kernel; "" if they can, or it does not exist."""
     if not os.path.lexists(path) or os.access(path, os.W_OK | os.X_OK, effective_ids=True):
         return ""
     return "it cannot be written to"
@@ -280,7 +280,7 @@ def _chmod(path: str) -> str:
 
 
 def _apart(root: Folder, home: Folder) -> str:
-    if root.key[0] == home.key[0]:  # as systemd's sandbox does it
+    if root.key[0] == home.key[0]:  # as systemd's sandbox does
         what, hint = "another mount", "in the service, name one directory above both in ReadWritePaths="
     else:
         what, hint = "another file system", "choose a directory on the same one"

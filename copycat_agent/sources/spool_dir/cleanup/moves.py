@@ -1,4 +1,4 @@
-"""Moves and deletions within one file system, in steps that the next call can finish, and names for files whose own name is taken.
+"""Moves and deletions within one file system, in steps that the next call can finish, and names for files whose name is taken.
 
 Nothing is ever overwritten: `orders-1.csv.gz` goes beside `orders.csv.gz`.
 """
@@ -21,16 +21,16 @@ from copycat_agent.sources.files.paths.opening import is_open_for_writing
 from copycat_agent.sources.spool_dir.cleanup.folders import PREFIX, ChangedError, Folder, KeptError
 
 NAME_BYTES = 255
-"""The longest name that file systems take."""
+"""The longest name that file systems allow."""
 _ONE_BY_ONE = 8
-"""So many numbers are tried one after the other, then larger steps are taken."""
+"""How many numbers are tried one by one before larger steps."""
 _MOST = 2**40
 _PACKED = r"(?:\.(?:gz|zst|zstd|bz2|xz|lz4|sz|snappy|lzma|Z))"
 _SUFFIX = re.compile(rf"(?<=[^.])(?:\.[A-Za-z][A-Za-z0-9_]{{0,15}})?{_PACKED}\Z|(?<=[^.])\.[A-Za-z][A-Za-z0-9_]{{0,15}}\Z")
 
 
 def numbered(name: str, number: int, most_bytes: int = NAME_BYTES) -> str:
-    """`name` with a number before its suffixes; 0 is the name itself. A stem that is too long loses its end."""
+    """Returns `name` with a number before its suffixes; 0 is the name itself. A stem that is too long is cut at its end."""
     found = _SUFFIX.search(name)
     stem, suffix = (name[: found.start()], found[0]) if found else (name, "")
     tail = (f"-{number}" if number else "") + suffix
@@ -39,7 +39,7 @@ def numbered(name: str, number: int, most_bytes: int = NAME_BYTES) -> str:
 
 
 def _cut(text: str, most_bytes: int) -> str:
-    """The beginning that fits; no character is cut in two."""
+    """Returns the beginning that fits, without splitting a character."""
     raw = os.fsencode(text)
     if len(raw) <= most_bytes:
         return text
@@ -49,15 +49,15 @@ def _cut(text: str, most_bytes: int) -> str:
 
 
 def is_numbered(name: str, candidate: str, most_bytes: int = NAME_BYTES) -> bool:
-    """Whether `candidate` is `name` or one of its numbered forms."""
+    """Returns whether `candidate` is `name` or one of its numbered forms."""
     found = re.search(r"-(\d{1,13})(?=\D*\Z)", candidate)
     return candidate == numbered(name, 0, most_bytes) or (found is not None and candidate == numbered(name, int(found[1]), most_bytes))
 
 
 def first_free(name: str, taken: Callable[[str], bool], most_bytes: int = NAME_BYTES) -> str:
-    """The name with the least number that is not taken; after the first few, one that is free where the number before is taken.
+    """Returns the name with the least number that is not taken; after the first few, a free one whose predecessor is taken.
 
-    A hundred thousand files of one name would otherwise be asked for one by one, for each that comes.
+    Otherwise each new file of a name that a hundred thousand have would check all of those names.
     """
 
     def is_taken(number: int) -> bool:
@@ -78,13 +78,13 @@ def first_free(name: str, taken: Callable[[str], bool], most_bytes: int = NAME_B
 _RENAME_NOREPLACE = 1
 _NO_RENAME = (errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP)
 NO_LINK = (errno.EPERM, errno.ENOSYS, errno.EOPNOTSUPP)
-"""What file systems answer that have no hard links."""
+"""The errors of file systems that have no hard links."""
 _TRIES = 16
 _READ = os.O_RDONLY | os.O_CLOEXEC | os.O_NOCTTY | os.O_NONBLOCK | os.O_NOFOLLOW
 
 
 class Item(NamedTuple):
-    """A file to clean up, as it was when it was read. `saved_as`: the identity in names of ours, None for its own."""
+    """A file to clean up, as it was when it was read. `saved_as`: the identity in cleanup's own names, None for the file's own."""
 
     name: str
     identity: Identity
@@ -94,12 +94,12 @@ class Item(NamedTuple):
 
     @property
     def key(self) -> str:
-        """In names of our own: one file, wherever it is, whatever number its device has after a reboot."""
+        """Identifies the file in cleanup's own names, wherever it is and whatever number its device has after a reboot."""
         return "-".join(f"{part:x}" for part in self.saved_as or self.identity)
 
 
 class Seen(Enum):
-    """What has a name: the very file, unchanged; something else; nothing."""
+    """What a name refers to: the very file, unchanged; something else; nothing."""
 
     IT = "it"
     OTHER = "other"
@@ -107,11 +107,11 @@ class Seen(Enum):
 
 
 Choose = Callable[[], str]
-"""Chooses a free name in the target. Called again when somebody was faster."""
+"""Chooses a free name in the target. Called again if somebody else took it first."""
 
 
 def seen(folder: Folder, name: str, item: Item) -> Seen:
-    """Whether `name` is the file that was read: device, inode, birth, size and time of change. Raises OSError."""
+    """Returns whether `name` is the file that was read, by device, inode, birth time, size and modification time. Raises OSError."""
     try:
         fd = find_beneath(folder.fd, name)
     except FileNotFoundError:
@@ -129,7 +129,7 @@ def seen(folder: Folder, name: str, item: Item) -> Seen:
 
 
 def item_at(folder: Folder, name: str) -> Item | None:
-    """The regular file of that name as it is now; None when there is none. Raises OSError."""
+    """Returns the regular file of that name in its present state; None if there is none. Raises OSError."""
     info = folder.look(name)
     if info is None or not stat.S_ISREG(info.st_mode):
         return None
@@ -142,15 +142,14 @@ def item_at(folder: Folder, name: str) -> Item | None:
 
 
 def free_name(goal: Folder, name: str) -> str:
-    """Its own name, or the next numbered one."""
+    """Returns its own name, or the next numbered one."""
     return first_free(name, lambda one: goal.look(one) is not None)
 
 
 def move(home: Folder, item: Item, goal: Folder, choose: Choose) -> str:
-    """Give the file a new name in `goal`, on the same device. Returns the name. Raises ChangedError, OSError.
+    """Gives the file a new name in `goal`, on the same device. Returns the name. Raises KeptError, ChangedError, OSError.
 
-    A crash in between leaves it under the old name, the new one, or (where the file system has no other way) both: the next
-    call ends that.
+    A crash leaves it under the old name, the new one, or (if the file system has no other way) both: the next call finishes that.
     """
     if home.key == goal.key:
         raise KeptError("the target is the directory that it is in")
@@ -172,7 +171,7 @@ def move(home: Folder, item: Item, goal: Folder, choose: Choose) -> str:
 
 
 def linked(goal: Folder, name: str, info: os.stat_result) -> str:
-    """The name in `goal`, numbered perhaps, under which the same file is there already; "" for none."""
+    """Returns the name in `goal`, possibly numbered, under which the same file is already linked; "" for none."""
     for other in goal.names():
         if is_numbered(name, other):
             found = goal.look(other)
@@ -182,7 +181,7 @@ def linked(goal: Folder, name: str, info: os.stat_result) -> str:
 
 
 def put_back(here: Folder, name: str, home: Folder, original: str) -> None:
-    """What was taken by mistake goes where it came from; beside it, if that name is taken by now. Raises OSError."""
+    """Puts a file back that was taken by mistake; under a numbered name if its own is taken now. Raises OSError."""
     for _ in range(_TRIES):
         try:
             rename_new(here, name, home, free_name(home, original))
@@ -193,10 +192,10 @@ def put_back(here: Folder, name: str, home: Folder, original: str) -> None:
 
 
 def delete(home: Folder, item: Item, *, unless_written: bool) -> None:
-    """Take the file out of the way, look at it again, delete it. Raises ChangedError, KeptError, OSError.
+    """Renames the file aside, checks it again, and deletes it. Raises ChangedError, KeptError, OSError.
 
-    Without the detour a file that is renamed over it between the look and the deletion would be lost. `unless_written`: not
-    while a program has it open for writing.
+    Without the rename, a file that replaces it between the check and the deletion would be lost. `unless_written`: not while a program has
+    it open for writing.
     """
     aside = aside_name(item)
     if seen(home, aside, item) is Seen.NOTHING:
@@ -211,7 +210,7 @@ def delete(home: Folder, item: Item, *, unless_written: bool) -> None:
 
 
 def finish_deletion(home: Folder, item: Item) -> bool:
-    """After a kill between the steps of a deletion: whether this ended it. What had been taken by mistake is put back. Raises OSError."""
+    """Finishes a deletion after a kill. Returns whether it did. A file that was renamed aside by mistake is put back. Raises OSError."""
     aside = aside_name(item)
     state = seen(home, aside, item)
     if state is Seen.OTHER:
@@ -222,12 +221,12 @@ def finish_deletion(home: Folder, item: Item) -> bool:
 
 
 def aside_name(item: Item) -> str:
-    """What a file is called for the instant before it is deleted."""
+    """Returns the name of a file for the moment before it is deleted."""
     return f"{PREFIX}{item.key}.gone"
 
 
 def is_written(folder: Folder, name: str) -> bool:
-    """Whether somebody has `name` open for writing; False as well where that cannot be told (not the owner, or no leases)."""
+    """Returns whether somebody has `name` open for writing; also False if that cannot be determined (not the owner, or no leases)."""
     try:
         fd = os.open(name, _READ, dir_fd=folder.fd)
     except OSError:
@@ -239,7 +238,7 @@ def is_written(folder: Folder, name: str) -> bool:
 
 
 def rename_new(home: Folder, name: str, goal: Folder, new: str) -> None:
-    """Rename to a name that nobody has. Raises OSError: FileExistsError when somebody has it, EXDEV for another device."""
+    """Renames to a name that does not exist. Raises OSError: FileExistsError if it exists, EXDEV for another device."""
     call = _renameat2()
     code = errno.ENOSYS
     if call is not None:
@@ -252,7 +251,7 @@ def rename_new(home: Folder, name: str, goal: Folder, new: str) -> None:
 
 
 def _link_new(home: Folder, name: str, goal: Folder, new: str) -> None:
-    """The same for file systems without RENAME_NOREPLACE: NFS, some of FUSE."""
+    """Renames by link and unlink, for file systems without RENAME_NOREPLACE: NFS, some of FUSE."""
     try:
         os.link(name, new, src_dir_fd=home.fd, dst_dir_fd=goal.fd, follow_symlinks=False)
     except OSError as error:

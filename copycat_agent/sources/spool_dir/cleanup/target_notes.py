@@ -1,9 +1,9 @@
-"""What cleanup writes into a target beside the files: `NAME.error.json`, why a bad one is there, and a list of what may be deleted one day.
+"""Writes cleanup's notes into a target: `NAME.error.json`, which explains a bad file, and a list of the files that `retain` deletes.
 
-An explanation never holds data of the file. The list (`.copycat-NAME.retain`) has a line for what was put there: when, where, inode, size
-and time of change, written before the file is. When it is old enough that very file is deleted, and nothing else ever is: age, names or
-patterns would delete files of others one day. The list is read from its oldest line, a bounded stretch at a time, and is deleted when
-nothing is left on it.
+An explanation never holds data of the file. The list (`.copycat-NAME.retain`) has a line for each file: time, path, inode, size and
+modification time, written before the file is. When it is old enough that very file is deleted, and nothing else ever is: deletion by age,
+names or patterns would delete files of others one day. The list is read from its oldest line, a limited stretch at a time, and is deleted
+when it is empty.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ SUFFIX = ".error.json"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _FIRST, _LAST = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
 ROOM_BYTES = NAME_BYTES - len(SUFFIX)
-"""The longest name of a bad file, so that its explanation has a name too."""
+"""The longest name of a bad file, so that its explanation has a valid name too."""
 _MOST_BYTES = 64 * 1024
 _WHAT_TO_DO = (
     "The records before this position were delivered, what follows was not read. Repair the file and drop it again under another name "
@@ -37,7 +37,7 @@ _WHAT_TO_DO = (
 
 
 def explanation(facts: Mapping[str, Any], item: Item, why: str) -> bytes:
-    """The JSON text. `facts` come first; empty ones are left out."""
+    """Returns the JSON text. `facts` come first; empty ones are left out."""
     said = {name: value for name, value in facts.items() if value not in (None, "")}
     content = {
         **said,
@@ -57,7 +57,7 @@ def _text(when: datetime) -> str:
 
 
 def moment(time_ns: int) -> datetime:
-    """A file's time in UTC, the same on every host. One beyond the calendar, as some file systems keep, is the calendar's end."""
+    """Returns a file's time in UTC, the same on every host. A time beyond the calendar becomes the calendar's first or last moment."""
     try:
         return _EPOCH + timedelta(microseconds=time_ns // 1000)
     except OverflowError:
@@ -65,7 +65,7 @@ def moment(time_ns: int) -> datetime:
 
 
 def explain(goal: Folder, item: Item, text: bytes) -> str:
-    """Put the explanation of a bad file beside a name for it that is free. Returns the name. Raises OSError."""
+    """Writes the explanation of a bad file beside a free name for the file. Returns the name. Raises OSError."""
 
     def taken(name: str) -> bool:
         return goal.look(name) is not None or (goal.look(name + SUFFIX) is not None and not _explains(goal, name, item))
@@ -78,7 +78,7 @@ def explain(goal: Folder, item: Item, text: bytes) -> str:
 
 
 def _explains(goal: Folder, name: str, item: Item) -> bool:
-    """Whether the explanation of `name` is that of this very file: written before a crash, then."""
+    """Returns whether the explanation of `name` is that of this very file, written before a crash."""
     try:
         fd = os.open(name + SUFFIX, _READ, dir_fd=goal.fd)
     except OSError:
@@ -93,7 +93,7 @@ def _explains(goal: Folder, name: str, item: Item) -> bool:
 
 
 def _write_explanation(goal: Folder, name: str, item: Item, text: bytes) -> None:
-    """Put it beside `name`, whole and on disk; one that is there already stays. Raises OSError: FileExistsError for another file's."""
+    """Writes the explanation of `name` durably, unless it exists. Raises OSError: FileExistsError for another file's explanation."""
     part = f"{PREFIX}{item.key}{SUFFIX}.part"
     goal.remove(part)
     if _explains(goal, name, item):
@@ -114,9 +114,9 @@ def _write_explanation(goal: Folder, name: str, item: Item, text: bytes) -> None
 
 PASS_FILES = 1000
 PASS_SECONDS = 0.2
-"""What one pass deletes at most, and how long it takes."""
+"""How many files one pass deletes at most, and how long it takes."""
 _REWRITE_BYTES = 256 * 1024
-"""So many bytes of lines that are done with are worth writing the rest anew."""
+"""How many bytes of finished lines make a rewrite of the list worthwhile."""
 _APPEND = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 _COPY_BYTES = 2**20
 
@@ -130,7 +130,7 @@ class _Entry(NamedTuple):
 
 
 class Retention:
-    """That of one target directory of one connector. Used by one caller at a time. Methods raise OSError."""
+    """The list of one target directory of one connector. Used by one caller at a time. Methods raise OSError."""
 
     def __init__(self, connector: str, seconds: float, clock: Callable[[], float]) -> None:
         self._name = f"{PREFIX}{connector}.retain"
@@ -140,8 +140,8 @@ class Retention:
         self._inode = 0
 
     def note(self, root: Folder, path: str, info: tuple[int, int, int]) -> None:
-        """A file is about to get the name `path` below `root`; `info`: its inode, size and time of change (ns)."""
-        line = b"\n" + json.dumps([self._clock(), path, *info]).encode() + b"\n"  # a line before it may have been cut
+        """Notes a file that is about to get the name `path` below `root`; `info`: its inode, size and modification time (ns)."""
+        line = b"\n" + json.dumps([self._clock(), path, *info]).encode() + b"\n"  # the line before it may be cut
         fd = os.open(self._name, _APPEND, 0o600, dir_fd=root.fd)
         try:
             if os.write(fd, line) != len(line):
@@ -150,7 +150,7 @@ class Retention:
             os.close(fd)
 
     def expire(self, root: Folder) -> int:
-        """Delete what is old enough, `PASS_FILES` at most. Returns how many files are gone."""
+        """Deletes the files that are old enough, `PASS_FILES` at most. Returns how many are deleted."""
         try:
             fd = os.open(self._name, _READ, dir_fd=root.fd)
         except FileNotFoundError:
@@ -166,7 +166,7 @@ class Retention:
         return deleted
 
     def _pass(self, root: Folder, fd: int) -> tuple[int, OSError | None]:
-        """Go over what is due; how many files are gone, and the first error: one file holds up no other."""
+        """Processes due entries. Returns how many files are deleted, and the first error: one file does not block the others."""
         deleted, failed = 0, None
         until = time.monotonic() + PASS_SECONDS
         for entry in self._due(fd):
@@ -174,20 +174,20 @@ class Retention:
                 deleted += self._end(root, entry)
             except OSError as error:
                 failed = failed or error
-                self.note(root, entry.path, (entry.inode, entry.size, entry.mtime_ns))  # again when it is as old once more
+                self.note(root, entry.path, (entry.inode, entry.size, entry.mtime_ns))  # retried after another `retain`
             if deleted >= PASS_FILES or time.monotonic() > until:
                 break
         return deleted, failed
 
     def _go_on(self, info: os.stat_result) -> None:
-        """Where the last pass ended, if this is the same list still."""
+        """Continues from the end of the last pass, if this is still the same list."""
         if not stat.S_ISREG(info.st_mode):
             raise OSError(0, "is not a regular file", self._name)
         if info.st_ino != self._inode or info.st_size < self._position:
             self._inode, self._position = info.st_ino, 0
 
     def _due(self, fd: int) -> Iterator[_Entry]:
-        """Entries that are old enough, oldest first; a line that nobody can read is passed over."""
+        """Yields entries that are old enough, oldest first; unreadable lines are skipped."""
         with open(os.dup(fd), "rb") as stream:  # noqa: PTH123 - a descriptor
             stream.seek(self._position)
             while True:
@@ -200,7 +200,7 @@ class Retention:
                     yield entry
 
     def _end(self, root: Folder, entry: _Entry) -> bool:
-        """Delete the file if it is the one that was put there, and the directories that this leaves empty."""
+        """Deletes the file if it is the one that was put there, and directories that become empty. Returns whether it was deleted."""
         above, _, name = entry.path.rpartition("/")
         try:
             with root.below(above) as parent:
@@ -208,19 +208,19 @@ class Retention:
                 if info is None or not stat.S_ISREG(info.st_mode):
                     return False
                 if (info.st_ino, info.st_size, info.st_mtime_ns) != (entry.inode, entry.size, entry.mtime_ns):
-                    return False  # somebody's own by now
+                    return False  # another file has the name by now
                 parent.remove(name)
         except (FileNotFoundError, NotADirectoryError):
             return False
         except OSError as error:
-            if error.errno in (errno.ELOOP, errno.EXDEV):  # a link: nothing that we put there
+            if error.errno in (errno.ELOOP, errno.EXDEV):  # a link: the agent did not put it there
                 return False
             raise
         root.prune(above)
         return True
 
     def _shorten(self, root: Folder, fd: int) -> None:
-        """Leave out what is done with, when that is worth it."""
+        """Removes finished lines from the list, if that is worthwhile."""
         size = os.fstat(fd).st_size
         if self._position == size:
             root.remove(self._name)
@@ -242,7 +242,7 @@ class Retention:
 
 
 def _parse(line: bytes) -> _Entry | None:
-    """An entry; None for a line that a crash cut, or that nobody here wrote."""
+    """Returns an entry; None for a line that a crash cut, or that the agent did not write."""
     try:
         put_at, path, inode, size, mtime_ns = json.loads(line)
     except (ValueError, TypeError, RecursionError):
