@@ -1,4 +1,4 @@
-"""All files of one connector: which are there, which are new, which are other files under an old name, which are gone."""
+"""All files of one connector: which exist, which are new, which are other files under an old name, which are gone."""
 
 from __future__ import annotations
 
@@ -28,14 +28,13 @@ if TYPE_CHECKING:
     from copycat_agent.sources.log_file.log_options import LogFileOptions
 
 LOOKS = 4
-"""Most repeats of a look, and of a whole comparison, while a rotation is under way.
+"""Most repeats of a scan, and of a whole comparison, while a rotation is in progress.
 
-A directory that never keeps still is taken as it is.
-"""
+A directory that never stops changing is then taken as it is."""
 
 
 class Catalog:
-    """Compares what is there with the files that are `followed`."""
+    """Compares existing files with those that are `followed`."""
 
     def __init__(self, connector: str, options: LogFileOptions, offsets: Offsets, log: Log) -> None:
         self.followed = followed = Followed(connector, options, offsets, log)
@@ -60,27 +59,27 @@ class Catalog:
             self._meeting.tell_limit()
 
     def may_find(self, path: str) -> bool:
-        """Whether a scan may find a new file there: the name matches, and what is there has not just been passed over."""
+        """Returns whether a scan may find a new file at `path`: the name matches, and it was not just passed over."""
         return path not in self.passed_over and self.discovery.may_match(path)
 
     @property
     def has_trouble(self) -> bool:
-        """Whether something that matches could not be looked at in the last scan: it may be well by now, and no time stamp says so."""
+        """Whether the last scan could not check something that matches: it may be readable now, and no time stamp shows that."""
         return bool(self.discovery.unlisted) or self.discovery.has_dangling or bool(self.passed_over.unreadable)
 
     @property
     def has_pending(self) -> bool:
-        """Whether another look may find more though no name and no file has changed: something is searched for, or not decided yet."""
+        """Whether another scan may find more though no name and no file has changed: a search or a decision is pending."""
         searches = bool(self._search.why or self.followed.unfollowed.unclaimed) or self.missed.has_pending
         return searches or self.has_trouble or self.newcomers.has_pending or self.followed.forgetting.is_due
 
     def look_again(self, file: TrackedFile, changes: Changes) -> bool:
-        """Look at a file under the name it had. False when only a scan can tell what has become of it."""
+        """Checks a file under its known name. Returns False if only a scan can tell what has become of it."""
         info = file.found_by_name(follow_symlinks=self.opener.follow_symlinks)
         return info is not None and self._observe(file, Found(file.path, info), changes) is not None
 
     def scan(self, changes: Changes) -> None:
-        """Compare what is there with what is known; `changes` takes up what has to be saved before anything new is read."""
+        """Compares what exists with what is known; adds to `changes` what has to be saved before anything new is read."""
         first = self.missed.is_first
         self.passed_over.begin_scan()
         self.missed.begin(changes)
@@ -102,7 +101,7 @@ class Catalog:
         self._tell_unmatched()
 
     def _compare(self, changes: Changes, *, first: bool) -> tuple[set[TrackedFile], bool]:
-        """The files that are there, and whether that is all of them: not when a rename came between a look and an opening."""
+        """Returns the existing files, and whether that is all: False if a file was renamed between the listing and its opening."""
         names, strangers = self._look_until_two_agree()
         present: set[TrackedFile] = set()
         for file, found in names.items():
@@ -118,7 +117,7 @@ class Catalog:
         return present, not slipped
 
     def judge(self, changes: Changes, *, at_once: bool) -> None:
-        """Decide which new files are the rest of known ones, and what is lost because none is. `at_once`: copies are not waited for.
+        """Decides which new files continue known ones, and what is lost because none does. `at_once`: does not wait for copies.
 
         `missed.follow` and `decide` may meet more files, which are taken up each time.
         """
@@ -142,9 +141,9 @@ class Catalog:
         self.newcomers.release(at_once=at_once)
 
     def begin_anew(self, file: TrackedFile, why: str, changes: Changes) -> TrackedFile:
-        """The file no longer holds what was read from it: its next generation begins at byte 0. It is not in flight.
+        """Begins the next generation at byte 0: the file no longer holds what was read from it. It must not be in flight.
 
-        What is written to a file that got an excluded name is not read: then nobody follows it any more.
+        If the file has an excluded name, new content is not read: it is not followed any more.
         """
         self.missed.begun_anew(file)
         self._log.warning("file begun anew, reading from its beginning", path=file.path, why=why, offset=file.offset.position)
@@ -152,7 +151,7 @@ class Catalog:
         seen = file.seen
         if seen.cut is not None and not seen.unseen:
             largest, kept = seen.cut
-        else:  # it was not seen to shrink: only its size when its bytes were last compared is known
+        else:  # it was not seen to shrink: only its size at the last comparison is known
             largest, kept = file.verified.size, 0
         self.truncated_files += 1
         previous = replace(file.offset, size=file.unread_at(largest) if file.is_packed else largest)
@@ -185,7 +184,7 @@ class Catalog:
         return fresh
 
     def _look_until_two_agree(self) -> tuple[dict[TrackedFile, Found], list[Found]]:
-        """Look until two looks agree, when there are unknown files: a rotation under way shows some files twice and others not."""
+        """Lists until two listings agree, if there are unknown files: during a rotation files are listed twice, or not at all."""
         names, strangers = self._look()
         for _ in range(LOOKS):
             before = dict(self.followed.paths)
@@ -197,7 +196,7 @@ class Catalog:
         return names, strangers
 
     def _look(self) -> tuple[dict[TrackedFile, Found], list[Found]]:
-        """What is there: known files with one name each, the old one where it still leads there, and unknown ones."""
+        """Lists existing files: known files with one name each, the old one if it still leads there, and unknown ones."""
         names: dict[TrackedFile, Found] = {}
         strangers: list[Found] = []
         self.followed.paths.clear()
@@ -212,7 +211,7 @@ class Catalog:
         return names, strangers
 
     def _observe(self, file: TrackedFile, found: Found, changes: Changes) -> TrackedFile | None:
-        """A known file, under its old name or a new one. None when it is another file, which has its inode now."""
+        """Observes a known file, under its old name or a new one. Returns None if its inode now belongs to another file."""
         if file.path != found.path:
             self._log.debug("file renamed", path=file.path, to=found.path)
             self.rotated_files += is_newest(file.path)
@@ -236,7 +235,7 @@ class Catalog:
         return file
 
     def _note_cut(self, file: TrackedFile, changes: Changes) -> None:
-        """A file that shrank: what lay beyond its new end and was not read is gone. It is not in flight."""
+        """Enters the loss of a file that shrank: what was beyond its new end and not read. It must not be in flight."""
         if file.seen.cut is not None:
             largest, smallest = file.seen.cut
             start = max(file.offset.position, 0 if file.is_packed else smallest)
@@ -249,7 +248,7 @@ class Catalog:
             changes.offsets[file.partition] = file.remembered(gone=file.draining_since is not None)
 
     def _note_missing(self, present: set[TrackedFile], changes: Changes) -> None:
-        """Files that no pattern finds any more. What a directory holds that cannot be listed now is not known to be missing."""
+        """Handles files that no pattern finds any more. A file is not missing if its directory could not be listed."""
         unlisted = tuple(f"{directory.rstrip('/')}/" for directory in self.discovery.unlisted)
         for file in [one for one in self.followed.files.values() if one not in present]:
             if unlisted and file.path.startswith(unlisted):
@@ -269,14 +268,14 @@ class Catalog:
                 self._log.info("file gone from its patterns, still followed", path=file.path, unread_bytes=file.backlog)
 
     def _look_after_draining(self, changes: Changes) -> None:
-        """Begin anew what was written over where no pattern finds it, before it is judged what other files have become of."""
+        """Begins draining files anew that were overwritten, before it is decided what other files have become of."""
         for file in [one for one in self.followed.draining if one.fd >= 0 and not one.in_flight]:
             file.refresh()
             if why := similarity.what_changed(file, self.opener, self.passed_over.warn):
                 self.begin_anew(file, why, changes)
 
     def _tell_unmatched(self) -> None:
-        """Say once that a pattern matches nothing: it may be wrong, or early."""
+        """Logs once that a pattern matches nothing: it may be wrong, or early."""
         for pattern in sorted(self.discovery.unmatched - self._told_unmatched):
             self._told_unmatched.add(pattern)
             self._log.info("no file matches yet", pattern=pattern)

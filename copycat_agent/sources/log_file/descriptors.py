@@ -19,14 +19,14 @@ if TYPE_CHECKING:
     from copycat_agent.sources.log_file.tracked import TrackedFile
 
 LIMIT_SECONDS = 10.0
-"""How long the process's limit of open files is taken to be what it was. One that was lowered shows before, as nothing can be opened."""
+"""How long the process's limit of open files is cached. A lowered limit shows earlier, because files cannot be opened."""
 
 
 class OpenFiles(set["TrackedFile"]):
-    """The open files of a connector, as `TrackedFile` adds and discards them. `keeper` keeps them for the next process.
+    """The open files of a connector; `TrackedFile` adds and discards them. `keeper` keeps them for the next process.
 
-    `are_many`: some were closed for room. Then they are kept only when they have left their patterns: to tell the service manager of
-    every file that is opened for its turn would cost more than reading it.
+    `are_many`: some were closed for room. Then only those that have left their patterns are kept: telling the service manager about every
+    file that is opened for its turn would cost more than reading it.
     """
 
     def __init__(self, owner: str) -> None:
@@ -36,42 +36,42 @@ class OpenFiles(set["TrackedFile"]):
         self._owner = owner
 
     def add(self, file: TrackedFile, /) -> None:
-        """Add a file that was just opened."""
+        """Adds a file that was just opened."""
         super().add(file)
         if self.keeper is not None and not self.are_many:
             self.keeper.keep(self._owner, file.identity.name, file.fd)
 
     def discard(self, file: TrackedFile, /) -> None:  # type: ignore[override]  # nothing else is ever in it
-        """Remove a file that was closed, or whose descriptor was given away."""
+        """Removes a file that was closed, or whose descriptor was given away."""
         super().discard(file)
         if self.keeper is not None:
             self.keeper.release(self._owner, file.identity.name)
 
     def keep_first(self, file: TrackedFile) -> None:
-        """Have the keeper prefer this file: nothing but its descriptor leads to it."""
+        """Makes the keeper prefer this file: only its descriptor leads to it."""
         if self.keeper is not None and file.fd >= 0:
             self.keeper.keep(self._owner, file.identity.name, file.fd, first=True)
 
     def left(self, identity: Identity) -> int | None:
-        """Returns the descriptor of a file that an earlier process of the agent had open, which stays the keeper's; None for none."""
+        """Returns the keeper's descriptor of a file that an earlier process of the agent had open; None if there is none."""
         return None if self.keeper is None else self.keeper.find(identity.name)
 
     def looked(self) -> None:
-        """Tell the keeper that the connector has looked at everything, and needs no file but those that are open now."""
+        """Tells the keeper that the connector has checked everything, and needs only the files that are open now."""
         if self.keeper is not None:
             self.keeper.looked(self._owner, {file.identity.name for file in self})
 
     def survives(self, file: TrackedFile) -> bool:
-        """Whether the agent stops, and the next process will have `file` open."""
+        """Returns whether the agent stops and the next process will have `file` open."""
         return self.keeper is not None and self.keeper.survives(file.identity.name)
 
 
 class Descriptors:
-    """The open files of one connector. A `TrackedFile` enters and leaves `open_files` by itself.
+    """The open files of one connector. A `TrackedFile` adds itself to `open_files` and removes itself.
 
-    Never closed for room: files in flight (a task opens them through the driver's descriptor) and files that could not be
-    opened again, because they have lost their name. So `max_open_files` bounds what matches; followed leftovers come on top,
-    and one file while it is looked at for the first time.
+    Never closed for room: files in flight (a task opens them through the driver's descriptor) and files that could not be opened again,
+    because they have lost their name. So `max_open_files` bounds what matches; followed leftovers come on top, and one file while it is
+    examined for the first time.
     """
 
     def __init__(self, connector: str, wanted: int) -> None:
@@ -83,7 +83,7 @@ class Descriptors:
 
     @property
     def limit(self) -> int:
-        """How many may be open now, at least one."""
+        """How many files may be open now, at least one."""
         if (now := time.monotonic()) >= self._known_until:
             self._process_limit, self._known_until = _process_limit(), now + LIMIT_SECONDS
         most, (most_then, share) = self._process_limit, self._shrunk
@@ -91,7 +91,7 @@ class Descriptors:
         return max(1, min(self._wanted, allowed))
 
     def shrink(self) -> bool:
-        """Hold half as many files until the limit of the process changes: it may open no more. Returns whether any was closed."""
+        """Halves the number of open files until the process's limit changes, as it may open no more. Returns whether any was closed."""
         before = len(self.open_files)
         self._known_until = -math.inf  # it may have been lowered
         self._shrunk = _process_limit(), before // 2
@@ -99,9 +99,9 @@ class Descriptors:
         return len(self.open_files) < before
 
     def make_room(self, wanted: int, keep: Collection[TrackedFile] = (), *, unread: bool) -> int:
-        """Close what is not needed so that `wanted` more may be opened; returns how many may.
+        """Closes files that are not needed so that `wanted` more may be opened; returns how many may.
 
-        Files that are read go first, the longest unused first; files with something unread only when `unread`.
+        Files that are read go first, the longest unused first; files with something unread only if `unread`.
         """
         count = len(self.open_files) + wanted
         surplus = count - self.limit if count > 1 else 0  # one may always be open
@@ -121,11 +121,11 @@ def _process_limit() -> int:
 
 
 def close_if_stale(file: TrackedFile) -> bool:
-    """After an error: close the file when its descriptor will never work again. Returns whether it did.
+    """Closes a file, after an error, if its descriptor will never work again. Returns whether it did.
 
-    Its turn opens it by its name then, and its identity tells whether it is the same; when the name is gone, a scan searches
-    for it as for any file that went away while it was closed. Trouble that may pass (EIO) leaves the descriptor alone: it may be
-    the only way to a deleted file.
+    Its turn then opens it by name, and its identity shows whether it is the same; if the name is gone, a scan searches for it as for any
+    file that went away while it was closed. An error that may pass (EIO) leaves the descriptor alone: it may be the only way to a deleted
+    file.
     """
     if file.fd < 0 or file.in_flight or not _is_stale(file.fd):
         return False
@@ -134,7 +134,7 @@ def close_if_stale(file: TrackedFile) -> bool:
 
 
 def _is_stale(fd: int) -> bool:
-    """As a task meets it: opened through the driver's descriptor, looked at and read."""
+    """Returns whether the descriptor is stale, by the steps of a task: open through the driver's descriptor, stat, read."""
     try:
         again = os.open(f"/proc/self/fd/{fd}", os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         try:

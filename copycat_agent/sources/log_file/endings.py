@@ -1,4 +1,4 @@
-"""Ends files that left their patterns or were deleted, and archives: each is read to its end and let go."""
+"""Ends files that left their patterns or were deleted, and archives: each is read to its end and closed."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ if TYPE_CHECKING:
 
 
 LAST_LINE_SECONDS = 5.0
-"""A whole archive that was quiet this long gets no further member: its last line counts as finished."""
+"""A whole archive that is unchanged this long gets no further member: its last line counts as finished."""
 UNFINISHED_SECONDS = 60.0
-"""An archive without its end marker that was quiet this long is damaged; `rotate_wait` may make it shorter, down to the above."""
+"""An archive without its end marker that is unchanged this long is damaged; `rotate_wait` may shorten this, down to `LAST_LINE_SECONDS`."""
 _SIZES = 1000
-"""Files whose sizes are saved at a time."""
+"""How many files' sizes are saved at a time."""
 _REMEMBERED = 1000
-"""Files that were let go and are looked after; each costs a stat per scan."""
+"""How many closed files are still checked for appended data; each costs a stat per scan."""
 BeginAnew = Callable[["TrackedFile", str, "Changes"], "TrackedFile"]
 """`begin_anew(file, why, changes)` returns the next generation of `file`."""
 
@@ -49,7 +49,7 @@ def give_up(file: TrackedFile, limit: float | Literal["forever"], lose: Lose, ch
     now = time.monotonic()
     assert isinstance(file.standing, Draining), "a pattern finds it"
     since, size = file.standing.deleted or (now, file.size)
-    if file.settled_size >= size:  # what was there then is read: a writer goes on writing to it, and the agent keeps up
+    if file.settled_size >= size:  # all bytes of that time are read: a writer goes on writing, and the agent keeps up
         since, size = now, file.size
     file.seen_deleted(since, size)
     if now - since < limit or not file.backlog:
@@ -62,11 +62,11 @@ def give_up(file: TrackedFile, limit: float | Literal["forever"], lose: Lose, ch
 
 
 def remember_sizes(unread: Iterable[TrackedFile], changes: Changes) -> None:
-    """Save the sizes of files that grow while nothing of them can be sent, so that losses can be counted if they are destroyed.
+    """Saves the sizes of files that grow while nothing of them can be sent, so that losses can be counted if they are destroyed.
 
-    A saved size is the largest that was seen and is not accounted for yet. So a start after kill -9 counts what the agent had seen and
-    not entered; in doubt too much, where a copy of the bytes is read later. Of a file in flight it may know too little: its size and name
-    are saved with what the batch settles.
+    A saved size is the largest seen size that is not accounted for yet. So a start after kill -9 counts what the agent had seen and not
+    entered; possibly too much, if a copy of the bytes is read later. For a file in flight it may be too small: its size and name are saved
+    with what the batch settles.
     """
     grown = (file for file in unread if not file.in_flight and file.known_size > file.offset.size)
     for file in itertools.islice(grown, _SIZES):
@@ -75,7 +75,7 @@ def remember_sizes(unread: Iterable[TrackedFile], changes: Changes) -> None:
 
 
 def enter_damage(result: SplitResult, changes: Changes, log: Log) -> None:
-    """Enter and log that a packed file cannot be unpacked to its end. Called once for each size and time of last write it has."""
+    """Enters and logs that a packed file cannot be unpacked to its end. Called once for each of its sizes and modification times."""
     offset, path = result.offset, result.split.path
     changes.losses.append(packed.damage_loss(result))
     hint = "repair or replace it: it is read on when its size or time changes, and never deleted"
@@ -83,7 +83,7 @@ def enter_damage(result: SplitResult, changes: Changes, log: Log) -> None:
 
 
 def is_over(file: TrackedFile, rotate_wait: float) -> bool:
-    """Whether nobody will add to a packed file that was read to its present end."""
+    """Returns whether a packed file that was read to its present end is complete: no more will be added."""
     quiet = time.monotonic() - file.grown_at
     if file.packing.is_whole or quiet < LAST_LINE_SECONDS:
         return quiet >= LAST_LINE_SECONDS
@@ -91,7 +91,7 @@ def is_over(file: TrackedFile, rotate_wait: float) -> bool:
 
 
 class Released:
-    """The latest files that were let go. `lose` is told what is appended to them."""
+    """The last files that were closed at their end. `lose` is called for data that is appended to them."""
 
     def __init__(self, lose: Lose, opener: Opener) -> None:
         self._lose = lose
@@ -99,7 +99,7 @@ class Released:
         self._files: dict[str, tuple[tuple[int, int], int, SourcePartition, SourceOffset]] = {}
 
     def add(self, file: TrackedFile) -> str:
-        """`file` is open still, but read and quiet. Returns the name it has now."""
+        """Adds an open file that is read and unchanged for long enough. Returns its present name."""
         name = os.fsdecode(Path(f"/proc/self/fd/{file.fd}").readlink())
         if not file.is_deleted():
             self._files[name] = (file.inode_key, file.settled_size, file.partition, file.offset)
@@ -108,7 +108,7 @@ class Released:
         return name
 
     def are_quiet(self, followed: Container[tuple[int, int]]) -> bool:
-        """Whether `look` would find nothing."""
+        """Returns whether `look` would find nothing."""
         for name, (inode_key, position, _, _) in self._files.items():
             try:
                 info = os.lstat(name)
@@ -119,7 +119,7 @@ class Released:
         return True
 
     def look(self, followed: Container[tuple[int, int]], changes: Changes) -> None:
-        """See whether something was appended to them; those that are `followed` again, gone, or written over, are let alone."""
+        """Checks whether data was appended to them; drops those that are `followed` again, gone, or overwritten."""
         for name, (inode_key, position, partition, offset) in list(self._files.items()):
             try:
                 info = Path(name).lstat()
@@ -135,7 +135,7 @@ class Released:
                 self._files[name] = (inode_key, info.st_size, partition, offset)
 
     def _still_holds(self, name: str, offset: SourceOffset) -> bool:
-        """Whether what was read is in it; one that cannot be looked into may have it."""
+        """Returns whether the file holds what was read; True if it cannot be opened."""
         try:
             with OpenedFile(*self._opener.open(name)) as opened:
                 return packed.is_same(fingerprint.reader(opened.fd), opened.info.st_size, offset)
@@ -144,7 +144,7 @@ class Released:
 
 
 class Endings:
-    """Ends files of one connector, one call at a time: those that left their patterns, archives, and all when a run is to end.
+    """Ends files of one connector, one call at a time: those that left their patterns, archives, and all files when a run is to end.
 
     `begin_anew` is `Catalog.begin_anew`. `removal` deletes those that are read.
     """
@@ -158,10 +158,10 @@ class Endings:
         self._begin_anew = begin_anew
         self._log = log
         self._released = Released(followed.lost.add, opener)
-        self._unfinished: set[TrackedFile] = set()  # archives that were read to their present end, and something waits there
+        self._unfinished: set[TrackedFile] = set()  # archives that were read to their present end, and have an unfinished rest
 
     def follow(self, changes: Changes) -> None:
-        """A scan is over: go on with the files that left their patterns, and look after those that were let go."""
+        """Called after a scan: reads on the files that left their patterns, and checks those that were closed."""
         for file in list(self._followed.draining):
             self._followed.descriptors.open_files.keep_first(file)
             self._follow_to_its_end(file, changes)
@@ -169,38 +169,38 @@ class Endings:
 
     @property
     def has_pending(self) -> bool:
-        """Whether archives were read to their present end, and what waits there ends with time."""
+        """Whether archives have an unfinished rest, which ends with time."""
         return bool(self._unfinished)
 
     def are_quiet(self) -> bool:
-        """Whether nothing was appended to the files that were let go."""
+        """Returns whether nothing was appended to the closed files."""
         return self._released.are_quiet(self._followed.files)
 
     def came_to_an_end(self, file: TrackedFile) -> None:
-        """Record that a task has read `file` to its present end."""
+        """Records that a task has read `file` to its present end."""
         if file.is_packed and file.packing.rest:
             self._unfinished.add(file)
 
     def finish_archives(self) -> None:
-        """Archives that nobody will add to: a last line without its delimiter is one, and a missing end marker is damage."""
+        """Finishes archives that are complete: a last line without its delimiter is a record, and a missing end marker is damage."""
         self._unfinished = {file for file in self._unfinished if file.packing.rest and not file.removed}
         for file in self._unfinished:
             if is_over(file, self._options.rotate_wait):
                 self._finish(file)
 
     def finish_all(self) -> None:
-        """Nothing will be added to any file."""
+        """Finishes all files: nothing will be added to any of them."""
         for file in self._followed.files.values():
             self._finish(file)
 
     def _finish(self, file: TrackedFile) -> None:
-        """What is left of it without a delimiter is its last record."""
+        """Makes the rest of the file without a delimiter its last record."""
         if file.backlog and not file.in_flight and file.ending.stalled_size == file.size:
             file.end_last_record()
             self._followed.note_readable(file)
 
     def _follow_to_its_end(self, file: TrackedFile, changes: Changes) -> None:
-        """A file that is renamed away or deleted: read it, wait for late writes, then let it go."""
+        """Follows a file that was renamed away or deleted: reads it, waits for late writes, then closes it."""
         if file.in_flight or file.fd < 0:
             return
         file.refresh()
@@ -215,7 +215,7 @@ class Endings:
         assert file.draining_since is not None
         quiet = time.monotonic() - max(file.grown_at, file.draining_since)
         over = quiet >= self._options.rotate_wait or (file.is_deleted() and has_no_writer(file.fd))
-        file.refresh()  # the last writer may have written once more before it was found to be gone
+        file.refresh()  # the last writer may have written once more before it closed the file
         self._followed.note_readable(file)
         is_being_packed = file.packing.rest > 0 and not file.packing.is_whole and not is_over(file, self._options.rotate_wait)
         if file.unread or is_being_packed or not over:

@@ -1,7 +1,7 @@
-"""What is known of a followed file, as values: what looks at it found, what tasks did with it, what it waits for.
+"""The state of a followed file, as values: what scans found, what tasks did with it, and what it waits for.
 
-All are frozen; only `KnownFile` and `TrackedFile` replace them. Sizes are in bytes; of a packed file they are packed
-bytes, and positions unpacked ones.
+All are frozen; only `KnownFile` and `TrackedFile` replace them. Sizes are in bytes; of a packed file they are packed bytes, and positions
+unpacked ones.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from copycat_agent.model import Fingerprint, SourceOffset, SourcePartition, Spli
 
 @dataclass(frozen=True, slots=True)
 class FileStat:
-    """What looks at the file found.
+    """The result of looks at the file.
 
-    Times ending in `_ns` are epoch nanoseconds by the clock of its file system, 0 before the first look. A scan sorts out what was
+    Times ending in `_ns` are epoch nanoseconds by the clock of its file system, 0 before the first look. A scan handles files that were
     `rewritten` or `replaced`.
     """
 
@@ -27,25 +27,25 @@ class FileStat:
     ctime_ns: int = 0
     """Time of its last change (ctime)."""
     met_ns: int = 0
-    """Its ctime when it was first seen under its present name: what was made later was made while this file stood there."""
+    """Its ctime when it was first seen under its present name: a file made later was made while this one had the name."""
     grown_at: float = field(default_factory=time.monotonic)
     """When it was last found to be written to, `time.monotonic()`."""
     cut: tuple[int, int] | None = None
     """It was seen to shrink, from the first to the second size."""
     unseen: int = 0
-    """Size of content that came and was cut away again between two looks, so that nobody read it."""
+    """Size of content that was written and cut between two looks, so that it was never read."""
     rewritten: bool = False
     """It was found to hold other bytes than were read."""
     replaced: bool = False
     """Its inode is another file's now."""
 
     def has_other_content(self, info: os.stat_result) -> bool:
-        """Whether size or time of last write (mtime) are others than in the last look."""
+        """Returns whether size or modification time differ from the last look."""
         return info.st_size != self.size or info.st_mtime_ns != self.mtime_ns
 
 
 def observe(seen: FileStat, info: os.stat_result, now: float, *, is_packed: bool) -> FileStat:
-    """What is known after a look at `now` (`time.monotonic()`).
+    """Returns the state after a look at `now` (`time.monotonic()`).
 
     An archive that became smaller is not marked as cut: a task finds out what it is.
     """
@@ -56,17 +56,17 @@ def observe(seen: FileStat, info: os.stat_result, now: float, *, is_packed: bool
     if info.st_size < seen.size and (not is_packed or not info.st_size):
         if seen.rewritten and cut is None:
             unseen = seen.size
-        largest, smallest = cut or (seen.size, info.st_size)  # once cut, what it grows to is not what it held
+        largest, smallest = cut or (seen.size, info.st_size)  # once cut, its later growth is not part of what it held
         cut = largest, min(smallest, info.st_size)
     return FileStat(info.st_size, info.st_mtime_ns, info.st_ctime_ns, met_ns, now, cut, unseen, seen.rewritten, seen.replaced)
 
 
 @dataclass(frozen=True, slots=True)
 class LastVerified:
-    """When the file was what had been read, for certain.
+    """When the file was last verified to be what had been read.
 
-    `mtime_ns`: its time of last write (mtime) when its bytes were last compared, 0 when the next look has to compare them. `size`: so large
-    was it. `at_ns`: a time by the clock of its file system.
+    `mtime_ns`: its modification time when its bytes were last compared, 0 if the next look has to compare them. `size`: its size then.
+    `at_ns`: a time by the clock of its file system.
     """
 
     mtime_ns: int = 0
@@ -79,11 +79,11 @@ NEVER_VERIFIED = LastVerified()
 
 @dataclass(frozen=True, slots=True)
 class FileReading:
-    """When it was read, and what waits.
+    """When the file was read, and since when data waits.
 
-    `turn` is the number of its last turn. `size`, `at_ms` and `at_ns` are how large it was when its last split was planned, and when: epoch
-    milliseconds, and a time before it by the clock of its file system. `read_at`: when it last got on, epoch seconds. `unread_since_ms`:
-    when the oldest of what is unread was first seen, epoch milliseconds, 0 when nothing is. `in_flight`: a task reads it.
+    `turn` is the number of its last turn. `size`, `at_ms` and `at_ns` are its size when its last split was planned, and when that was:
+    epoch milliseconds, and a time before it by the clock of its file system. `read_at`: time of the last progress, epoch seconds.
+    `unread_since_ms`: when the oldest unread data was first seen, epoch milliseconds, 0 if nothing is unread. `in_flight`: a task reads it.
     """
 
     turn: int = 0
@@ -100,11 +100,11 @@ NEVER_READ = FileReading()
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """What stands at the end of the file without an end of its own: part of a line, a group of lines, the last bytes of an archive.
+    """The unfinished end of the file: part of a line, a group of lines, the last bytes of an archive.
 
-    `stalled_size`: no complete record lies between the offset and this size, -1 when that is not known. `final`, `flush`: its next split
-    is one, see `Split`; `finished_size`, `flushed_size`: so large was it when a task had read one. `timed`: a group of lines stands open
-    there and waits for its time, see `endings.Timers`.
+    `stalled_size`: no complete record lies between the offset and this size, -1 if that is not known. `final`, `flush`: its next split is
+    one, see `Split`; `finished_size`, `flushed_size`: its size when a task had read one. `timed`: an open group of lines waits there for
+    its time-out, see `planning.Timers`.
     """
 
     stalled_size: int = -1
@@ -115,9 +115,9 @@ class Ending:
     timed: bool = False
 
     def after_change(self, size: int) -> Ending:
-        """Someone writes to the file still, which has `size` bytes now.
+        """Returns the state for a file that is still written to and has `size` bytes now.
 
-        A size that was reached before says nothing any more: the file was written to in place, or cut and may grow to it again.
+        A size that was reached before means nothing any more: the file was written to in place, or cut and may grow to it again.
         """
         stalled_size = -1 if size <= self.stalled_size else self.stalled_size
         flushed_size = -1 if size < self.flushed_size else self.flushed_size
@@ -125,7 +125,7 @@ class Ending:
         return Ending(stalled_size, flushed_size, finished_size, timed=self.timed)
 
     def after_end(self, result: SplitResult, size: int) -> Ending:
-        """A task came to what was the end of the file, at `size`."""
+        """Returns the state after a task reached the end of the file, at `size`."""
         flushed_size = size if result.split.flush else self.flushed_size
         return Ending(size, flushed_size, size if result.split.final else self.finished_size, timed=self.timed)
 
@@ -135,11 +135,11 @@ OPEN_ENDED = Ending()
 
 @dataclass(frozen=True, slots=True)
 class Packing:
-    """What is known of how the file is packed; the codec stands in its offset.
+    """How the file is packed; the codec is in its offset.
 
-    `is_known`: whether it is packed is known, or nobody asks because nothing is unpacked. Of a packed file whose present end was reached,
-    `is_whole` says that it ends with a member's end, `rest` that there is something behind the offset; `position` is how much of it a task
-    has taken in; `origins`, `origin_sizes`: see `Split`; `only_as_rest`: it is read as the rest of one of these, or not at all.
+    `is_known`: whether it is packed is known, or does not matter because nothing is unpacked. For a packed file whose present end was
+    reached, `is_whole` says that it ends with a member's end, `rest` that there is something after the offset; `position` is how much of it
+    a task has taken in; `origins`, `origin_sizes`: see `Split`; `only_as_rest`: it is read as the rest of one of these, or not at all.
     """
 
     is_known: bool = False
@@ -151,7 +151,7 @@ class Packing:
     only_as_rest: bool = False
 
     def after_end(self, result: SplitResult) -> Packing:
-        """A task came to the end, or to the limit it was given."""
+        """Returns the state after a task reached the end, or the limit of its split."""
         is_whole = result.unpacked_size >= 0
         unread = result.unpacked_size - result.offset.position if is_whole else 1
         return replace(self, position=result.packed_position, is_whole=is_whole, rest=0 if result.damage else unread)
@@ -165,12 +165,11 @@ _NO_FINGERPRINT = Fingerprint()
 
 @dataclass(frozen=True, slots=True)
 class Provenance:
-    """Where the file comes from, as far as is known.
+    """The origin of the file, as far as it is known.
 
-    `why`: what put it at its position when it was met, for people. `unjudged`: why it is not known yet what it is, "" when it is known.
-    `keeps_turn`: though it is not read yet, newer files of its log wait for it.
-    `copy_of`: its first `copied` bytes are that one's. `first_fingerprint`: how it began when it was first seen, as long as nothing of it
-    is read.
+    `why`: the reason for its first position, as a message. `unjudged`: why it is not known yet what it is, "" if it is known. `keeps_turn`:
+    though it is not read yet, newer files of its log wait for it. `copy_of`: its first `copied` bytes are that partition's.
+    `first_fingerprint`: its first bytes when it was first seen, as long as nothing of it is read.
     """
 
     why: str = ""
@@ -185,7 +184,7 @@ class Provenance:
         return self.copied if self.copy_of == other else 0
 
     def once_read(self) -> Provenance:
-        """Something of it is read: from now on its offset proves what it is."""
+        """Returns the state once something is read: from now on its offset proves what it is."""
         return replace(self, first_fingerprint=_NO_FINGERPRINT) if self.first_fingerprint.head_bytes else self
 
 
@@ -199,9 +198,9 @@ class Matched:
 
 @dataclass(frozen=True, slots=True)
 class Draining:
-    """No pattern finds the file since then (`time.monotonic()`): it is read to its end, then let go.
+    """No pattern finds the file since then (`time.monotonic()`): it is read to its end, then closed.
 
-    `deleted`: since when it is held open though deleted, and how large it was then. `endings` lets it go.
+    `deleted`: since when it is held open though deleted, and its size then. `endings` closes it.
     """
 
     since: float
@@ -211,7 +210,7 @@ class Draining:
 
 @dataclass(frozen=True, slots=True)
 class Dropped:
-    """Nobody follows the file any more. `since`: when it left its patterns, None when it had not."""
+    """The file is not followed any more. `since`: when it left its patterns, None if it had not."""
 
     since: float | None
     is_dropped: ClassVar[bool] = True

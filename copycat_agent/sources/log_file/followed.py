@@ -1,4 +1,4 @@
-"""The files of one connector that are followed: where to find them, which of them have something to read, and how much."""
+"""The followed files of one connector: lookup by inode, path and name, and which of them have how much to read."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 
 
 UNJUDGED = "it may be a copy, or the rest, of another file: it is read once that is known"
-"""Why a file is not read yet, for people."""
+"""Why a file is not read yet, as a message."""
 _PLACES = 64
-"""A name that more files have says nothing about where copies of one are put."""
+"""If more files than this have a name, the name is not used to find copies in other directories."""
 
 
 class Unread(NamedTuple):
-    """What the files that have something to read amount to. `oldest_ms`: since when, epoch milliseconds, 0 when nothing is unread."""
+    """Totals of the files that have something to read. `oldest_ms`: since when, epoch milliseconds, 0 if nothing is unread."""
 
     bytes: int = 0
     troubled_files: int = 0
@@ -38,7 +38,7 @@ class Unread(NamedTuple):
 
 
 def unread_of(files: Iterable[TrackedFile]) -> Unread:
-    """Returns what is unread of these."""
+    """Returns the totals of these files."""
     unread = troubled = blocked = oldest = 0
     for file in files:
         unread += file.backlog
@@ -51,7 +51,7 @@ def unread_of(files: Iterable[TrackedFile]) -> Unread:
 
 
 def view_of(file: TrackedFile) -> FileView:
-    """Returns what people are shown of a file."""
+    """Returns the view of a file for people."""
     state: FileState = "following"
     if file.backoff.blocked:
         state = "blocked"
@@ -71,8 +71,8 @@ def view_of(file: TrackedFile) -> FileView:
 class Followed:
     """The files of one connector. `offsets` are what is saved or about to be.
 
-    `files` by device and inode; `paths` says what the last look found under each name; `dirty` those that may have something to read, the
-    longest unserved first; `draining` those that no pattern finds any more; `unfollowed` what is saved of files that nobody follows.
+    `files` is by device and inode; `paths` has the inode last found under each name; `dirty` the files that may have something to read, the
+    longest unserved first; `draining` those that no pattern finds any more; `unfollowed` the rows of files not followed.
     """
 
     def __init__(self, connector: str, options: LogFileOptions, offsets: Offsets, log: Log) -> None:
@@ -95,7 +95,7 @@ class Followed:
         self._take_in()
 
     def _take_in(self) -> None:
-        """What is saved of files that nobody has met yet. A key that is none of a file's was put there by hand, and is let alone."""
+        """Takes in the saved rows. A key that is not a file's was put there by hand, and is ignored with a warning."""
         known = []
         for partition in self.offsets:
             try:
@@ -107,7 +107,7 @@ class Followed:
         self.unfollowed.load(known)
 
     def add(self, file: TrackedFile) -> None:
-        """Follow a file that was just met."""
+        """Follows a file that was just met."""
         self.paths[file.path] = file.inode_key
         self.files[file.inode_key] = file
         self._name(file)
@@ -115,15 +115,15 @@ class Followed:
         self.note_readable(file)
 
     def at(self, path: str) -> TrackedFile | None:
-        """Returns the file that the last scan found under this name, None when there is none."""
+        """Returns the file that the last scan found under this name, None if there is none."""
         return self.files.get(self.paths.get(path, (-1, -1)))
 
     def names_of(self, file: TrackedFile) -> tuple[str, ...]:
-        """Returns all names under which the last scan found it; looks at every name there is."""
+        """Returns all names under which the last scan found it; searches all names."""
         return tuple(sorted(path for path, inode_key in self.paths.items() if inode_key == file.inode_key))
 
     def is_as_seen(self, path: str, *, follow_symlinks: bool) -> bool:
-        """Whether a look at `path` finds the followed file that the last scan found there, with the same size and times."""
+        """Returns whether `path` still is the followed file that the last scan found there, with the same size and times."""
         file = self.at(path)
         if file is None:
             return False
@@ -134,10 +134,10 @@ class Followed:
         seen = file.seen
         is_same = info.st_ino == file.identity.inode and info.st_dev == file.identity.device
         is_same = is_same and info.st_ctime_ns == seen.ctime_ns and not seen.has_other_content(info)
-        return is_same and not ((file.unread or file.needs_scan) and file not in self.dirty)  # a look that made room may have seen more
+        return is_same and not ((file.unread or file.needs_scan) and file not in self.dirty)  # a look for making room may have seen more
 
     def draining_at(self, path: str) -> list[TrackedFile]:
-        """Returns files that no pattern finds any more and that had this name last."""
+        """Returns files that no pattern finds any more and whose last name was this one."""
         return [file for file in self.draining if file.path == path]
 
     def relatives(self, path: str) -> list[TrackedFile]:
@@ -152,13 +152,13 @@ class Followed:
         ]
 
     def note(self, changes: Changes) -> None:
-        """Take over what is in the store, or will be before anything that comes later is."""
+        """Takes in changes that are in the store, or will be before any later ones."""
         self.offsets.update(changes.offsets)
         for partition in changes.forget:
             self.offsets.pop(partition, None)
 
     def put_before_successor(self, file: TrackedFile, identity: Identity) -> None:
-        """`file` holds what the one with this identity held before it was begun anew, and is read first."""
+        """Orders `file` before the file with this identity: it holds what that one held before it was begun anew."""
         known = self.files.get(identity[:2])
         others = (one for one in self.files.values() if one.identity.lasting == identity.lasting)  # its device may have another number
         successor = known if known is not None and known.identity == identity else next(others, None)
@@ -166,7 +166,7 @@ class Followed:
             self.rotation_order.put_before(file, successor)
 
     def replace(self, file: TrackedFile, fresh: TrackedFile) -> None:
-        """Follow `fresh` in place of `file`, which begins anew. It takes over the descriptor."""
+        """Follows `fresh` in place of `file`, which begins anew. It takes over the descriptor."""
         fd = file.hand_over()
         self.rotation_order.replace(file, fresh)
         self.drop(file)
@@ -183,24 +183,24 @@ class Followed:
         self._by_name.setdefault(name, {})[file] = None
 
     def note_readable(self, file: TrackedFile) -> None:
-        """Note whether there is something to read in `file`."""
+        """Updates whether there is something to read in `file`."""
         if file.note_unread() and not file.removed:
             self.dirty.add(file)
         else:
             self.dirty.discard(file)
 
     def drain(self, file: TrackedFile) -> None:
-        """Follow a file to its end: no pattern finds it any more."""
+        """Drains a file that no pattern finds any more: it is followed to its end."""
         file.left_patterns()
         self.draining.add(file)
 
     def remove(self, file: TrackedFile) -> None:
-        """Stop following a file; its offset stays saved until it is forgotten."""
+        """Stops following a file; its offset stays saved until it is forgotten."""
         self.drop(file)
         self.unfollowed.add(file.partition, file.offset, file.verified.at_ns)
 
     def drop(self, file: TrackedFile) -> None:
-        """Stop following a file, whose offset is nobody's any more."""
+        """Stops following a file without keeping its offset as an unfollowed row."""
         file.close()
         file.dropped()
         self.dirty.discard(file)
@@ -214,7 +214,7 @@ class Followed:
             del self._by_name[name]
 
     def lose_rest(self, file: TrackedFile, changes: Changes) -> None:
-        """Enter what is unread of a closed file as lost, and stop following it: its inode is another file's now, so it was deleted."""
+        """Enters the unread rest of a closed file as lost, and stops following it: its inode is another file's now, so it was deleted."""
         if file.backlog:
             why = "the file was deleted while it was closed (see max_open_files)"
             position = file.offset.position

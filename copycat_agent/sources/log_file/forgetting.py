@@ -1,8 +1,8 @@
-"""When what is saved of files that nobody follows is forgotten: long after they were seen to be gone, or when there is too much of it.
+"""Forgets the rows of files that are not followed: long after they were seen to be gone, or when there are too many.
 
-A file was seen to be gone when its directory could be listed, has no name of it, and is on the file's device; a directory that is not
-there counts by the nearest one that is. A file that is excluded, or still on disk outside the patterns, is known as long as it lies
-there: one that is forgotten would be taken for one that nobody saw.
+A file was seen to be gone if its directory could be listed, has no name of it, and is on the file's device; for a missing directory its
+nearest existing parent counts. A file that is excluded, or still on disk outside the patterns, stays known as long as it exists: a
+forgotten one would be taken for a new file.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ if TYPE_CHECKING:
     from copycat_agent.sources.planner import Changes
 
 KEPT_GONE = 100_000
-"""Settled rows of files that are gone, and of what files held before they were begun anew; beyond that the oldest go first."""
+"""How many settled rows are kept of missing files and of previous generations; beyond that the oldest are forgotten first."""
 KEPT_GENERATIONS = 16
-"""So many previous generations of one file are kept."""
+"""How many previous generations of one file are kept."""
 _AGE_SECONDS = 60.0
-"""Longest time between two looks at what has to be forgotten."""
+"""Longest time between two checks for rows to forget."""
 _LOOKS = 10
-"""How often within `forget_after` it is looked whether a file that nobody follows is still there."""
+"""How often within `forget_after` a file that is not followed is checked for existence."""
 
 
 class Forgetting:
-    """For the files of one connector that nobody follows."""
+    """Forgets the unfollowed files of one connector."""
 
     def __init__(self, unfollowed: Unfollowed, forget_seconds: float, log: Log) -> None:
         self._unfollowed = unfollowed
@@ -43,13 +43,13 @@ class Forgetting:
 
     @property
     def is_due(self) -> bool:
-        """Whether it is time for `age` to look again at files that nobody follows."""
+        """Whether it is time for `age` to check unfollowed files again."""
         return time.monotonic() - self._aged_at >= min(_AGE_SECONDS, self._forget_seconds / 2) and bool(self._unfollowed.inodes)
 
     def age(self, changes: Changes) -> None:
-        """Note when files were seen to be gone, and forget them `forget_after` later. Cheap: it looks only now and then.
+        """Records when files were seen to be gone, and forgets them `forget_after` later. Cheap: it checks only now and then.
 
-        What is excluded for a while, or lies where nothing can be listed, is not seen to be gone.
+        A file that is excluded for a while, or whose directory cannot be listed, is not seen to be gone.
         """
         if not self.is_due:
             return
@@ -63,7 +63,7 @@ class Forgetting:
         self._bound_gone(whereabouts, changes)
 
     def bound_previous(self, inode: int, changes: Changes) -> None:
-        """Forget the oldest generations of files that are begun anew again and again, but for those whose rest is looked for."""
+        """Forgets the oldest generations of files that are begun anew again and again, except those whose rest is searched for."""
         partitions = self._unfollowed.at_inode(inode)
         generations: dict[Identity, list[tuple[int, SourcePartition]]] = {}
         for partition in partitions if len(partitions) > KEPT_GENERATIONS else ():
@@ -89,7 +89,7 @@ class Forgetting:
             self._unfollowed.lose_rest(partition, offset, 0, why, changes)
 
     def _is_gone(self, partition: SourcePartition, offset: SourceOffset, whereabouts: Whereabouts) -> bool:
-        """Whether its file was seen to be gone. Of what a file held before: whether its directory can be listed; a copy may lie there."""
+        """Returns whether its file was seen to be gone; for a previous generation, whether its directory, where a copy may be, is known."""
         if partition in self._there:
             return False
         is_there = self._unfollowed.is_there(partition, offset, whereabouts)
@@ -100,7 +100,7 @@ class Forgetting:
         return is_there is False
 
     def _bound_gone(self, whereabouts: Whereabouts, changes: Changes) -> None:
-        """Forget the oldest settled rows of what is gone where there are too many."""
+        """Forgets the oldest settled rows of missing files if there are too many."""
         rows = [row for inode in self._unfollowed.inodes for row in self._unfollowed.at_inode(inode) if row not in self._there]
         surplus = len(rows) - KEPT_GONE
         if surplus <= 0:

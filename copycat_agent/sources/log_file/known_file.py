@@ -1,6 +1,6 @@
-"""One generation of one file, as far as is known: what it is, what is left to read in it, and how reports of scans and tasks change that.
+"""One generation of one file, as far as it is known: what it is, what is left to read, and how scans and tasks change that.
 
-Nothing here opens a file or looks at one.
+Nothing here opens or stats a file.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class KnownFile:
     # -- what it is -----------------------------------------------------------------------------------------------------------------
 
     def __post_init__(self, unpacks: bool) -> None:
-        """Packing counts as known where nothing is unpacked or something was read.
+        """Packing counts as known if nothing is unpacked or something was read.
 
         An archive that was read to its end is not read again while it keeps that size.
         """
@@ -66,7 +66,7 @@ class KnownFile:
 
     @property
     def generation(self) -> int:
-        """Returns how often the file was begun anew before."""
+        """How often the file was begun anew before."""
         return Identity.parse(self.partition.key)[1]
 
     @property
@@ -76,28 +76,28 @@ class KnownFile:
 
     @property
     def inode_key(self) -> tuple[int, int]:
-        """Returns device and inode, which are unique among files that exist now."""
+        """Device and inode, which are unique among files that exist now."""
         return self.identity.device, self.identity.inode
 
     @property
     def made_ns(self) -> int:
-        """Returns since when it may hold what it holds, epoch nanoseconds by the clock of its file system, 0 when unknown."""
-        # An inode that was written over is older than what it holds now.
+        """The earliest time of its present content, epoch nanoseconds by the clock of its file system, 0 if unknown."""
+        # An overwritten inode is older than its present content.
         return self.seen.mtime_ns if self.generation else self.identity.birth_ns
 
     @property
     def size(self) -> int:
-        """Returns its size as of the last look, in bytes."""
+        """Its size at the last look, in bytes."""
         return self.seen.size
 
     @property
     def removed(self) -> bool:
-        """Whether nobody follows it any more."""
+        """Whether it is not followed any more."""
         return self.standing.is_dropped
 
     @property
     def draining_since(self) -> float | None:
-        """Returns since when no pattern finds it, as `time.monotonic()`; None when one does."""
+        """Since when no pattern finds it, as `time.monotonic()`; None if one does."""
         return self.standing.since
 
     @property
@@ -107,17 +107,17 @@ class KnownFile:
 
     @property
     def unjudged(self) -> bool:
-        """Whether nobody may read it yet, because it may be the copy or the rest of another file."""
+        """Whether it must not be read yet, because it may be the copy or the rest of another file."""
         return bool(self.provenance.unjudged)
 
     @property
     def passes_turn(self) -> bool:
-        """Whether newer files of its log do not wait for it, as it is not known what it is."""
+        """Whether newer files of its log do not wait for it, because it is not known what it is."""
         return self.unjudged and not self.provenance.keeps_turn
 
     @property
     def grown_at(self) -> float:
-        """Returns when it was last found to be written to, as `time.monotonic()`."""
+        """When it was last found to be written to, as `time.monotonic()`."""
         return self.seen.grown_at
 
     # -- what is left to read -------------------------------------------------------------------------------------------------------
@@ -132,7 +132,7 @@ class KnownFile:
 
     @property
     def may_be_planned(self) -> bool:
-        """Whether there may be something to read that nobody reads yet, and it is known what it is."""
+        """Whether there may be something to read that no task reads yet, and it is known what the file is."""
         return self.unread and not (self.in_flight or self.unjudged)
 
     @property
@@ -143,12 +143,12 @@ class KnownFile:
 
     @property
     def is_cut(self) -> bool:
-        """Whether it was cut just now: the next scan knows it as a previous generation."""
+        """Whether it was just cut: the next scan makes it a previous generation."""
         return self.seen.cut is not None or self.needs_scan
 
     @property
     def is_cut_unread(self) -> bool:
-        """Whether it was cut before anything of it was read. Then what it held may be in a copy, and what it holds now is new."""
+        """Whether it was cut before anything of it was read. Then a copy may hold its former content, and its present content is new."""
         return self.seen.cut is not None and not (self.offset.position or self.is_packed or self.in_flight)
 
     @property
@@ -159,30 +159,30 @@ class KnownFile:
 
     @property
     def backlog(self) -> int:
-        """Returns how many bytes lie beyond the offset.
+        """How many bytes are unread, after the offset.
 
-        Of a packed file it counts the packed bytes that were not taken in, or the unpacked ones that wait for their end.
+        For a packed file it counts the packed bytes that were not taken in, or the unpacked ones that wait for their end.
         """
         return self.unread_at(self.size)
 
     def unread_at(self, size: int) -> int:
-        """Returns the backlog that it had when it was `size` bytes long."""
+        """Returns its backlog at the time when it had `size` bytes."""
         if not self.is_packed:
             return max(0, size - self.offset.position)
         return self.packing.rest if size == self.ending.stalled_size else max(min(1, size), size - self.packing.position)
 
     @property
     def settled_size(self) -> int:
-        """Returns how many bytes of the file, as it lies on the disk, are read and settled."""
+        """How many bytes of the file on disk are read and settled."""
         return max(0, self.ending.stalled_size) if self.is_packed else self.offset.position
 
     @property
     def known_size(self) -> int:
-        """Returns its size, or the one before a cut whose losses are not counted yet, so that the next start can count them."""
+        """Its size, or the one before a cut whose losses are not counted yet, so that the next start can count them."""
         return self.size if self.seen.cut is None else max(self.size, self.seen.cut[0])
 
     def note_unread(self) -> bool:
-        """Returns `unread`, and remembers since when that is so."""
+        """Returns `unread`, and records since when it holds."""
         unread, since_ms = self.unread, self.reading.unread_since_ms
         if unread != bool(since_ms):
             self.reading = replace(self.reading, unread_since_ms=int(time.time() * 1000) if unread else 0)
@@ -191,74 +191,74 @@ class KnownFile:
     # -- what a scan found ----------------------------------------------------------------------------------------------------------
 
     def renamed(self, path: str, ctime_ns: int) -> None:
-        """Record the name that it has since `ctime_ns`, epoch nanoseconds by the clock of its file system."""
+        """Records its name since `ctime_ns`, epoch nanoseconds by the clock of its file system."""
         self.path, self.seen = path, replace(self.seen, met_ns=ctime_ns)
 
     def seen_deleted(self, since: float, size: int) -> None:
-        """Record since when it has no name, as `time.monotonic()`, and its size then. No pattern finds it."""
+        """Records since when it has no name, as `time.monotonic()`, and its size then. No pattern finds it."""
         assert isinstance(self.standing, Draining)
         self.standing = replace(self.standing, deleted=(since, size))
 
     def dropped(self) -> None:
-        """Mark it as a file that nobody follows any more."""
+        """Marks it as a file that is not followed any more."""
         self.standing = Dropped(self.standing.since)
 
     def note_verified(self) -> None:
-        """Record that its bytes are compared with what was read. They are compared again when its time of last write (mtime) differs."""
+        """Records that its bytes equal what was read. They are compared again when its modification time differs."""
         self.verified = replace(self.verified, mtime_ns=self.seen.mtime_ns)
 
     def note_unverified(self) -> None:
-        """Record that its bytes could not be compared, so that the next look tries again."""
+        """Records that its bytes could not be compared, so that the next look tries again."""
         self.verified = replace(self.verified, mtime_ns=0)
 
     def cut_entered(self) -> None:
-        """Record that what it lost when it was cut is in the ledger."""
+        """Records that what it lost when it was cut is in the ledger."""
         self.seen = replace(self.seen, cut=None)
         self.verified = replace(self.verified, size=min(self.verified.size, self.size))
 
     # -- whether it is read now -----------------------------------------------------------------------------------------------------
 
     def held_back(self, why: str, *, keeps_turn: bool = False) -> None:
-        """Keep it from being read until it is known what it is. `why` that is not known yet, for people.
+        """Keeps it from being read until it is known what it is. `why`: why that is not known yet, as a message.
 
         `keeps_turn`: newer files of its log wait for it meanwhile. Else they do not, since it may turn out to come after them.
         """
         self.provenance = replace(self.provenance, unjudged=why, keeps_turn=keeps_turn)
 
     def freed(self) -> None:
-        """Let it be read: it is known what it is."""
+        """Lets it be read: it is known what it is."""
         self.provenance = replace(self.provenance, unjudged="", keeps_turn=False)
 
     def back_off(self) -> float:
-        """Record that it could not be read. Returns the seconds until it is tried again, more each time."""
+        """Records that it could not be read. Returns the seconds until the next attempt, more each time."""
         delay, self.backoff = self.backoff.error_seconds, self.backoff.after_error(time.monotonic())
         return delay
 
     def block(self) -> None:
-        """Record that its records cannot be sent until someone repairs something. It is tried again later; other files go on."""
+        """Records that its records cannot be sent until someone repairs something. It is tried again later; other files go on."""
         self.backoff = self.backoff.after_block(time.monotonic())
 
     def recover(self) -> None:
-        """Record that it could be read and sent."""
+        """Records that it could be read and sent."""
         self.backoff = READY
 
     def planned(self, turn: int) -> None:
-        """Record that a task reads it from now on. `turn` is the number of its turn."""
+        """Records that a task reads it from now on. `turn` is the number of its turn."""
         self.reading = replace(self.reading, turn=turn, in_flight=True)
 
     def note_gone_on(self, result: SplitResult) -> None:
-        """Record how far the task went on that stayed at its end. No effect when it did not."""
+        """Records the progress of a task that stayed at the file's end. Has no effect if it did not stay."""
         if result.seen_ns:
             self.reading = replace(self.reading, size=result.split.end, at_ms=int(time.time() * 1000), at_ns=result.seen_ns)
 
     def landed(self) -> None:
-        """Record that no task reads it any more."""
+        """Records that no task reads it any more."""
         self.reading = replace(self.reading, in_flight=False)
 
     # -- what a task did ------------------------------------------------------------------------------------------------------------
 
     def note_progress(self, offset: SourceOffset) -> None:
-        """Record that a split is settled up to `offset`. What is unread then was written after the split was planned."""
+        """Records that a split is settled up to `offset`. Data that is still unread was written after the split was planned."""
         if offset.position > self.offset.position:
             planned = self.reading
             is_read = offset.done if self.is_packed else offset.position >= planned.size
@@ -269,7 +269,7 @@ class KnownFile:
         self.offset = offset
 
     def note_end(self, result: SplitResult) -> None:
-        """Record that a task came to the end of the file, or to the limit of its split."""
+        """Records that a task reached the end of the file, or the limit of its split."""
         size = result.split.end
         is_end = result.at_end and (self.is_packed or size >= self.size)
         if self.is_packed:
@@ -281,41 +281,41 @@ class KnownFile:
             self.ending = self.ending.after_end(result, size)
 
     def wait_for_group(self, *, waits: bool) -> None:
-        """Record whether a group of lines stands open at its end and waits for its time."""
+        """Records whether an open group of lines at its end waits for its time-out."""
         self.ending = replace(self.ending, timed=waits)
 
     def end_record(self, *, final: bool) -> None:
-        """Let what stands at its end be a record: the last one of the file (`final`), or the end of a group of lines."""
+        """Makes the rest at its end a record: the last one of the file (`final`), or the end of a group of lines."""
         self.ending = replace(self.ending, final=final, flush=not final)
 
     def end_last_record(self) -> None:
-        """Let what is left of it without a delimiter be its last record."""
+        """Makes the rest without a delimiter its last record."""
         self.ending = replace(self.ending, final=True)
 
     def take_size_over(self) -> None:
-        """Take its present size over into its offset, which is about to be saved, though nothing of it could be sent."""
+        """Takes its present size over into its offset, which is about to be saved, though nothing of it could be sent."""
         self.offset = replace(self.offset, size=self.known_size, done=False)
 
     # -- where it comes from --------------------------------------------------------------------------------------------------------
 
     def note_copy_of(self, other: SourcePartition) -> None:
-        """Record that all that it holds now is what `other` holds too."""
+        """Records that all its present content is a copy of `other`."""
         self.provenance = replace(self.provenance, copy_of=other, copied=self.size)
 
     def set_why(self, why: str) -> None:
-        """Record what put it at its position, for people."""
+        """Records the reason for its position, as a message."""
         self.provenance = replace(self.provenance, why=why)
 
     def continue_from(self, offset: SourceOffset, why: str) -> None:
-        """Let it go on where another file ended. `why`, for people."""
+        """Lets it continue where another file ended. `why` is a message."""
         self.offset = offset
         self.set_why(why)
 
     def read_only_as_rest(self, offset: SourceOffset) -> None:
-        """Let it be read only if a task finds that it is the rest of another file. `offset` is done: no search looks for it."""
+        """Lets it be read only if a task finds that it is the rest of another file. `offset` is done: no search looks for it."""
         self.offset, self.ending = offset, replace(self.ending, stalled_size=-1)
         self.packing = replace(self.packing, only_as_rest=True)
 
     def set_origins(self, origins: tuple[SourceOffset, ...], sizes: tuple[int, ...] = ()) -> None:
-        """Record what a packed file may be the rest of, and how much each of these holds. Its task finds out."""
+        """Records which files a packed file may be the rest of, and their sizes. Its task finds out."""
         self.packing = replace(self.packing, origins=origins, origin_sizes=sizes)

@@ -1,6 +1,6 @@
 """Source `log_file`: files that grow, are rotated, cut and deleted.
 
-The driver's half: plans splits of files that have something new, and lets go of files that are finished.
+The driver's part: plans splits of files that have new data, and closes files that are finished.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ if TYPE_CHECKING:
     from copycat_agent.options import DeliveryOptions
 
 SIZES_SECONDS = 60.0
-"""How often the sizes of files that are not read are saved."""
+"""How often the sizes of unread files are saved."""
 HOPELESS_ERRORS = 3
 """A file that failed this often in a row is not waited for when everything else is read."""
 
 
 class _Heard(Enum):
-    """What an event at a path comes to: it is taken in, only a scan can tell, or no file of this connector has or may have that name."""
+    """The result of an event at a path: it is taken in, only a scan can tell, or no file of this connector has or may have that name."""
 
     NOTED = auto()
     NEEDS_SCAN = auto()
@@ -46,10 +46,10 @@ class _Heard(Enum):
 
 
 class LogFiles:
-    """The log files of one connector, as `sources.base.Source` has it. One thread calls it at a time."""
+    """The log files of one connector, a `sources.base.Source`. One thread calls it at a time."""
 
     def __init__(self, connector: str, options: LogFileOptions, delivery: DeliveryOptions, offsets: Offsets, log: Log) -> None:
-        """`offsets` are the connector's saved ones."""
+        """`offsets` are the saved offsets of the connector."""
         self._catalog = Catalog(connector, options, offsets, log)
         self._followed = self._catalog.followed
         self._planner = FilePlanner(self._catalog, options, delivery, self._want_scan)
@@ -61,13 +61,13 @@ class LogFiles:
         self._is_final = False
         self._is_bounded = False  # this is a run to the end
         self._needs_scan = False
-        self._is_quiet = False  # nothing has been heard of any file, by an event or a task, since the last scan
+        self._is_quiet = False  # no event and no task has reported anything since the last scan
         self.partial_scan = PartialScan[TrackedFile]()
         self._unread = CrowdSum(lambda: len(self._followed.dirty), lambda: unread_of(self._followed.dirty))
         self._timers = Timers(options, self._followed.note_readable)
 
     def keep_with(self, keeper: Keeper) -> None:
-        """Have `keeper` keep open files for the next process of the agent."""
+        """Lets `keeper` keep open files for the next process of the agent."""
         self._followed.descriptors.open_files.keeper = keeper
 
     def recall(self, state: SourceState) -> None:
@@ -75,20 +75,20 @@ class LogFiles:
 
     @property
     def directories(self) -> Collection[str]:
-        """Returns the directories that are worth watching: none with `watch: poll`."""
+        """The directories that are worth watching: none with `watch: poll`."""
         return self._catalog.discovery.directories if self._options.watch == "auto" else ()
 
     @property
     def scan_seconds(self) -> float:
-        """Returns the seconds between two scans that nothing asks for."""
+        """The seconds between two scans that nothing asks for."""
         return self._options.scan_interval
 
     def scan(self) -> Changes:
-        """Look at all files, or at those that may have changed when no directory has. Returns what has to be saved before `plan`."""
+        """Checks all files, or those that may have changed if no directory has. Returns what has to be saved before `plan`."""
         changes = Changes()
         if self._endings.removal.is_due and not self._unsaved:
             self._endings.removal.work()
-        is_last = self._is_bounded and self.drained()  # who asks whether all is read will not look again: so at every file
+        is_last = self._is_bounded and self.drained()  # the caller makes no further scan: check every file
         if self._needs_scan or is_last or not self._scan_partly(changes):
             self._scan(changes)
         self._needs_scan = False
@@ -96,7 +96,7 @@ class LogFiles:
         self._needs_scan |= self._catalog.newcomers.needs_scan
         self._planner.forget_quiet(time.monotonic() - ACTIVE_SECONDS)
         self._endings.follow(changes)
-        if time.monotonic() - self._sizes_at > SIZES_SECONDS and not self._unsaved:  # else they would heap up on a full disk
+        if time.monotonic() - self._sizes_at > SIZES_SECONDS and not self._unsaved:  # else they would accumulate on a full disk
             self._sizes_at = time.monotonic()
             remember_sizes(self._followed.dirty, changes)
         self._endings.finish_archives()
@@ -113,7 +113,7 @@ class LogFiles:
         self.partial_scan.scanned(self._catalog.discovery.marks, begun_ns, time.monotonic() - begun)
 
     def _scan_partly(self, changes: Changes) -> bool:
-        """Look at the files that may have changed when no directory has. False when a scan is needed."""
+        """Checks the files that may have changed if no directory has. Returns False if a scan is needed."""
         catalog = self._catalog
         if catalog.has_trouble or not self.partial_scan.suffices():
             return False
@@ -121,7 +121,7 @@ class LogFiles:
         return all(catalog.look_again(file, changes) for file in chosen if file.draining_since is None)
 
     def unchanged(self) -> bool:
-        """Whether every file is as the last scan saw it, and nothing is pending, so that another scan would find nothing."""
+        """Returns whether every file is as the last scan saw it, and nothing is pending, so that another scan would find nothing."""
         followed = self._followed
         pending = (
             followed.dirty
@@ -138,7 +138,7 @@ class LogFiles:
         return all(followed.is_as_seen(path, follow_symlinks=follow_symlinks) for path in followed.paths) and self._endings.are_quiet()
 
     def wake(self, paths: Collection[str]) -> bool:
-        """Take in that something happened at `paths`. False when only a scan can tell what: a write may be to a file that was renamed."""
+        """Takes in events at `paths`. Returns False if only a scan shows what they mean: a write may be to a file that was renamed."""
         self._is_quiet = False
         heard = [self._look_at(path) for path in paths]
         if _Heard.NOT_OURS in heard:
@@ -147,14 +147,14 @@ class LogFiles:
         return not self._needs_scan
 
     def _look_at(self, path: str) -> _Heard:
-        """Look at what has this name now, and note whether there is something to read."""
+        """Checks the file with this name, and notes whether there is something to read."""
         file = self._followed.at(path)
         if file is None:
             return _Heard.NEEDS_SCAN if self._catalog.may_find(path) else _Heard.NOT_OURS
         if file.unjudged and not file.size:
-            return _Heard.NEEDS_SCAN  # a scan says what its first bytes are: with logrotate's `create`, each new log begins empty
+            return _Heard.NEEDS_SCAN  # a scan decides what its first bytes are: with logrotate's `create`, each new log begins empty
         if file.fd >= 0 and not file.in_flight:
-            return self._take_note(file)  # by its descriptor; another file under this name comes with an event of its own
+            return self._take_note(file)  # by its descriptor; another file under this name has an event of its own
         try:
             info = Path(path).stat(follow_symlinks=self._options.follow_symlinks)
         except OSError:
@@ -172,7 +172,7 @@ class LogFiles:
 
     @property
     def needs_scan(self) -> bool:
-        """Whether a scan will say what has become of a file, or of bytes that were cut away."""
+        """Whether a scan will find out what has become of a file, or of bytes that were cut away."""
         return self._needs_scan or self._next_scan_decides_ranges
 
     @property
@@ -183,12 +183,12 @@ class LogFiles:
     def plan(self, shares: int) -> Plan:
         """Returns splits for the next batch of one of as many tasks as there are `shares`.
 
-        None after a batch that a new file was waiting for: the next scan says what that file is, and files behind it wait for it then.
+        None after a batch that a new file was waiting for: the next scan decides what that file is, and later files then wait for it.
         """
         return Plan((), 0.0) if self._catalog.newcomers.is_due else self._planner.plan(shares)
 
     def changes_of(self, results: Sequence[SplitResult]) -> Changes:
-        """Returns what the results change: offsets that moved, damage and losses. Nothing is taken over before `finish`."""
+        """Returns what the results change: offsets that moved, damage and losses. They take effect in `finish`."""
         changes = Changes()
         for result in results:
             file = self._planner.in_flight[result.split.partition]
@@ -207,7 +207,7 @@ class LogFiles:
         return self._unsaved.add(changes)
 
     def leave(self) -> Changes:
-        """Returns what the next start has to know of the files, and what is lost as nobody will hold them. The agent stops in order."""
+        """Returns what the next start has to know of the files, and what is lost as the files are closed. The agent stops in order."""
         changes = self._unsaved.joined()
         cut = [file for file in self._followed.files.values() if file.seen.cut is not None]
         for file in {*self._followed.dirty, *cut}:
@@ -216,14 +216,14 @@ class LogFiles:
         return changes
 
     def _leave_behind(self, file: TrackedFile, changes: Changes) -> None:
-        """Nobody will hold `file` any more: the next start finds it by its name, unless it has none."""
+        """Prepares `file` for the end of the process: the next start finds it by its name, unless it has none."""
         now = file.remembered(gone=file.draining_since is not None)
         known = changes.offsets.get(file.partition, file.offset)
         is_read = known.done and known.size == now.size
         changes.offsets[file.partition] = known = replace(known, path=now.path, size=now.size, gone_ms=now.gone_ms, done=is_read)
         start, end, words = packed.rest(known)
         is_deleted = file.is_deleted()
-        if is_deleted:  # perhaps no scan has found out yet
+        if is_deleted:  # perhaps no scan has noticed yet
             self._followed.descriptors.open_files.keep_first(file)
         if self._followed.descriptors.open_files.survives(file):
             return
@@ -233,7 +233,7 @@ class LogFiles:
             changes.offsets[file.partition] = replace(known, done=True)
 
     def finish(self, results: Sequence[SplitResult], changes: Changes) -> None:
-        """Take over what tasks have done, once `changes` are saved."""
+        """Takes over the results of tasks, once `changes` are saved."""
         self._unsaved.confirm(changes)
         self._is_quiet &= not results
         if results:  # a scan has noted its own
@@ -242,7 +242,7 @@ class LogFiles:
         for result in results:
             file = self._planner.landed(result.split.partition)
             file.note_gone_on(result)
-            if not result.changed or result.split.partition in changes.offsets:  # else what was read of it, to its end or not, stands
+            if not result.changed or result.split.partition in changes.offsets:  # else the offset stays as it was
                 file.note_progress(changes.offsets.get(result.split.partition, result.offset))
             self._note_outcome(file, result)
             file.note_compared(is_other=result.changed)
@@ -252,7 +252,7 @@ class LogFiles:
             self._followed.note_readable(file)
 
     def advance(self, results: Sequence[SplitResult], changes: Changes) -> None:
-        """Take over what tasks have done that stay at the ends of their files, once `changes` are saved."""
+        """Takes over the results of tasks that stay at the ends of their files, once `changes` are saved."""
         self._unsaved.confirm(changes)
         self._followed.note(changes)
         for result in results:
@@ -262,11 +262,11 @@ class LogFiles:
             self._followed.note_readable(file)
 
     def joining(self, followed: int) -> tuple[Split, ...]:
-        """Returns splits of quiet files that have got something to read."""
+        """Returns splits of quiet files that have new data."""
         return () if self._catalog.newcomers.is_due else self._planner.joining(followed)
 
     def is_held_up(self, *, for_good: bool = False) -> bool:
-        """Whether a file that no task reads has something to read, or a new one waits for what a task makes of another."""
+        """Returns whether a file that no task reads has something to read, or a new one waits for another file's task."""
         return self._planner.is_held_up(for_good=for_good)
 
     def _note_outcome(self, file: TrackedFile, result: SplitResult) -> None:
@@ -286,17 +286,17 @@ class LogFiles:
                 self._endings.came_to_an_end(file)
 
     def ripen(self, *, at_once: bool) -> float:
-        """End records whose time is over, or all with `at_once`. Returns when the next one is due (`time.monotonic()`), inf for never."""
+        """Ends records that have timed out, or all if `at_once`. Returns when the next is due (`time.monotonic()`), inf for never."""
         self._is_bounded = at_once
         return self._timers.ripen(at_once=at_once)
 
     def drained(self) -> bool:
-        """Whether everything that can be read is read."""
+        """Returns whether everything that can be read is read."""
         waiting = [file for file in self._followed.dirty if file.backoff.errors < HOPELESS_ERRORS and (self._is_final or not file.unjudged)]
         return not (waiting or self._planner.in_flight or self._next_scan_decides_ranges)
 
     def finalise(self) -> None:
-        """Take what stands at the ends of files for their last records: nothing will be added to any of them."""
+        """Makes the rests at the ends of files their last records: nothing will be added to any of them."""
         self._is_final = self._needs_scan = True
         self._endings.finish_all()
 
@@ -311,7 +311,7 @@ class LogFiles:
         return self._catalog.passed_over.reasons()
 
     def look_closely(self, path: str, most_bytes: int) -> Closeup | None:
-        """Returns the file at `path` with its next split of at most `most_bytes`; None when nobody follows it."""
+        """Returns the file at `path` with its next split of at most `most_bytes`; None if it is not followed."""
         followed = self._followed
         file = followed.at(path) or next(iter(followed.draining_at(path)), None)
         if file is None:
@@ -319,7 +319,7 @@ class LogFiles:
         return Closeup(view_of(file), followed.names_of(file), file.offset, self._planner.next_split(file, most_bytes))
 
     def lag(self) -> Lag:
-        """Returns what is unread, a little old where very many files have something to read."""
+        """Returns what is unread, a little old if very many files have something to read."""
         unread, followed, catalog = self._unread.now(), self._followed, self._catalog
         return Lag(
             bytes=unread.bytes,
@@ -335,6 +335,6 @@ class LogFiles:
         )
 
     def close(self) -> None:
-        """Close all files."""
+        """Closes all files."""
         for file in self._followed.files.values():
             file.close()

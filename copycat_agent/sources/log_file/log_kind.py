@@ -1,4 +1,4 @@
-"""`log_file` as an entry of `SOURCES`: the task's half, and the way to the driver's, which no task imports."""
+"""`log_file` as an entry of `SOURCES`: the task's part, and the factory of the driver's part, which no task imports."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ class _LogStream(Stream):
     """A file that somebody may be writing to."""
 
     def bounds(self, limit: int) -> tuple[int, bool]:
-        """As of any file. What stands at its end is no record if something was added since the split was planned."""
+        """Returns the bounds of any file. The rest at its end is not a record if data was added since the split was planned."""
         return limit, self._file.info.st_size <= limit
 
 
 def open_stream(split: Split, framing: object = None) -> Stream:
-    """The split's file, packed or not, in a task; how it is framed is no matter. Raises FileError."""
+    """Opens the split's file, packed or not, in a task; the framing does not matter. Raises FileError."""
     del framing
     return PackedStream(split) if split.offset.compression else _LogStream(split)
 

@@ -1,6 +1,6 @@
-"""Files that are not being followed and that were found: opened, recognised or begun, and followed from then on.
+"""Meets files that were found and are not followed: opens them, recognises or begins them, and follows them from then on.
 
-Each has a row from the moment it is met, with its name and size, also while nothing of it is read, or where it may not be opened. So one
+Each has a row from the moment it is met, with its name and size, even while nothing of it is read, or if it cannot be opened. So a file
 that was renamed out of its patterns is found again after any restart, and one that is gone is counted with its range.
 """
 
@@ -32,11 +32,11 @@ KNOWN = "it was read up to here, and still holds the bytes before"
 ANEW = "it begins anew: it no longer holds what was read from it while the agent ran last"
 MAYBE_REST = "it may be the rest of a file that is known"
 UNOPENED = "it could not be opened when this connector first looked, and ended here then"
-"""Why a file that is met is read from where it is, for people."""
+"""Reasons for the position of a file that is met."""
 
 
 class Meeting:
-    """Takes up files that a scan, or a search, has found. `followed` gets them."""
+    """Takes in files that a scan, or a search, has found. Adds them to `followed`."""
 
     def __init__(self, followed: Followed, start: StartAt, opener: Opener, passed_over: PassedOver, log: Log) -> None:
         self._followed = followed
@@ -50,7 +50,7 @@ class Meeting:
         self.begun: list[TrackedFile] = []
 
     def take_newcomers(self) -> list[TrackedFile]:
-        """Returns the files that were met since the last call and of which nothing is read, but for those that begin anew."""
+        """Returns the files met since the last call of which nothing is read, without those that begin anew."""
         taken, self._newcomers = self._newcomers, []
         return taken
 
@@ -60,9 +60,9 @@ class Meeting:
         return taken
 
     def meet_all(self, strangers: Iterable[Found], changes: Changes, *, first: bool) -> set[TrackedFile]:
-        """Files that are not being followed, oldest first; as many stay open as there is room for.
+        """Meets files that are not followed, oldest first; as many stay open as there is room for. Returns them.
 
-        `first`: the connector looks for the first time. What cannot be opened is passed over.
+        `first`: this is the connector's first scan. Files that cannot be opened are passed over.
         """
         ordered = sorted(strangers, key=lambda one: (one.stat.st_mtime_ns, one.path))
         descriptors = self._followed.descriptors
@@ -80,7 +80,7 @@ class Meeting:
         return met
 
     def follow_left(self, name: str, opened: OpenedFile, changes: Changes) -> None:
-        """Follow a file that has left its patterns while nobody looked. Raises OSError, and then nothing has changed."""
+        """Follows a file that has left its patterns between two scans. Raises OSError, and then nothing has changed."""
         there = self._followed.paths.get(name)  # another file, where this one was deleted
         file = self._take_up(name, opened, changes, first=False)
         self._followed.paths.pop(name, None)
@@ -91,9 +91,9 @@ class Meeting:
         self._log.info("file has left its patterns, is followed to its end", path=name, unread_bytes=file.backlog)
 
     def follow_kept(self, identity: Identity, path: str, changes: Changes, *, named: bool) -> bool:
-        """Go on with a file through the descriptor that an earlier process had of it. `named`: also with one that has a name still.
+        """Follows a file by the descriptor that an earlier process had of it. `named`: even if it still has a name.
 
-        False when there is none, or it cannot be read.
+        Returns False if there is no such descriptor, or the file cannot be read.
         """
         kept = self._followed.descriptors.open_files.left(identity)
         if kept is None or identity[:2] in self._followed.files:
@@ -113,9 +113,9 @@ class Meeting:
         return False
 
     def follow_rest(self, path: str, opened: OpenedFile, changes: Changes) -> TrackedFile | None:
-        """Follow a file that no pattern matches, from where another one ended and to its end.
+        """Follows a file that no pattern matches, from where another one ended and to its end.
 
-        None for one that is known. Raises OSError, and then nothing has changed.
+        Returns None if it is known. Raises OSError, and then nothing has changed.
         """
         identity, unfollowed, size = identify(opened.fd, opened.info), self._followed.unfollowed, opened.info.st_size
         if identity[:2] in self._followed.files or unfollowed.knows(identity, opened.fd, size, changes):
@@ -137,7 +137,7 @@ class Meeting:
         return file
 
     def follow_missed(self, path: str, opened: OpenedFile, changes: Changes) -> TrackedFile | None:
-        """`follow_rest` for a file that is read from its beginning. None, too, when it is older than files of this connector may be."""
+        """Follows a file as `follow_rest`, from its beginning. Returns None, too, if it is older than the connector's files may be."""
         if self._start.begin(opened.fd, opened.info, path, first=False).is_old:
             return None
         file = self.follow_rest(path, opened, changes)
@@ -146,19 +146,19 @@ class Meeting:
         return file
 
     def shrink(self) -> bool:
-        """Close other files: the process may open no more. Returns whether any was closed."""
+        """Closes other files because the process may open no more. Returns whether any was closed."""
         made_room = self._followed.descriptors.shrink()
         self.tell_limit()
         return made_room
 
     def tell_limit(self) -> None:
-        """Warn that fewer files are held open than asked for: one that is deleted while it is closed is lost."""
+        """Warns that fewer files are held open than asked for: one that is deleted while it is closed is lost."""
         hint = "raise LimitNOFILE (ulimit -n) and restart the agent, or lower max_open_files"
         held = self._followed.descriptors.limit
         self._log.warning("the process may open too few files, fewer are held open", held=held, hint=hint)
 
     def _meet(self, found: Found, changes: Changes, *, first: bool) -> TrackedFile | None:
-        """A file that is not being followed: one that was before, or a new one. None when it cannot be read."""
+        """Meets a file that is not followed: a known one, or a new one. Returns None if it cannot be read."""
         try:
             opened = self._open(found)
         except FileNotFoundError:
@@ -179,7 +179,7 @@ class Meeting:
             self._unopened.note(found, error, changes)
 
     def _open(self, found: Found) -> OpenedFile:
-        """Open a file that a scan has found. When the process may open no more, other files make room. Raises OSError."""
+        """Opens a file that a scan has found. If the process may open no more, closes others first. Raises OSError."""
         is_known = self._is_known(found)
         try:
             opened = OpenedFile(*self._opener.open(found.path, is_known=is_known))
@@ -189,11 +189,11 @@ class Meeting:
             opened = OpenedFile(*self._opener.open(found.path, is_known=is_known))
         if is_known and not os.path.samestat(opened.info, found.stat):
             os.close(opened.take())
-            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), found.path)  # the next look knows
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), found.path)  # the next scan finds out
         return opened
 
     def _is_known(self, found: Found) -> bool:
-        """Whether a file with several links was followed before somebody linked it."""
+        """Returns whether a file with several links was followed before it got them."""
         if found.stat.st_nlink == 1:
             return False
         identity = identify_by_name(found.path, found.stat, follow_symlinks=self._opener.follow_symlinks)
@@ -204,16 +204,16 @@ class Meeting:
         followed, (fd, info) = self._followed, (opened.fd, opened.info)
         identity = identify(fd, info)
         known = followed.files.get((identity.device, identity.inode))
-        if known is not None and known.identity == identity:  # another name of it, or it took this one just now
+        if known is not None and known.identity == identity:  # another name of it, or it was just renamed to this one
             return known
-        if known is not None:  # it was closed, or the kernel would not have given its inode to another file
+        if known is not None:  # it was closed, or the kernel would not have reused its inode
             followed.lose_rest(known, changes)
         partition, offset, generation = followed.unfollowed.recall(path, fd, info, identity, changes)
         why = KNOWN
         if partition is None:
             partition = SourcePartition(followed.connector, identity.key(generation))
             offset, why = self._begin(path, fd, info, generation, first=first)
-            changes.offsets[partition] = offset  # known from now on, also when it is renamed before anything of it is read
+            changes.offsets[partition] = offset  # saved at once, so that it is known even if it is renamed before anything is read
         elif offset != (offset := self._start.opened(fd, offset)):
             changes.offsets[partition], why = offset, UNOPENED
         files, provenance = followed.descriptors.open_files, Provenance(why)
@@ -229,7 +229,7 @@ class Meeting:
         return file
 
     def _begin(self, path: str, fd: int, info: os.stat_result, generation: int, *, first: bool) -> tuple[SourceOffset, str]:
-        """The first offset of a file that is not known, or no longer what is known. Raises OSError."""
+        """Returns the first offset of a file that is not known, or does not hold its known content any more. Raises OSError."""
         if generation:
             return SourceOffset(0, path=path, size=info.st_size), ANEW
         begun = self._start.begin(fd, info, path, first=first or self._unopened.was_there(info))
@@ -240,7 +240,7 @@ class Meeting:
         return replace(begun.offset, size=info.st_size), begun.why
 
     def _begins_like_known(self, fd: int, path: str, offset: SourceOffset) -> bool:
-        """Whether a file that would be left out may be the rest of one that is known, which is never left out. Raises OSError."""
+        """Returns whether a file that would be left out may be the rest of a known one, which is never left out. Raises OSError."""
         unfollowed, read = self._followed.unfollowed, fingerprint.reader(fd)
         if not (is_rotated(path) or offset.compression) or not unfollowed.has_family(path):
             return False
@@ -249,7 +249,7 @@ class Meeting:
         return bool(unfollowed.candidates(path, head, None))
 
     def _tell_old(self) -> None:
-        """Say how many files were begun at their end because of their age."""
+        """Logs how many files were begun at their end because of their age."""
         if self._old_files:
             self._log.info("old files begun at their end, see ignore_older", files=self._old_files)
         self._old_files = 0

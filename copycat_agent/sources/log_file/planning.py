@@ -1,6 +1,6 @@
-"""Which files are read next, and how much of each: the longest unserved first, little before much, and older files of a log first.
+"""Plans which files are read next, and how much of each: the longest unserved first, small before large, older files of a log first.
 
-What stands at the end of a file without an end of its own is read when its time is over.
+It also times out unfinished records at the ends of files.
 """
 
 from __future__ import annotations
@@ -26,25 +26,25 @@ if TYPE_CHECKING:
     from copycat_agent.sources.log_file.tracked import TrackedFile
 
 SHARED_BYTES = 4 * 2**20
-"""At least this much of each file per batch when several have something to read."""
+"""Least number of bytes of each file per batch if several have something to read."""
 SHARED_SECONDS = 0.5
-"""A batch ends after this time when other files are known to be active, so that a quiet file does not wait behind a backlog."""
+"""A batch ends after this time if other files are active, so that a quiet file does not wait behind a backlog."""
 FOLLOW_SECONDS = 0.5
-"""A batch stays at the ends of its files until nothing has been added to any of them for so long."""
+"""A batch stays at the ends of its files until nothing has been added to any of them for this long."""
 FOLLOWED_FILES = 1024
-"""No batch stays where more files than these are active, or than may be open: soon another one has something to read that cannot join."""
+"""No batch stays if more files than these are active, or than may be open: soon another one has something to read that cannot join."""
 JOINING_BYTES = 2**18
 """A file with more to read joins no batch that stays: the others would wait."""
 UNSEEN_SECONDS = 1.0
-"""A file that was empty is first read when a scan was so recent that no rotation can have come between."""
+"""A file that was empty is first read if a scan was so recent that no rotation can have come between."""
 CLOCK_SECONDS = 60.0
-"""How far the clock that sets a file's time stamps may be behind: a stamp that is older by this is believed, also of a file just met."""
+"""How far the clock of a file's time stamps may be behind: a stamp that is older by this is believed, also of a file just met."""
 
 
 class FilePlanner:
     """Plans splits for one connector, one call at a time. `in_flight` are the files that a task reads, by their partitions.
 
-    `want_scan` is called when only a scan can tell what has become of a file.
+    `want_scan` is called if only a scan can tell what has become of a file.
     """
 
     def __init__(self, catalog: Catalog, options: LogFileOptions, delivery: DeliveryOptions, want_scan: Callable[[], None]) -> None:
@@ -59,32 +59,32 @@ class FilePlanner:
         waits = [FOLLOW_SECONDS] if options.multiline is None else [FOLLOW_SECONDS, options.multiline.timeout]
         if options.line.flush_partial_after != "never":
             waits.append(options.line.flush_partial_after)
-        self._follow_seconds = min(waits)  # what time ends is ended by the driver
+        self._follow_seconds = min(waits)  # the driver ends what ends by time
         self._want_scan = want_scan
         self._turn = 0
         self._scanned_at = time.monotonic()
-        self._served: set[TrackedFile] = set()  # had something to read lately, and may be closed for room by now
+        self._served: set[TrackedFile] = set()  # had something to read lately, and may have been closed for room since
 
     def scanned(self, at: float) -> None:
-        """A scan began at `at` (`time.monotonic()`)."""
+        """Records that a scan began at `at` (`time.monotonic()`)."""
         self._scanned_at = at
 
     def forget_quiet(self, recent: float) -> None:
-        """Those that were not written to since `recent` (`time.monotonic()`) are active no more."""
+        """Forgets files that were not written to since `recent` (`time.monotonic()`): they are not active any more."""
         self._served = {file for file in self._served if file.grown_at > recent and not file.removed}
 
     def active(self) -> set[TrackedFile]:
-        """Files that are open, or had something to read lately."""
+        """Returns files that are open, or had something to read lately."""
         return {*self._followed.descriptors.open_files, *self._served}
 
     def landed(self, partition: SourcePartition) -> TrackedFile:
-        """The task that read the file of `partition` is over."""
+        """Records that the task that read the file of `partition` has ended. Returns the file."""
         file = self._planner.land(partition)
         file.landed()
         return file
 
     def take_note(self, file: TrackedFile) -> bool:
-        """Look at an open file, and note whether there is something to read. False when a scan has to say what it is now."""
+        """Stats an open file, and notes whether there is something to read. Returns False if a scan has to find out what it is now."""
         file.refresh()
         self._followed.note_readable(file)
         return file.in_flight or not file.needs_scan
@@ -95,7 +95,7 @@ class FilePlanner:
         ready = self._planner.ready(self._unserved(), shares)
         chosen = self._have_open(ready if all(file.fd >= 0 for file in ready) else ready[: self._most()])
         chosen.sort(key=self._precedence)
-        if successors and not self._keeps_groups:  # else a group may stand open at the end of the file that goes first
+        if successors and not self._keeps_groups:  # else an open group may be at the end of the file that goes first
             chosen = self._with_successors(chosen, successors, min(PER_BATCH, self._most()))
         limit = self._delivery.max_batch_bytes
         if len(chosen) > 1:
@@ -120,7 +120,7 @@ class FilePlanner:
         self._served.add(file)
 
     def joining(self, followed: int) -> tuple[Split, ...]:
-        """Returns splits for a batch that stays at the ends of `followed` files: of quiet ones that have got a little to read."""
+        """Returns splits for a batch that stays at the ends of `followed` files: of quiet ones that have a little new data."""
         if len(self._served) > self._most_followed():
             return ()
         room = min(FOLLOWED_FILES - followed, self._most())
@@ -134,22 +134,22 @@ class FilePlanner:
         return tuple(splits)
 
     def _may_stay(self, files: list[TrackedFile], splits: tuple[Split, ...]) -> bool:
-        """Whether a batch may stay at the ends of these files: nothing else is to be read that could not join it."""
+        """Returns whether a batch may stay at the ends of these files: nothing else has to be read that could not join it."""
         return len(self._served) <= self._most_followed() and all(map(_stays, files, splits))
 
     def _most_followed(self) -> int:
         return min(FOLLOWED_FILES, self._followed.descriptors.limit)
 
     def is_held_up(self, *, for_good: bool) -> bool:
-        """Whether a file that no task reads has something to read. `for_good`: one that cannot join a batch that stays."""
+        """Returns whether a file that no task reads has something to read. `for_good`: one that cannot join a batch that stays."""
         now = time.monotonic()
         waiting = (one for one in self._followed.dirty if not one.in_flight and one.unread and one.backoff.retry_at <= now)
         return not all(map(_may_join, waiting)) if for_good else any(waiting)
 
     def next_split(self, file: TrackedFile, most_bytes: int) -> Split | None:
-        """Returns what a task would be given of `file`, whether it is its turn or not; None when nothing can be read."""
+        """Returns the next split of `file`, whether it is its turn or not; None if nothing can be read."""
         try:
-            is_decided = not file.unjudged or file.is_packed  # what a packed file is the rest of is found by who reads it
+            is_decided = not file.unjudged or file.is_packed  # a packed file's task finds out what it is the rest of
             if not (file.unread and is_decided and file.open(self._catalog.opener)):
                 return None
             self._catalog.newcomers.archives.ask(file)
@@ -163,7 +163,7 @@ class FilePlanner:
         return max(0, most) if self.in_flight else max(1, most)
 
     def _successors(self) -> dict[TrackedFile, TrackedFile]:
-        """By the file that goes first, one of those that wait for it; others come with a later batch."""
+        """Returns, by the file that goes first, one of those that wait for it; others come with a later batch."""
         successors: dict[TrackedFile, TrackedFile] = {}
         dirty, order = self._followed.dirty, self._followed.rotation_order
         if not order.waiting:
@@ -171,22 +171,22 @@ class FilePlanner:
         order.stop_waiting(dirty)
         for file in [one for one in order.waiting if one in dirty]:
             assert file.waits_for is not None
-            self._followed.note_readable(file.waits_for)  # what was just seen of it is read now, not when an event says so
+            self._followed.note_readable(file.waits_for)  # its new data is read now, without waiting for an event
             if not (file.unjudged or file.in_flight):
                 successors[file.waits_for] = file
         return successors
 
     def _unserved(self) -> Iterator[TrackedFile]:
-        """Files that wait for no other one, the longest unserved first."""
+        """Returns files that wait for no other one, the longest unserved first."""
         return (file for file in self._followed.dirty if file.waits_for is None and file.may_be_planned)
 
     def _precedence(self, file: TrackedFile) -> tuple[bool, float]:
-        """Little before much. Much of one file may be all that a batch gets to: first whoever has not got on for longest."""
+        """Sorts small backlogs first. A large one may take the whole batch: of these, the one without progress for longest is first."""
         is_much = file.backlog > self._least_bytes
         return is_much, file.reading.read_at if is_much else file.backlog
 
     def _with_successors(self, chosen: list[TrackedFile], successors: dict[TrackedFile, TrackedFile], most: int) -> list[TrackedFile]:
-        """Behind each file those that wait for it, while one batch reaches that far."""
+        """Inserts after each file those that wait for it, as far as one batch reaches."""
         kept = list(chosen)
 
         def successor(file: TrackedFile) -> TrackedFile | None:
@@ -204,7 +204,7 @@ class FilePlanner:
         return file.offset.position + self._least_bytes >= position
 
     def _have_open(self, files: list[TrackedFile], keep: Collection[TrackedFile] = ()) -> list[TrackedFile]:
-        """Those of `files` that are open, or can be opened now, and do have something to read."""
+        """Returns those of `files` that are open, or can be opened now, and have something to read."""
         room = 0
         if closed := sum(file.fd < 0 for file in files):
             room = self._followed.descriptors.make_room(closed, [*files, *keep], unread=True)
@@ -221,7 +221,7 @@ class FilePlanner:
         return usable
 
     def _open(self, file: TrackedFile) -> bool:
-        """Have `file` open for its turn. False when it cannot be, or is not what it was."""
+        """Ensures that `file` is open for its turn. Returns False if it cannot be, or is not what it was."""
         is_unseen = not (file.offset.position or file.is_packed or file.provenance.first_fingerprint.head_bytes)
         try:
             if is_unseen and time.monotonic() - self._scanned_at > UNSEEN_SECONDS:
@@ -237,17 +237,17 @@ class FilePlanner:
         except FileNotFoundError:
             pass
         except OSError as error:
-            if not file.backoff.errors:  # else it was told, and is tried again ever more slowly
+            if not file.backoff.errors:  # else it was logged, and is tried again ever more slowly
                 self._catalog.passed_over.warn(file.path, why_not(error))
             file.back_off()
             return False
         self._followed.dirty.discard(file)
-        self._want_scan()  # a scan knows where it went
+        self._want_scan()  # a scan finds out where it went
         return False
 
 
 def _stays(file: TrackedFile, split: Split) -> bool:
-    """Whether somebody may go on writing to the file, behind the end of this split."""
+    """Returns whether the file may be written to after the end of this split."""
     return _is_live(file) and split.end == file.size and not (split.final or split.flush)
 
 
@@ -256,15 +256,15 @@ def _is_live(file: TrackedFile) -> bool:
 
 
 def _may_join(file: TrackedFile) -> bool:
-    """Whether a batch that stays may take it on: nothing has to come before it, nothing is wrong with it, and it is soon read."""
+    """Returns whether a batch that stays may take the file on: nothing comes before it, nothing is wrong with it, and it is short."""
     is_free = file.waits_for is None and file.may_be_planned and file.backoff == READY
     return is_free and _is_live(file) and not (file.ending.final or file.ending.flush) and file.backlog <= JOINING_BYTES
 
 
 class Timers:
-    """Ends records of one connector's files in time. A file that waits for nothing costs nothing.
+    """Ends records of one connector's files by time. A file that waits for nothing costs nothing.
 
-    Only the driver knows the time: once a file was quiet for long enough, it plans a split that ends the record (`Split.flush`).
+    Only the driver has the timers: once a file was quiet for long enough, it plans a split that ends the record (`Split.flush`).
     """
 
     def __init__(self, options: LogFileOptions, note_readable: Callable[[TrackedFile], None]) -> None:
@@ -278,14 +278,14 @@ class Timers:
         self._numbers = itertools.count()
 
     def add(self, file: TrackedFile) -> None:
-        """Start the time of what waits at the end of `file`, if anything does. A task came to that end."""
+        """Starts the time-out of the rest at the end of `file`, if there is one. A task reached that end."""
         if file not in self._queued and file.is_stalled and (due := self._due(file)) < math.inf:
             file.wait_for_group(waits=self._group_seconds < math.inf)
             self._queued.add(file)
             heapq.heappush(self._queue, (due, next(self._numbers), file))
 
     def ripen(self, *, at_once: bool) -> float:
-        """End records whose time is over, or all with `at_once`. Returns when the next one is due (`time.monotonic()`), inf for never."""
+        """Ends records that have timed out, or all if `at_once`. Returns when the next is due (`time.monotonic()`), inf for never."""
         while self._queue and (at_once or self._queue[0][0] <= time.monotonic()):
             file = heapq.heappop(self._queue)[2]
             self._queued.discard(file)
@@ -293,7 +293,7 @@ class Timers:
         return self._queue[0][0] if self._queue else math.inf
 
     def _end(self, file: TrackedFile, *, at_once: bool) -> None:
-        """The record at the end of `file` ends here. Who plans its split looks at it once more: growth takes that back."""
+        """Ends the record at the end of `file`. When its split is planned the file is checked once more: growth undoes this."""
         file.wait_for_group(waits=False)
         if file.removed or not file.is_stalled:
             return
@@ -305,7 +305,7 @@ class Timers:
             self._note_readable(file)
 
     def _due(self, file: TrackedFile) -> float:
-        """When the time of what waits in `file` is over. What was tried once at this size is not tried again."""
+        """Returns when the time-out of the rest in `file` is over. A rest that was tried at this size is not tried again."""
         group = (
             math.inf if file.size in (file.ending.flushed_size, file.ending.finished_size) else self._quiet_at(file, self._group_seconds)
         )

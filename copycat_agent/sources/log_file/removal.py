@@ -1,8 +1,8 @@
-"""Deletes log files that are read, where `cleanup.policy` says so.
+"""Deletes log files that are read, if `cleanup.policy` says so.
 
-A file goes when all that stands in it is settled and saved, nobody has written to it for `cleanup.after`, and the kernel says that nobody
-has it open for writing. Who opened it by its name just before it went writes to a file that the agent holds open still: that is read too,
-as of any file that was deleted (see `endings`).
+A file is deleted when all its content is settled and saved, it was not written to for `cleanup.after`, and the kernel says that nobody has
+it open for writing. A program that opened it by name just before that writes to a file that the agent still holds open: that data is read
+too, as for any deleted file (see `endings`).
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ if TYPE_CHECKING:
     from copycat_agent.sources.log_file.tracked import TrackedFile
 
 _CALL_SECONDS = 0.25
-"""What does not fit into a call waits for the next one, so that reading goes on."""
+"""The time limit of one call; the remaining files wait for the next call, so that reading goes on."""
 _AT_ONCE = 100
 LOOKS = (1.0, 60.0)
-"""Seconds between two looks at all files, at least and at most: a tenth of `after` in between."""
+"""Least and most seconds between two checks of all files; in between, a tenth of `after`."""
 AGAIN_SECONDS = 60.0
-"""When a file is tried again that could not be deleted."""
+"""When deletion of a file is retried after a failure."""
 _WRITER = "a program has it open for writing"
 _NOBODY_KNOWS = "whether a program has it open for writing cannot be told: the agent's user does not own it and has no CAP_LEASE"
 
 
 class Removal:
-    """For one connector, one call at a time. `want_scan` is called once a file is deleted: a scan finds it gone."""
+    """Deletes for one connector, one call at a time. `want_scan` is called once a file is deleted: a scan finds it gone."""
 
     def __init__(self, followed: Followed, opener: Opener, options: LogFileOptions, want_scan: Callable[[], None], log: Log) -> None:
         self._followed = followed
@@ -56,16 +56,16 @@ class Removal:
 
     @property
     def is_due(self) -> bool:
-        """Whether it is time for a look at the files."""
+        """Whether it is time to check the files."""
         return self._is_on and time.monotonic() >= self._next_at
 
     @property
     def troubled(self) -> int:
-        """Files that are read and old enough, and could not be deleted."""
+        """How many files are read and old enough, and could not be deleted."""
         return sum(not file.removed for file in self._kept)
 
     def work(self) -> None:
-        """Delete what is due. Called when everything that is known of the files is saved. Raises nothing for files."""
+        """Deletes the files that are due. Called when everything known of the files is saved. Raises nothing for files."""
         now = time.monotonic()
         self._next_at = now + min(max(self._after / 10, LOOKS[0]), LOOKS[1])
         self._kept = {file: kept for file, kept in self._kept.items() if not file.removed}
@@ -79,18 +79,18 @@ class Removal:
             self._want_scan()
 
     def _due(self, now: float) -> Iterator[TrackedFile]:
-        """Files that were read and old enough when they were last looked at."""
+        """Yields files that were read and old enough at their last look."""
         for file in list(self._followed.files.values()):
             retry_at, _ = self._kept.get(file, (0.0, ""))
             if retry_at <= now and _is_read(file) and self.is_old(file):
                 yield file
 
     def is_old(self, file: TrackedFile) -> bool:
-        """Whether nobody has written to it, or renamed it, for `cleanup.after`, as of the last look."""
+        """Returns whether it was not written to or renamed for `cleanup.after`, as of the last look."""
         return clock.seconds_since(file.identity.device, max(file.seen.mtime_ns, file.seen.ctime_ns)) >= self._after
 
     def _remove(self, file: TrackedFile) -> bool:
-        """Delete it, if it still is what it was. Returns whether it is gone."""
+        """Deletes the file, if it is unchanged. Returns whether it is deleted."""
         try:
             was_open = file.fd >= 0
             if not file.open(self._opener):
@@ -117,10 +117,10 @@ class Removal:
         self._kept[file] = time.monotonic() + AGAIN_SECONDS, why
 
     def _delete(self, file: TrackedFile) -> None:
-        """Raises ChangedError, KeptError, OSError."""
+        """Deletes the file. Raises ChangedError, KeptError, OSError."""
         info = os.fstat(file.fd)
         item = Item(file.path.rpartition("/")[2], file.identity, info.st_size, info.st_mtime_ns, Identity.parse(file.partition.key)[0])
-        if info.st_nlink > 1:  # it would free nothing, and what is known by one of the names is not what the others lead to
+        if info.st_nlink > 1:  # it would free nothing, and the other names lead to a file that is known by this one
             raise KeptError("it has several hard links")
         if not has_no_writer(file.fd):
             raise KeptError(_WRITER if is_open_for_writing(file.fd) else _NOBODY_KNOWS)
@@ -135,7 +135,7 @@ class Removal:
             home.sync()
 
     def _home_of(self, path: str, held: ExitStack) -> Folder:
-        """The directory that the file is in, reached through no link below the fixed part of a pattern. Raises OSError."""
+        """Opens the directory of the file, following no link below the fixed part of a pattern. Raises OSError."""
         directory = path.rpartition("/")[0] or "/"
         trouble: OSError | None = None
         for root in self._opener.roots_of(path):
@@ -149,9 +149,9 @@ class Removal:
 
 
 def _is_read(file: TrackedFile) -> bool:
-    """Whether all that it holds, as of the last look, is settled. Nothing is known of an empty one: it may be about to be written.
+    """Returns whether all its content, as of the last look, is settled. False for an empty file: it may be about to be written.
 
-    Of a packed file only a task tells, which reached its end marker since the agent began: damage ends one as well.
+    For a packed file a task must have reached its end marker since the agent began: damage also ends a file.
     """
     if file.removed or file.in_flight or file.unjudged or file.needs_scan or file.is_cut or file.backoff is not READY or not file.size:
         return False
@@ -164,6 +164,6 @@ def _is_read(file: TrackedFile) -> bool:
 
 
 def _is_aside(file: TrackedFile) -> bool:
-    """Whether it has the name that a file gets for the moment before it is deleted."""
+    """Returns whether it has the name that a file gets for the moment before it is deleted."""
     saved_as = Identity.parse(file.partition.key)[0]
     return file.path.rpartition("/")[2] == aside_name(Item("", file.identity, 0, 0, saved_as))

@@ -1,10 +1,10 @@
-"""Which files belong to one log, by the names that rotation gives them, and in what order they are read.
+"""Groups files into logs, by the names that rotation gives them, and orders each log for reading.
 
-Names relate files (`app.log`, `app.log.1`, `app.log-20261121`, `app.log.2026-11-21.gz`), and the hashes of their first bytes say
-which saved offset a newly met file may go on with. The files of a log are read one after the other, the oldest first. A file
-waits for the complete records that the next older one had when it was met, and no longer, so a chain cannot stall. An unfinished last line
-does not hold it up. One batch may read several, and sends nothing of a newer one where something of the older one is left, whoever held
-that back (`Split.after`).
+Names relate files (`app.log`, `app.log.1`, `app.log-20261121`, `app.log.2026-11-21.gz`), and the hashes of their first bytes say which
+saved offset a newly met file may continue. The files of a log are read one after the other, the oldest first. A file waits for the complete
+records that the next older one had when it was met, and no longer, so a chain cannot stall. It does not wait for an unfinished last line.
+One batch may read several, and sends nothing of a newer one while something of the older one is left, whatever held that back
+(`Split.after`).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _INSIDE = re.compile(rf"(?P<base>.*?[^.\-_])(?:[.\-_]{_STAMP})+(?P<extension>\.[
 
 
 def unpacked_name(path: str) -> str:
-    """The path without the suffix of a packed file: `/d/app.log.1.gz` -> `/d/app.log.1`."""
+    """Returns the path without the suffix of a packed file: `/d/app.log.1.gz` -> `/d/app.log.1`."""
     for suffix in PACKED_SUFFIXES:
         if path.endswith(suffix):
             return path[: -len(suffix)]
@@ -43,7 +43,7 @@ def unpacked_name(path: str) -> str:
 
 
 def is_newest(path: str) -> bool:
-    """Whether the name is the one that a log is written under: `app.log`, not `app.log.1`."""
+    """Returns whether the name is the one that a log is written under: `app.log`, not `app.log.1`."""
     return log_of(path)[1] == path.rpartition("/")[2]
 
 
@@ -55,10 +55,10 @@ def log_of(path: str) -> tuple[str, str]:
 
 
 def rotation_family(path: str) -> str:
-    """Returns a base name that every name of a log leads to, and perhaps names of other logs: `/d/app-2026-11-22.0.log.gz` -> `app.log`.
+    """Returns a base name shared by all names of a log, and perhaps by other logs: `/d/app-2026-11-22.0.log.gz` -> `app.log`.
 
-    Looser than `log_of`: a date or number may stand before the extension, where other logs have theirs. So it relates files whose
-    bytes prove the rest, and orders nothing.
+    Looser than `log_of`: a date or number may be before the extension, where other logs have theirs. So it relates files whose bytes prove
+    the rest, and orders nothing.
     """
     base = log_of(path)[1]
     match = _INSIDE.fullmatch(base)
@@ -66,12 +66,12 @@ def rotation_family(path: str) -> str:
 
 
 def is_rotated(path: str) -> bool:
-    """Whether the name may be one that rotation gave: `app.log.1`, `app-2026-11-22.log`, `app.log.gz`. A live log may have such a name."""
+    """Returns whether rotation may give such a name: `app.log.1`, `app-2026-11-22.log`, `app.log.gz`. A live log may have one."""
     return rotation_family(path) != path.rpartition("/")[2]
 
 
 _ALIKE = 64
-"""At most so many rows with the same head are compared, the latest: files that are all alike must not cost without bound."""
+"""The most rows with the same head that are compared, the latest ones: many equal files must not cost without bound."""
 
 _Place = tuple[str, int, str]
 
@@ -87,7 +87,7 @@ class Heads:
         self._places: dict[SourcePartition, _Place] = {}
 
     def add(self, partition: SourcePartition, offset: SourceOffset) -> None:
-        """Add a saved offset. No effect for one of which nothing was read: nothing proves it."""
+        """Adds a saved offset. Has no effect if nothing was read: nothing proves it."""
         proof = offset.fingerprint
         if proof.head_bytes and offset.position:
             place = self._places[partition] = (rotation_family(offset.path), proof.head_bytes, proof.head)
@@ -95,7 +95,7 @@ class Heads:
             alike[partition] = offset.path.rpartition("/")[0]
 
     def discard(self, partition: SourcePartition) -> None:
-        """Forget one, if it is there."""
+        """Removes an offset, if it is here."""
         place = self._places.pop(partition, None)
         if place is None:
             return
@@ -110,15 +110,15 @@ class Heads:
             del self._lengths[name]
 
     def has_family(self, path: str) -> bool:
-        """Whether there are any with a related name."""
+        """Returns whether any offset has a related name."""
         return rotation_family(path) in self._lengths
 
     def has_longer(self, path: str, size: int) -> bool:
-        """Whether `size` bytes of a file at `path` are too few to tell whether it has the head of one with a related name."""
+        """Returns whether a file at `path` has too few bytes, `size`, to compare its head with all those of related names."""
         return any(length > size for length in self._lengths.get(rotation_family(path), ()))
 
     def find(self, path: str, head: bytes) -> list[SourcePartition]:
-        """Those with a related name whose head a file at `path` begins with. In another directory only a whole head counts."""
+        """Returns the offsets of related names whose head is that of a file at `path`. In another directory only a whole head counts."""
         found: list[SourcePartition] = []
         directory = path.rpartition("/")[0]
         for length, heads in self._lengths.get(rotation_family(path), {}).items():
@@ -130,26 +130,25 @@ class Heads:
 
 
 class RotationOrder:
-    """The files of each log in the order of their age, whatever order they are met in.
+    """Orders the files of each log by age, in whatever order they are met.
 
-    Age is the time of the last write when a file is met, then its birth: right for files that are renamed and begun anew as
-    well as for copies of a file that was cut. The one that has the name the log is written under is the newest, however old: all
-    that it held before it was cut is in the others. Where a scan falls into a rotation, an old file may be met after a
-    newer one.
+    Age is the modification time when a file is met, then its birth: right for files that are renamed and begun anew as well as for copies
+    of a file that was cut. The one with the name that the log is written under is the newest, however old: all that it held before it was
+    cut is in the others. If a scan falls into a rotation, an old file may be met after a newer one.
 
-    Over a restart the order is not kept across directories: `old/app.log.1` and `log/app.log` are two logs then. A running agent remembers
+    The order is not kept across directories over a restart: `old/app.log.1` and `log/app.log` are two logs then. A running agent remembers
     that they are one.
     """
 
     def __init__(self) -> None:
         self._logs: dict[tuple[str, str], list[TrackedFile]] = {}
         self.waiting: set[TrackedFile] = set()
-        """Files that wait for an older one, and perhaps some that do so no more."""
+        """Files that wait for an older one, and perhaps some that no longer do."""
 
     def add(self, file: TrackedFile) -> None:
-        """Add a file that was just met. It waits for what is unread of the next older one, and the next newer one for it."""
+        """Adds a file that was just met. It waits for unread data of the next older one, and the next newer one waits for its own."""
         directory, base = log_of(file.path)
-        name = sys.intern(directory), base  # one string for all files of a directory, not one for each
+        name = sys.intern(directory), base  # one string for all files of a directory instead of one for each
         age = file.seen.mtime_ns, file.identity.birth_ns
         file.set_place(name, age)
         files = self._logs.setdefault(name, [])
@@ -160,7 +159,7 @@ class RotationOrder:
         self._link(files, place)
 
     def link(self, file: TrackedFile) -> None:
-        """Let `file` wait for what is unread of older ones, and newer ones for what is unread of `file`. No effect on one it has not."""
+        """Makes `file` wait for unread data of older ones, and newer ones for that of `file`. Has no effect on an unknown file."""
         files = self._logs.get(file.rotation.log, [])
         if file in files:
             self._link(files, files.index(file))
@@ -169,18 +168,18 @@ class RotationOrder:
         file = files[place]
         before = next((one for one in reversed(files[:place]) if _has_more(one)), None)
         if before is None and place and not file.offset.position and files[place - 1].fd >= 0:
-            before = files[place - 1]  # its writer may not know yet that it was renamed
+            before = files[place - 1]  # its writer may not have reopened its log since the rename
         if before is not None:
             self._make_wait(file, before)
         if _has_more(file):
             self._hold_back(files[place + 1 :], file)
 
     def files_of(self, log: tuple[str, str]) -> list[TrackedFile]:
-        """The files of one log, oldest first."""
+        """Returns the files of one log, oldest first."""
         return self._logs.get(log, [])
 
     def renamed(self, file: TrackedFile, before: str) -> None:
-        """`file` had the name `before`. One that got the name its log is written under is the newest now, and waits for the others."""
+        """Reorders `file`, whose name was `before`: with the live name of its log it is the newest, and waits for the others."""
         if not is_newest(file.path) or is_newest(before):
             return
         released = self._release(file)
@@ -191,14 +190,14 @@ class RotationOrder:
             self.link(one)
 
     def _release(self, file: TrackedFile) -> list[TrackedFile]:
-        """Let those wait no more that wait for `file`, which gets another place. Returns them."""
+        """Releases the files that wait for `file`, which gets another position. Returns them."""
         released = [one for one in self.files_of(file.rotation.log) if one.waits_for is file]
         for one in released:
             one.wait_for(None)
         return released
 
     def put_before(self, file: TrackedFile, newer: TrackedFile) -> None:
-        """`file` holds what `newer` held before it was begun anew: it goes first, and `newer` waits for it."""
+        """Orders `file` before `newer`, which waits for it: `file` holds what `newer` held before it was begun anew."""
         files = self._logs.get(newer.rotation.log, [])
         if newer not in files:
             return
@@ -216,7 +215,7 @@ class RotationOrder:
             self.link(one)
 
     def _hold_back(self, newer: list[TrackedFile], file: TrackedFile) -> None:
-        """`file` was met after newer ones. Each waits for it now, except those that already wait for a file between them.
+        """Makes newer files wait for `file`, which was met after them, except those that already wait for a file between them.
 
         An empty one waits, too: it will be written to.
         """
@@ -228,7 +227,7 @@ class RotationOrder:
             between.add(newer_file)
 
     def _make_wait(self, file: TrackedFile, before: TrackedFile) -> None:
-        """`file` is not read until `before` is, as far as that one goes when `file` has its first bytes. Nobody waits in a circle."""
+        """Makes `file` wait until `before` is read, up to its size when `file` gets its first bytes; unless that would be a cycle."""
         ahead: TrackedFile | None = before
         while ahead is not None:
             if ahead is file:
@@ -238,9 +237,9 @@ class RotationOrder:
         self.waiting.add(file)
 
     def stop_waiting(self, unread: Container[TrackedFile]) -> None:
-        """Release every waiting file among `unread` whose older file is read.
+        """Releases every waiting file among `unread` whose older file is read.
 
-        Files outside `unread` are judged once they have something to read.
+        Files outside `unread` are checked once they have something to read.
         """
         for file in [one for one in self.waiting if one.removed or one in unread]:
             if not file.removed:
@@ -249,7 +248,7 @@ class RotationOrder:
                 self.waiting.discard(file)
 
     def replace(self, file: TrackedFile, fresh: TrackedFile) -> None:
-        """`fresh` is `file` begun anew, and takes its place; but an archive that was written over is as young as what it holds now."""
+        """Puts `fresh`, which is `file` begun anew, in its place; but an overwritten archive is as young as its present content."""
         if not is_newest(fresh.path):
             self.remove(file)
             self.add(fresh)
@@ -261,7 +260,7 @@ class RotationOrder:
             self.link(fresh)
 
     def remove(self, file: TrackedFile) -> None:
-        """`file` is not followed any more."""
+        """Removes `file`, which is not followed any more."""
         files = self._logs.get(file.rotation.log, [])
         if file in files:
             files.remove(file)
@@ -270,7 +269,7 @@ class RotationOrder:
 
 
 def _first_live(files: list[TrackedFile]) -> int:
-    """Where the one begins that has the name the log is written under. One that had it at the last look may have been rotated since."""
+    """Returns where files begin that have the live name of the log. One that had it at the last look may have been rotated since."""
     place = len(files)
     while place and is_newest(files[place - 1].path) and files[place - 1].draining_since is None and files[place - 1].has_its_name():
         place -= 1

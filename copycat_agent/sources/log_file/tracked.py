@@ -1,4 +1,4 @@
-"""One generation of one file that the driver follows: it is looked at, held open while it is active, and read in turn."""
+"""One generation of one file that the driver follows: it is observed, held open while it is active, and read in turn."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from copycat_agent.sources.log_file.known_file import KnownFile
 
 
 class OpenedFile:
-    """A file that was just opened, and its fstat. It is closed with the `with` block unless somebody takes its descriptor over."""
+    """A file that was just opened, and its fstat. It is closed at the end of the `with` block unless its descriptor is taken over."""
 
     def __init__(self, fd: int, info: os.stat_result) -> None:
         self.fd, self.info = fd, info
@@ -42,17 +42,17 @@ class OpenedFile:
             os.close(self.fd)
 
     def take(self) -> int:
-        """Returns the descriptor, which is the caller's from now on."""
+        """Returns the descriptor, which the caller owns from now on."""
         fd, self.fd = self.fd, -1
         return fd
 
 
 @dataclass(frozen=True, slots=True)
 class Rotation:
-    """The place of a file among those of its log: `log` (directory and base name) and `age`, by which `RotationOrder` orders it.
+    """The position of a file in its log: `log` (directory and base name) and `age`, by which `RotationOrder` orders it.
 
-    `waits_for`: the next older file of the log, which is read first up to byte `barrier` (-1: up to the size that it has when this one gets
-    its first bytes).
+    `waits_for`: the next older file of the log, which is read first up to byte `barrier` (-1: up to its size when this one gets its first
+    bytes).
     """
 
     log: tuple[str, str] = ("", "")
@@ -75,10 +75,10 @@ class TrackedFile(KnownFile):
     # -- looks ----------------------------------------------------------------------------------------------------------------------
 
     def observe(self, info: os.stat_result) -> None:
-        """Take over what stat says of it."""
+        """Takes in a stat of the file."""
         before = self.seen
         if before.has_other_content(info):
-            if before.met_ns:  # else what is saved of it is said of this size
+            if before.met_ns:  # else the saved state already applies to this size
                 self.ending = self.ending.after_change(info.st_size)
         elif info.st_ctime_ns == before.ctime_ns and before.met_ns:
             return
@@ -87,43 +87,43 @@ class TrackedFile(KnownFile):
             self.verified = replace(self.verified, at_ns=clock.seen_ns(info.st_dev, info.st_ctime_ns))
 
     def refresh(self) -> None:
-        """Look at the open file. No effect when it is closed, or cannot be looked at: the task that reads it reports that."""
+        """Stats the open file. Has no effect if it is closed, or on an error: the task that reads it reports that."""
         if self.fd >= 0:
             with contextlib.suppress(OSError):
                 self.observe(os.fstat(self.fd))
 
     def note_met(self, info: os.stat_result) -> None:
-        """Take over the first look. What it holds is what was read of it, or nobody has read anything."""
+        """Takes in the first look. Its content is what was read of it, or nothing was read."""
         self.observe(info)
         self.verified = replace(self.verified, mtime_ns=self.seen.mtime_ns, size=self.size)
 
     def note_found(self, info: os.stat_result) -> None:
-        """Take over a look under a name that a pattern finds."""
+        """Takes in a look under a name that a pattern finds."""
         if self.standing is not MATCHED:
             self.standing = Dropped(None) if self.removed else MATCHED
         self.observe(info)
 
     def left_patterns(self) -> None:
-        """Record that no pattern finds it from now on."""
+        """Records that no pattern finds it from now on."""
         self.standing = Draining(time.monotonic())
 
     def note_rewritten(self) -> None:
-        """Record that it holds other bytes than were read of it.
+        """Records that it holds other bytes than were read of it.
 
-        What it was cut from so far had been read. Only a later cut takes bytes that nobody saw.
+        Bytes of earlier cuts had been read. Only a later cut removes bytes that were never seen.
         """
         self.refresh()
         self.seen = replace(self.seen, rewritten=True)
 
     def note_compared(self, *, is_other: bool) -> None:
-        """Record what a task found when it compared the file with what was read of it."""
+        """Records the result of a task's comparison of the file with what was read of it."""
         if self.seen.rewritten:
             self.seen = replace(self.seen, rewritten=False)
         if is_other:
             self.note_rewritten()
 
     def begun_anew(self, partition: SourcePartition, path: str, why: str, *, unpacks: bool) -> TrackedFile:
-        """Returns its next generation: the same file, of which nothing is read. `why`, for people."""
+        """Returns its next generation: the same file, of which nothing is read. `why` is a message."""
         seen = self.seen
         return TrackedFile(
             partition,
@@ -142,22 +142,22 @@ class TrackedFile(KnownFile):
 
     @property
     def waits_for(self) -> TrackedFile | None:
-        """Returns the file that is read before it, None when none is."""
+        """The file that is read before it, None if there is none."""
         return self.rotation.waits_for
 
     def set_place(self, log: tuple[str, str], age: tuple[int, int]) -> None:
-        """Record its place among the files of its log."""
+        """Records its position among the files of its log."""
         self.rotation = replace(self.rotation, log=log, age=age)
 
     def wait_for(self, before: TrackedFile | None, barrier: int = 0) -> None:
-        """Keep it from being read until `before` is, up to `barrier`. None: it waits for nobody."""
+        """Keeps it from being read until `before` is, up to `barrier`. None: it waits for no file."""
         self.rotation = replace(self.rotation, waits_for=before, barrier=barrier)
 
     def stop_waiting(self) -> None:
-        """Let it wait for nobody (`waits_for` is None then) if the older file has no more lines that go first. Looks at that one.
+        """Ends its wait (`waits_for` is None then) if the older file has no more lines that go first. Stats that one.
 
-        It does not wait for one that cannot be read, nor for one that nobody reads until it is known what it is, which may itself wait
-        for this one. Then it waits for what that one waits for.
+        It does not wait for a file that cannot be read, nor for one that is not read until it is known what it is, which may itself wait
+        for this one. Then it waits for the file that that one waits for.
         """
         while self.waits_for is not None and self.waits_for.passes_turn and not self.waits_for.removed:
             self.wait_for(self.waits_for.waits_for, -1)
@@ -168,7 +168,7 @@ class TrackedFile(KnownFile):
         is_read = 0 <= barrier <= before.offset.position and not before.is_packed
         if not (before.removed or before.backoff.errors or is_read):
             before.refresh()
-            if barrier < 0:  # its writer had it until this file got its first bytes
+            if barrier < 0:  # its writer used it until this file got its first bytes
                 self.wait_for(before, before.size)
             if before.in_flight or before.unread or before.ending.timed:
                 return
@@ -177,20 +177,20 @@ class TrackedFile(KnownFile):
     # -- the open file --------------------------------------------------------------------------------------------------------------
 
     def adopt(self, fd: int) -> None:
-        """Take `fd` over, which is open on this file."""
+        """Takes over `fd`, which is open on this file."""
         self.fd = fd
         self.open_files.add(self)
         with contextlib.suppress(OSError):  # the planner, which opens it for its turn, tries again
             self.detect_packing()
 
     def hand_over(self) -> int:
-        """Give its descriptor to the caller, -1 when it is closed."""
+        """Passes its descriptor to the caller, -1 if it is closed."""
         fd, self.fd = self.fd, -1
         self.open_files.discard(self)
         return fd
 
     def open(self, opener: Opener) -> bool:
-        """Open it by its path, if it is not open. False when another file is there now. Raises OSError."""
+        """Opens it by its path, if it is not open. Returns False if another file is there now. Raises OSError."""
         if self.fd >= 0:
             self.detect_packing()
             return True
@@ -206,7 +206,7 @@ class TrackedFile(KnownFile):
         return True
 
     def close(self) -> None:
-        """Close it; the offset stays known."""
+        """Closes it; the offset stays known."""
         fd = self.hand_over()
         if fd >= 0:
             os.close(fd)
@@ -216,11 +216,11 @@ class TrackedFile(KnownFile):
         return os.pread(self.fd, size, position)
 
     def holds(self) -> bool:
-        """Whether the open file still has what was read from it. Raises OSError."""
+        """Returns whether the open file still has what was read from it. Raises OSError."""
         return self.size >= self.offset.position and fingerprint.holds(self.read, self.offset.fingerprint, self.offset.position)
 
     def detect_packing(self) -> None:
-        """Find out from the first bytes of the open file whether it is packed, as soon as there are enough. Raises OSError."""
+        """Detects from the first bytes of the open file whether it is packed, once there are enough of them. Raises OSError."""
         self._note_beginning()
         if self.packing.is_known or not self.size:
             return
@@ -239,23 +239,23 @@ class TrackedFile(KnownFile):
             self.provenance = replace(self.provenance, first_fingerprint=first)
 
     def begins_otherwise(self) -> bool:
-        """Whether the open file, of which nothing is read, does not begin as it did: it was cut, and has grown since. Raises OSError."""
+        """Returns whether the first bytes of the open, unread file have changed: it was cut, and has grown since. Raises OSError."""
         is_unread = not (self.offset.position or self.is_packed or self.in_flight)
         return is_unread and not fingerprint.holds(self.read, self.provenance.first_fingerprint, 0)
 
     def is_deleted(self) -> bool:
-        """Whether no name leads to the open file any more. False as well when it cannot be looked at."""
+        """Returns whether no name leads to the open file any more. Also False if it cannot be examined."""
         try:
             return self.fd >= 0 and os.fstat(self.fd).st_nlink == 0
         except OSError:
             return False
 
     def has_its_name(self) -> bool:
-        """Whether `path` leads to the open file now, so that it could be opened again."""
+        """Returns whether `path` leads to the open file now, so that it could be opened again."""
         return self.found_by_name(follow_symlinks=True) is not None
 
     def found_by_name(self, *, follow_symlinks: bool) -> os.stat_result | None:
-        """Returns what stat says under its name; None when nothing, or another file, has that name now."""
+        """Returns the stat of its name; None if nothing, or another file, has that name now."""
         try:
             info = os.stat(self.path, follow_symlinks=follow_symlinks)  # noqa: PTH116 - a hot path: thousands per partial scan
         except OSError:
@@ -265,7 +265,7 @@ class TrackedFile(KnownFile):
     # -- reading --------------------------------------------------------------------------------------------------------------------
 
     def split(self, limit: int) -> Split:
-        """Returns its next split, of at most `limit` bytes. The file is open."""
+        """Returns its next split, of at most `limit` bytes. The file must be open."""
         end = self.offset.position + limit
         if not self.is_packed:
             end = min(self.size, end)
@@ -291,7 +291,7 @@ class TrackedFile(KnownFile):
         )
 
     def remembered(self, *, gone: bool = False, done: bool = False) -> SourceOffset:
-        """Returns its offset with the name and size it has now, by which the next start finds it. Looks at the open file.
+        """Returns its offset with its present name and size, by which the next start finds it. Stats the open file.
 
         `gone`: it has left its patterns. `done`: no search looks for it.
         """

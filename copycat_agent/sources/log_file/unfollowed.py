@@ -1,7 +1,7 @@
-"""Saved offsets of files that are not followed: they are recognised when they are met, under any name, and forgotten when they are not.
+"""Saved offsets of files that are not followed: recognised when a file is met, under any name, and forgotten if it never is.
 
-Device numbers change, keys stay: an offset of another device is the file's when inode and birth time are the same and the fingerprint
-holds, and its row keeps its key. So a reboot writes nothing, neither here nor to Kafka.
+Device numbers change, keys stay: an offset of another device is the file's if inode and birth time are the same and the fingerprint holds,
+and its row keeps its key. So a reboot writes nothing, neither here nor to Kafka.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 
 Saved = tuple[SourcePartition, SourceOffset]
 CUT = "the file was cut before they were read"
-"""Why bytes of a file that stands there still are lost, for people."""
+"""Why bytes of an existing file are lost, as a message."""
 
 
 class Recalled(NamedTuple):
-    """What is known of a file that was met: its partition, None when it is new, and then the generation to begin."""
+    """What is known of a file that was met: its partition, None if it is new, and then the generation to begin."""
 
     partition: SourcePartition | None
     offset: SourceOffset
@@ -41,11 +41,11 @@ class Recalled(NamedTuple):
 class _UnfollowedFile(NamedTuple):
     """What is known of a file that is not followed, beside its offset.
 
-    `is_previous`: it is a previous generation, what its file held before it was cut or rewritten: its bytes are in a copy, or nowhere.
-    `begun_ns`: the ctime of its file when it was first seen under its last name, if it has stood there since; 0 when that is not known.
-    What was made later, and before the file was found to be cut, was made while that file stood there.
-    `found_ns`: when it was found to hold these bytes no more, by the clock of this host's kernel, or later; 0 when that is not known.
-    `read_ns`: a time, by the clock of its file system, at which it certainly held everything up to its offset; 0 when that is not known.
+    `is_previous`: it is a previous generation, the content of its file before it was cut or rewritten: its bytes are in a copy, or nowhere.
+    `begun_ns`: the ctime of its file when it was first seen under its last name, if it has kept that since; 0 if that is not known. A file
+    made later, and before this one was found to be cut, was made while this one was in its place. `found_ns`: when it was found not to hold
+    these bytes any more, by the clock of this host's kernel, or later; 0 if that is not known. `read_ns`: a time, by the clock of its file
+    system, at which it certainly held everything up to its offset; 0 if that is not known.
     """
 
     is_previous: bool = False
@@ -57,7 +57,7 @@ class _UnfollowedFile(NamedTuple):
 class _Unclaimed(NamedTuple):
     """Why the unread rest of a file is lost if no file has it, and how many of its first bytes its own file still has.
 
-    `log`: the log it belongs to, of a file of which nothing was read, so that no hash relates it to others.
+    `log`: the log of a file of which nothing was read, so that no hash relates it to others.
     """
 
     why: str
@@ -69,7 +69,7 @@ _PLAIN = _UnfollowedFile()
 
 
 class Unfollowed:
-    """Partitions of files that are not being followed. `offsets` is the live view of what is saved.
+    """Partitions of files that are not followed. `offsets` is the live view of what is saved.
 
     `unclaimed` are those whose unread rest is neither found in another file nor entered as lost, in the order in which they came; `fresh`
     are those of them that wait for one more scan.
@@ -80,14 +80,14 @@ class Unfollowed:
         self._lose = lose
         self._log = log
         self._by_inode: dict[int, dict[SourcePartition, _UnfollowedFile]] = {}
-        self._devices: dict[int, set[int]] = {}  # other numbers that a device of a saved file has by now
+        self._devices: dict[int, set[int]] = {}  # other numbers that the device of a saved file has now
         self._heads = Heads()
         self.unclaimed: dict[SourcePartition, _Unclaimed] = {}
         self._unread_of_log: dict[tuple[str, str], dict[SourcePartition, None]] = {}
         self.fresh: set[SourcePartition] = set()
 
     def load(self, partitions: list[SourcePartition]) -> None:
-        """Take in what is saved when the agent starts. All keys are those of files."""
+        """Takes in the saved rows when the agent starts. All keys are those of files."""
         newest: dict[Identity, int] = {}
         for partition in partitions:
             identity, generation = Identity.parse(partition.key)
@@ -102,7 +102,7 @@ class Unfollowed:
                 self.note_unclaimed(partition, offset, CUT)
 
     def note_unclaimed(self, partition: SourcePartition, offset: SourceOffset, why: str, kept: int = 0) -> None:
-        """Have the unread rest of a file looked for that nobody follows any more. `why` it is lost if no file has it.
+        """Makes the unread rest of an unfollowed file unclaimed, so that it is searched for. `why` it is lost if no file has it.
 
         Its own file still has the first `kept` bytes.
         """
@@ -114,7 +114,7 @@ class Unfollowed:
             self._unread_of_log.setdefault(log, {})[partition] = None
 
     def add(self, partition: SourcePartition, offset: SourceOffset, read_ns: int = 0) -> None:
-        """Add a partition whose file is not followed, or no longer. `read_ns` as in `_UnfollowedFile`."""
+        """Adds a partition whose file is not followed, or not any more. `read_ns` is as in `_UnfollowedFile`."""
         self._add(partition, offset, _UnfollowedFile(read_ns=read_ns) if read_ns else _PLAIN)
 
     def _add(self, partition: SourcePartition, offset: SourceOffset, row: _UnfollowedFile) -> None:
@@ -132,9 +132,9 @@ class Unfollowed:
         begun_ns: int = 0,
         read_ns: int = 0,
     ) -> None:
-        """Add a partition whose file begins anew and holds the bytes of this one no more, or only the first `kept`.
+        """Adds a partition whose file begins anew and does not hold its bytes any more, or only the first `kept`.
 
-        `why` its rest is lost, if no copy has it. `begun_ns` and `read_ns` as in `_UnfollowedFile`.
+        `why` its rest is lost, if no copy has it. `begun_ns` and `read_ns` are as in `_UnfollowedFile`.
         """
         if not offset.position and not offset.size:
             changes.forget.add(partition)
@@ -146,22 +146,22 @@ class Unfollowed:
         self.fresh.add(partition)
 
     def copied_by(self, partition: SourcePartition, birth_ns: int) -> bool:
-        """Whether a rotated file that was made then can only be a copy of this previous generation: its own file never left its place."""
+        """Returns whether a rotated file made then can only be a copy of this previous generation, whose own file kept its name."""
         return 0 < self._row(partition).begun_ns < birth_ns
 
     def was_cut_before(self, partition: SourcePartition, made: Identity, made_ns: int) -> bool:
-        """Whether a file was made after this previous generation was found to be cut, so that it is no copy of what that one held.
+        """Returns whether a file was made after this previous generation was found to be cut, so that it is no copy of it.
 
-        `made_ns` by the clock of its file system.
+        `made_ns` is by the clock of its file system.
         """
         return 0 < self._row(partition).found_ns < made_ns and clock.is_local(made.device)
 
     def was_read_after(self, partition: SourcePartition, changed_ns: int) -> bool:
-        """Whether it certainly still held what was read of it after this time, by the clock of its file system."""
+        """Returns whether it certainly still held what was read of it after this time, by the clock of its file system."""
         return changed_ns < self._row(partition).read_ns
 
     def is_previous(self, partition: SourcePartition) -> bool:
-        """Whether its file has begun anew since."""
+        """Returns whether its file has begun anew since."""
         return self._row(partition).is_previous
 
     def _row(self, partition: SourcePartition) -> _UnfollowedFile:
@@ -198,24 +198,24 @@ class Unfollowed:
 
     @property
     def inodes(self) -> tuple[int, ...]:
-        """Returns the inodes of which anything is saved."""
+        """The inodes with saved rows."""
         return tuple(self._by_inode)
 
     def at_inode(self, inode: int) -> tuple[SourcePartition, ...]:
-        """Returns what is saved of files with this inode, and of those that had it before."""
+        """Returns the rows of files with this inode, and of its former files."""
         return tuple(self._by_inode.get(inode, ()))
 
     def is_there(self, partition: SourcePartition, offset: SourceOffset, whereabouts: Whereabouts) -> bool | None:
-        """Whether its file is there, under any name in the directory where it was last; None when nobody can say."""
+        """Returns whether its file exists, under any name in its last directory; None if that is not known."""
         identity, _ = Identity.parse(partition.key)
         return whereabouts.seen(offset.path, identity, self._devices.get(identity.device, ()))
 
     def has(self, partition: SourcePartition) -> bool:
-        """Whether its file is not followed."""
+        """Returns whether its file is not followed."""
         return partition in self._by_inode.get(_inode(partition), ())
 
     def knows(self, identity: Identity, fd: int, size: int, changes: Changes) -> bool:
-        """Whether what this open file holds is saved of it, and not only what it held before it was written over. Raises OSError.
+        """Returns whether a row has the present content of this open file, not only that before it was overwritten. Raises OSError.
 
         With its birth time it is known on another device too: numbers change by a remount.
         """
@@ -226,7 +226,7 @@ class Unfollowed:
         return False
 
     def has_row(self, identity: Identity, changes: Changes) -> bool:
-        """Whether anything is saved of a file that cannot be opened, whatever it holds by now."""
+        """Returns whether a file that cannot be opened has any row, whatever its content is now."""
         return any(self.known(partition, changes) is not None for partition in self._rows_of(identity))
 
     def _rows_of(self, identity: Identity) -> Iterator[SourcePartition]:
@@ -236,9 +236,9 @@ class Unfollowed:
                 yield partition
 
     def written_over(self, identity: Identity, changes: Changes) -> int:
-        """Make what is saved of a file a previous generation: it was written over. Returns the generation it begins with."""
+        """Makes the row of an overwritten file a previous generation. Returns the generation that the file begins with."""
         generation = 0
-        for partition in {*self._by_inode.get(identity.inode, ()), *changes.forget}:  # a key that is just given up is not given away again
+        for partition in {*self._by_inode.get(identity.inode, ()), *changes.forget}:  # a key that was just given up is not reused
             saved, saved_generation = Identity.parse(partition.key)
             if saved != identity:
                 continue
@@ -250,32 +250,32 @@ class Unfollowed:
         return generation
 
     def candidates(self, path: str, head: bytes, changes: Changes | None) -> list[Saved]:
-        """Returns offsets whose head a file at `path` has, and whose names are related to its name, the furthest first."""
+        """Returns offsets with the head of a file at `path`, and with names related to its name, the furthest first."""
         saved = [(partition, self.known(partition, changes)) for partition in self._heads.find(path, head)]
         found = [(partition, offset) for partition, offset in saved if offset is not None and offset.position]
         return sorted(found, key=lambda one: (-one[1].position, Identity.parse(one[0].key)[1]))
 
     def has_family(self, path: str) -> bool:
-        """Whether a file at `path` may go on with one of these, as far as names tell."""
+        """Returns whether a file at `path` may continue one of these, judging by names."""
         return self._heads.has_family(path) or log_of(path) in self._unread_of_log
 
     def has_longer(self, path: str, size: int) -> bool:
-        """Whether `size` bytes are too few to tell whether a file at `path` goes on with one of these."""
+        """Returns whether `size` bytes are too few to tell whether a file at `path` continues one of these."""
         return self._heads.has_longer(path, size)
 
     def unread_of(self, path: str, changes: Changes) -> list[Saved]:
-        """Returns unclaimed previous generations, oldest first, that nothing was read of, and that are of the same log as `path`."""
+        """Returns unclaimed previous generations, oldest first, of which nothing was read, of the same log as `path`."""
         saved = [(partition, self.known(partition, changes)) for partition in self._unread_of_log.get(log_of(path), ())]
         return [(one, offset) for one, offset in saved if offset is not None]
 
     def forget(self, partition: SourcePartition, changes: Changes) -> None:
-        """Give up its offset, which another partition has taken over."""
+        """Gives up its offset, which another partition has taken over."""
         self._drop(partition)
         changes.forget.add(partition)
         changes.offsets.pop(partition, None)
 
     def give_up_rest(self, partition: SourcePartition, offset: SourceOffset, kept: int, changes: Changes) -> None:
-        """Enter its rest beyond the first `kept` bytes as lost: no file has it. The offset stays if it proves anything."""
+        """Enters its rest beyond the first `kept` bytes as lost: no file has it. The offset is kept if it proves anything."""
         rest = self.unclaimed[partition]
         self._claim(partition)
         self.lose_rest(partition, offset, max(kept, rest.kept), rest.why, changes)
@@ -285,17 +285,17 @@ class Unfollowed:
             self.forget(partition, changes)
 
     def followed_last(self, changes: Changes) -> list[Saved]:
-        """Returns those that were followed when the agent last looked: neither let go nor given up, nor previous generations."""
+        """Returns those that were followed when the agent last looked: neither closed nor given up, nor previous generations."""
         known = [partition for rows in self._by_inode.values() for partition, row in rows.items() if not row.is_previous]
         saved = [(partition, self.known(partition, changes)) for partition in known]
         return [(partition, offset) for partition, offset in saved if offset is not None and not offset.done]
 
     def known(self, partition: SourcePartition, changes: Changes | None) -> SourceOffset | None:
-        """Returns what is saved of it, or is about to be; None for nothing."""
+        """Returns its offset as saved, or about to be; None if it has none."""
         return (changes and changes.offsets.get(partition)) or self._offsets.get(partition)
 
     def lose_rest(self, partition: SourcePartition, offset: SourceOffset, size: int, why: str, changes: Changes) -> None:
-        """Enter as lost what was known to be there and not read, beyond the first `size` bytes. A file that is done loses nothing."""
+        """Enters as lost the known, unread data beyond the first `size` bytes. A file that is done loses nothing."""
         start, end, words = packed.rest(offset, size)
         if end > start:
             self._lose(partition, offset.path, start, end, why + words, changes)
@@ -311,7 +311,7 @@ class Unfollowed:
         self._heads.discard(partition)
 
     def _claim(self, partition: SourcePartition) -> None:
-        """Look for its rest no more."""
+        """Ends the search for its rest."""
         rest = self.unclaimed.pop(partition, None)
         if rest is not None and rest.log is not None:
             del self._unread_of_log[rest.log][partition]
@@ -324,20 +324,20 @@ def _inode(partition: SourcePartition) -> int:
 
 
 def _was_cut_unread(offset: SourceOffset, size: int) -> bool:
-    """Whether a file of which nothing was read is shorter than it was: what it held may be in a copy, what it holds is new."""
+    """Returns whether an unread file is shorter than it was: its former content may be in a copy, its present one is new."""
     return not (offset.position or offset.compression or offset.done) and size < offset.size
 
 
 def _may_be_same(saved: Identity, met: Identity, offset: SourceOffset, path: str, info: os.stat_result) -> bool:
-    """Inodes are equal. On another device it is the same file only with its birth time and something read to prove it.
+    """Returns whether files of equal inode may be the same. On another device that takes its birth time and read data as proof.
 
-    Where there is no birth time its name has to be known, and a whole head, or all there is in it, has to have been read.
+    Without birth time it takes a name of the same log, and a whole head, or all of its content, must have been read.
     """
     if saved.birth_ns != met.birth_ns:
         return False
     if saved.device == met.device:
         return True
     if met.birth_ns:
-        return bool(offset.fingerprint.head_bytes or not offset.position)  # of nothing, nothing is repeated
+        return bool(offset.fingerprint.head_bytes or not offset.position)  # if nothing was read, nothing is repeated
     has_proof = offset.fingerprint.head_bytes == fingerprint.HEAD_BYTES or 0 < info.st_size == offset.position
     return has_proof and log_of(path) == log_of(offset.path)

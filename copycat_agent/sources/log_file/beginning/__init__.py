@@ -1,1 +1,1 @@
-"""Where reading begins: `start_at`, `ignore_older`, and where a person wants it to."""
+"""Where reading begins: `start_at`, `ignore_older`, and positions that a person sets."""

@@ -1,4 +1,4 @@
-"""Where a person wants a file to be read on: an offset that the file itself proves, so that it is not taken for another one."""
+"""Sets the position of a file for a person: makes an offset with the file's own fingerprint, so that it is not taken for another one."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 
 _BLOCK = 2**20
 _LOOK_BACK = 2**20
-"""So far from its end a file is searched for the end of its last line."""
+"""How far from its end a file is searched for the end of its last line."""
 
 
 class Place(NamedTuple):
-    """A partition and the offset it would get. `doubts` say what a person should know before it is saved; none when all is well."""
+    """A partition and its new offset. `doubts` are warnings that a person should see before it is saved; none if all is well."""
 
     partition: SourcePartition
     offset: SourceOffset
@@ -34,7 +34,7 @@ class Place(NamedTuple):
 
 
 class LineRules(NamedTuple):
-    """What a line is, as the connector's definition says; as it stands here where nobody knows the definition."""
+    """The definition of a line in the connector's options; the defaults are for callers that do not know the definition."""
 
     delimiter: str = "\n"
     encoding: str = "auto"
@@ -51,11 +51,11 @@ def place(
     rules: LineRules | None = None,
     counts_lines: bool = True,
 ) -> Place:
-    """The file at `path` (now, or last), or the partition with this key, at `wanted`: `beginning`, `end` or the next byte to read.
+    """Sets the file at `path` (its present or last one), or the partition with this key, to `wanted`: `beginning`, `end` or a byte number.
 
-    `end` is behind the last whole line; of a packed file, whose bytes are counted unpacked, it is all there is. Raises DataError
-    when the file or the position cannot be made out. Without `counts_lines` the lines before it, all of which have to be read for that,
-    count as none.
+    `end` is after the last whole line; for a packed file, whose bytes are counted unpacked, after its last byte. Raises DataError if the
+    file or the position cannot be determined. Without `counts_lines` the lines before it count as none: counting them means reading them
+    all.
     """
     fd, partition, saved = _by_key(connector, offsets, key) if key else _by_path(connector, offsets, path)
     if fd < 0:
@@ -70,7 +70,7 @@ def place(
 
 
 def _by_path(connector: str, offsets: Offsets, path: str) -> tuple[int, SourcePartition, SourceOffset]:
-    """The open file (or -1), its partition, and what is saved of it."""
+    """Returns the open file (or -1), its partition, and its saved offset. Raises DataError."""
     try:
         fd, info = open_regular(path, follow_symlinks=True)
     except FileNotFoundError:
@@ -109,7 +109,7 @@ def _by_key(connector: str, offsets: Offsets, key: str) -> tuple[int, SourcePart
 
 
 def _open_by_identity(identity: Identity, path: str) -> int:
-    """Descriptor of the file under its last name or another one in the same directory, -1 when it is not there."""
+    """Opens the file under its last name or another one in the same directory. Returns the descriptor, -1 if it does not exist."""
     try:
         name = Whereabouts().find(path, identity)
         if name is None:
@@ -134,7 +134,7 @@ def _only(found: list[tuple[SourcePartition, SourceOffset]], none: str) -> tuple
 
 
 class _Bytes(NamedTuple):
-    """What an open file holds: `size` bytes, unpacked where it is packed, of `disk_size` on the disk."""
+    """The content of an open file: `size` bytes, after unpacking if it is packed, of `disk_size` on disk."""
 
     read: Reader
     size: int
@@ -145,7 +145,7 @@ class _Bytes(NamedTuple):
 
 
 def _look_into(fd: int, rules: LineRules) -> _Bytes:
-    """Raises OSError."""
+    """Determines the content of an open file. Raises OSError."""
     raw, disk_size = fingerprint.reader(fd), os.fstat(fd).st_size
     encoding = Encoding(rules.encoding, rules.delimiter, is_raw=False)
     codec = compressions.recognise(raw(0, compressions.MAGIC_BYTES), whole=True) if rules.unpacks else ""
@@ -162,7 +162,7 @@ def _look_into(fd: int, rules: LineRules) -> _Bytes:
 
 
 def _proven(held: _Bytes, partition: SourcePartition, saved: SourceOffset, wanted: str, *, counts_lines: bool) -> Place:
-    """The file is there. Raises OSError."""
+    """Returns the place in an existing file. Raises OSError."""
     lines = LineStarts(held.read, held.layout)
     at_end = wanted == "end"
     position = _number(wanted) if not at_end else held.size if held.codec else _last_line_end(lines, held.size)
@@ -189,7 +189,7 @@ def _proven(held: _Bytes, partition: SourcePartition, saved: SourceOffset, wante
 
 
 def _unproven(partition: SourcePartition, saved: SourceOffset, wanted: str) -> Place:
-    """The file is not there: nothing can be compared when it comes back."""
+    """Returns the place of a missing file: nothing can be compared when it comes back."""
     if wanted == "end":
         msg = f"{saved.path!a} is not there: nobody knows its end"
         raise DataError(msg, "give a number, or wait until the file is back")
@@ -203,7 +203,7 @@ def _unproven(partition: SourcePartition, saved: SourceOffset, wanted: str) -> P
 
 
 def is_file_key(key: str) -> bool:
-    """Whether `key` is one of a file, as `Identity.key` writes it."""
+    """Returns whether `key` is a file's key, as `Identity.key` writes it."""
     try:
         identity, generation = Identity.parse(key)
     except ValueError:
@@ -221,7 +221,7 @@ def _number(wanted: str) -> int:
 
 
 def _last_line_end(lines: LineStarts, size: int) -> int:
-    """Behind the last delimiter; the size when there is none far and wide."""
+    """Returns the position after the last delimiter; `size` if there is none within reach."""
     end = lines.last_end(size, _LOOK_BACK)
     return end if end is not None else 0 if size <= _LOOK_BACK else size
 
@@ -229,7 +229,7 @@ def _last_line_end(lines: LineStarts, size: int) -> int:
 def _count_lines(held: _Bytes, end: int) -> int:
     lines = position = 0
     unit, size = held.layout.unit, len(held.layout.delimiter)
-    overlap = (size - 1) // unit * unit  # what may be the beginning of a delimiter is looked at twice, a whole one never
+    overlap = (size - 1) // unit * unit  # a possible beginning of a delimiter is searched twice, a whole delimiter never
     while position + overlap < end:
         block = held.read(position, min(_BLOCK, end - position))
         lines += len(held.layout.split(block, position)) - 1

@@ -1,7 +1,7 @@
-"""Where the lines of a file begin, and which is the first that was written at a given time or later.
+"""Finds where the lines of a file begin, and the first line that was written at a given time or later.
 
-The search bisects byte positions without reading the whole file. A look takes in all lines of a block, and the search goes on behind
-it only when all of them are older than wanted: a few lines out of order do no harm, and where the search errs it begins too early.
+The search bisects byte positions without reading the whole file. A probe takes in all lines of a block, and the search continues after it
+only if all of them are older than wanted: a few lines out of order do no harm, and a wrong result begins too early, never too late.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ BLOCK_BYTES = 64 * 2**10
 
 
 class Line(NamedTuple):
-    """A line that begins at byte `start`; `data` are its first bytes, all of it when it is not very long."""
+    """A line that begins at byte `start`; `data` are its first bytes, all of it unless it is very long."""
 
     start: int
     data: bytes
 
 
 class LineStarts:
-    """The lines of one file, which is laid out like this."""
+    """The lines of one file with the given layout."""
 
     def __init__(self, read: Reader, layout: Layout) -> None:
         self._read = read
@@ -34,7 +34,7 @@ class LineStarts:
         self._size = len(layout.delimiter)
 
     def lines(self, position: int, end: int) -> Iterator[Line]:
-        """Those that begin at `position` or later, and before `end`. Raises what `read` raises.
+        """Yields the lines that begin at `position` or later, and before `end`. Raises what `read` raises.
 
         Data reaches to the end of the line, delimiter included, or for at least `BLOCK_BYTES`, or to the end of the file.
         """
@@ -44,7 +44,7 @@ class LineStarts:
             block = self._read(position, BLOCK_BYTES)
             starts = ([0] if begun else []) + self._behind_delimiters(block, position)
             is_all = len(block) < BLOCK_BYTES
-            begun = not is_all and starts[-1:] > [0]  # the last one is read from its own beginning
+            begun = not is_all and starts[-1:] > [0]  # the last one is read again from its own beginning
             last = starts.pop() if begun else len(block)
             for start, after in zip(starts, [*starts[1:], last], strict=False):
                 if position + start >= end:
@@ -56,7 +56,7 @@ class LineStarts:
             position = position + last if begun else self._layout.down(position + len(block) - self._size + 1)
 
     def last_end(self, size: int, look_back: int) -> int | None:
-        """Behind the last delimiter among the first `size` bytes; None when none lies in the last `look_back` of them. May raise."""
+        """Returns the end of the last delimiter in the first `size` bytes; None if the last `look_back` of them have none. May raise."""
         least, end = max(0, size - look_back), size
         while end > least:
             begin = self._layout.down(max(least, end - BLOCK_BYTES))
@@ -67,18 +67,18 @@ class LineStarts:
         return None
 
     def last_possible(self, size: int) -> int:
-        """Where among the first `size` bytes a delimiter may begin that is not all there."""
+        """Returns where in the first `size` bytes an incomplete delimiter may begin."""
         return self._layout.down(max(0, size - self._size + 1))
 
     def is_start(self, position: int) -> bool:
-        """Whether a line begins at byte `position`, as far as the bytes before it say. Raises what `read` raises."""
+        """Returns whether a line begins at byte `position`, judging by the bytes before it. Raises what `read` raises."""
         before = position - self._size
         if position <= len(self._layout.mark):
             return position in {0, len(self._layout.mark)}
         return before >= 0 and self._layout.find(self._read(before, self._size), before) == 0
 
     def text(self, data: bytes) -> str:
-        """A line, or its first bytes, as far as it can be decoded."""
+        """Returns a line, or its first bytes, as text; invalid bytes are replaced."""
         return data.decode(self._layout.codec, "replace").removeprefix("\ufeff")
 
     def _behind_delimiters(self, block: bytes, position: int) -> list[int]:
@@ -90,29 +90,29 @@ class LineStarts:
 
 
 FAR_BYTES = 2**20
-"""So far a look goes on for a line that says when it was written: stack traces are shorter."""
+"""How far a search goes on for a line with a time: stack traces are shorter."""
 _TEXT_BYTES = 16 * 2**10
-"""A JSON object longer than this is not looked into."""
+"""Lines longer than this are cut before their time is looked for."""
 _LONG_BYTES = 16 * 2**20
-"""The end of a line is looked for no further: rather it is read."""
+"""How far the end of a line is searched for; a longer line is read instead."""
 _ROUNDING_SECONDS = 1e-6
 _FIRST_LINES = 60
-"""A file that says nothing about time in so many lines does not say it."""
+"""A file with no times in its first lines, as many as this, has none."""
 _LITTLE_BYTES = 2 * 2**10
-"""The last lines of most files are no longer."""
+"""The last lines of most files are not longer."""
 
 
 class Dated(NamedTuple):
-    """A line that begins at byte `start` and says that it was written at `at`, epoch seconds."""
+    """A line that begins at byte `start` and has the time `at`, epoch seconds."""
 
     start: int
     at: float
 
 
 class Wanted(NamedTuple):
-    """Where to begin. `line` is the first that is young enough, None when none is.
+    """Where to begin. `line` is the first that is young enough, None if there is none.
 
-    `position` is its beginning, or where else it is safe to begin: 0 where the lines are in no order, -1 for "at the end".
+    `position` is its beginning, or another safe beginning: 0 if the lines are not ordered, -1 for "at the end".
     """
 
     position: int
@@ -120,9 +120,9 @@ class Wanted(NamedTuple):
 
 
 def find(size: int, lines: LineStarts, since: float, changed: float) -> Wanted | None:
-    """Where lines at or after `since` begin in the first `size` bytes of a file that was `changed` last then (both epoch seconds).
+    """Finds where lines at or after `since` begin in the first `size` bytes of a file last `changed` then (both epoch seconds).
 
-    None when its first lines do not say when they were written. Raises what reading them raises.
+    Returns None if its first lines have no times. Raises what reading them raises.
     """
     head = min(size, FAR_BYTES)
     texts = (lines.text(line.data[:_TEXT_BYTES]) for line in islice(lines.lines(0, head), _FIRST_LINES))
@@ -144,7 +144,7 @@ class _Search:
         self._lines, self._dated, self._size, self._since = lines, dated, size, since
 
     def run(self, changed: float) -> Wanted:
-        """Returns where to begin in a file that was `changed` last then, epoch seconds."""
+        """Returns where to begin in a file that was last changed at `changed`, epoch seconds."""
         first = next(self._dated(0, min(self._size, FAR_BYTES)), None)
         if first is None or first.at >= self._since:
             return Wanted(0, first)
@@ -165,12 +165,12 @@ class _Search:
         return None
 
     def _bisect(self, older: int) -> Wanted:
-        """`older`: a line that begins here is too old. Beyond `top` every line is known, the first young one among them is `found`."""
+        """Bisects from `older`, the start of a line that is too old. Lines after `top` are known; `found` is their first young one."""
         top, found, is_known = self._size, None, True
         while top - older > BLOCK_BYTES:
             middle = (older + top) // 2
             block = self._look(middle, top)
-            if block is None:  # nobody knows how old they are, so they may be wanted
+            if block is None:  # their age is not known, so they may be wanted
                 top, found, is_known = middle, None, False
                 continue
             young = next((index for index, line in enumerate(block) if line.at >= self._since), len(block))
@@ -189,7 +189,7 @@ class _Search:
         return self._earlier(found)
 
     def _behind(self, older: int) -> int:
-        """Where the line ends that begins at `older`, -1 when it is the last one. Of one that does not end for long, its beginning."""
+        """Returns the end of the line that begins at `older`, -1 if it is the last one; its beginning if it is extremely long."""
         end = min(self._size, older + _LONG_BYTES)
         found = next((line.start for line in self._lines.lines(older + 1, end)), None)
         if found is None:
@@ -197,7 +197,7 @@ class _Search:
         return found
 
     def _look(self, position: int, top: int) -> list[Dated] | None:
-        """The dated lines of the first block from `position` on that has any; empty when none begins before `top`, None when they may."""
+        """Returns the dated lines of the next block with any; empty if none begins before `top`, None if that is not known."""
         for begin in range(position, min(top, position + FAR_BYTES), BLOCK_BYTES):
             found = list(self._dated(begin, min(top, begin + BLOCK_BYTES)))
             if found:
@@ -205,7 +205,7 @@ class _Search:
         return [] if top <= position + FAR_BYTES else None
 
     def _earlier(self, found: Dated | None) -> Wanted:
-        """Programs with several threads write lines a little out of order: a young one may stand before the first that was found."""
+        """Searches backwards for a young line: programs with several threads write lines a little out of order."""
         position = found.start if found else self._size
         for _ in range(FAR_BYTES // BLOCK_BYTES):
             before = next((line for line in self._dated(position - BLOCK_BYTES, position) if line.at >= self._since), None)

@@ -1,4 +1,4 @@
-"""Where a file that was never seen before begins, and why."""
+"""Decides where a file that was never seen before begins, and why."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ _LONGEST_DELIMITER_BYTES = 256
 AT_BEGINNING = "start_at beginning: it was never read before"
 AT_END = "start_at end: it was there when this connector first looked"
 LATER = "it was not there when this connector first looked: from its beginning"
-"""Why a file is begun there."""
+"""Reasons for the first position of a file."""
 
 
 class Beginning(NamedTuple):
-    """The first offset of a file, and why it is that one, for people. `is_old`: because of `ignore_older`."""
+    """The first offset of a file, and the reason as a message. `is_old`: because of `ignore_older`."""
 
     offset: SourceOffset
     why: str
@@ -44,13 +44,13 @@ class Beginning(NamedTuple):
 
 
 class StartAt:
-    """`start_at`, for files that are there when the connector looks for the first time, and `ignore_older`, for all that are new to it.
+    """Applies `start_at` to files that exist at the connector's first scan, and `ignore_older` to all files that are new to it.
 
-    With neither, a file begins at byte 0. Its end is behind its last whole line: a line that is being written is new once it is whole.
+    With neither, a file begins at byte 0. Its end is after its last whole line: a line that is being written is new once it is whole.
     """
 
     def __init__(self, options: LogFileOptions) -> None:
-        """Raises ValueError when `start_at` is neither a word that it knows nor a time."""
+        """Raises ValueError if `start_at` is neither a known word nor a time."""
         self._options = options
         is_time = options.start_at not in {"beginning", "end"}
         self._encoding = Encoding(options.encoding, options.line.delimiter, is_raw=False)
@@ -58,7 +58,7 @@ class StartAt:
         self._since = datetime.fromisoformat(options.start_at).timestamp() if is_time else None
 
     def begin(self, fd: int, info: os.stat_result, path: str, *, first: bool) -> Beginning:
-        """Where the open file begins. `first`: it was there when the connector first looked. Raises OSError."""
+        """Returns where the open file begins. `first`: it existed at the connector's first scan. Raises OSError."""
         here = self._here(fd, info.st_size, path)
         if self._options.compression == "auto" and (codec := compressions.recognise(here.read(0, compressions.MAGIC_BYTES))):
             return self._begin_packed(codec, info, path, first=first)
@@ -73,13 +73,13 @@ class StartAt:
         return Beginning(here.at(0), AT_BEGINNING)
 
     def _begin_packed(self, codec: str, info: os.stat_result, path: str, *, first: bool) -> Beginning:
-        """Nobody looks into it: its time is that of its last change, which packers keep. What is too old counts as read."""
+        """Begins a packed file without unpacking it, by its modification time, which packers keep. If too old, it counts as read."""
         why = self._left_out(info, first=first)
         offset = SourceOffset(0, done=bool(why), path=path, size=info.st_size, compression=codec)
         return Beginning(offset, why or (AT_BEGINNING if first else LATER), is_old=why.startswith("ignore_older"))
 
     def _left_out(self, info: os.stat_result, *, first: bool) -> str:
-        """Why what a file holds now is left out, as far as can be told without looking into it; "" when nothing says so."""
+        """Returns why a file's present content is left out, judging without reading it; "" if nothing says so."""
         if why := self._too_old(info):
             return why
         if first and self._options.start_at == "end":
@@ -89,16 +89,16 @@ class StartAt:
         return ""
 
     def unopened(self, info: os.stat_result, path: str) -> SourceOffset | None:
-        """What to save of a file that was there at the first look and could not be opened: it begins where it ended then.
+        """Returns the offset of a file that existed at the first scan and could not be opened: its end at that time.
 
-        None when it begins elsewhere, or nobody can say without looking into it. See `opened`.
+        None if it begins elsewhere, or its content would have to be read. See `opened`.
         """
         if info.st_size and self._left_out(info, first=True):
             return SourceOffset(info.st_size, path=path, size=info.st_size)
         return None
 
     def opened(self, fd: int, offset: SourceOffset) -> SourceOffset:
-        """An offset as `unopened` made it, now that the file is open: at the beginning of a line, and with a proof. Others as they are.
+        """Returns an offset of `unopened`, now of an open file, at a line's beginning and with a fingerprint; others unchanged.
 
         Raises OSError.
         """
@@ -109,7 +109,7 @@ class StartAt:
         )
 
     def _too_old(self, info: os.stat_result) -> str:
-        """Why `ignore_older` leaves out what is there now; "" when it does not."""
+        """Returns why `ignore_older` leaves out the present content; "" if it does not."""
         limit, age = self._options.ignore_older, time.time() - info.st_mtime
         if limit == "off" or age <= limit:
             return ""
@@ -137,13 +137,13 @@ class StartAt:
 
 
 def _roughly(seconds: float) -> str:
-    """In the largest unit that leaves two of it or more."""
+    """Returns the duration in the largest unit of which it has two or more."""
     size, unit = next((one for one in ((86400, "days"), (3600, "hours"), (60, "minutes")) if seconds >= 2 * one[0]), (1, "s"))
     return f"{seconds // size:.0f} {unit}"
 
 
 class _Here(NamedTuple):
-    """The first `size` bytes of an open file, and places in them."""
+    """The first `size` bytes of an open file, and offsets in them."""
 
     read: Reader
     encoding: Encoding
@@ -159,7 +159,7 @@ class _Here(NamedTuple):
         return SourceOffset(position, skipping=skipping, path=self.path, fingerprint=proof)
 
     def at_end(self) -> SourceOffset:
-        """Behind the last whole line; in the midst of a line that is longer than may be."""
+        """Returns the offset after the last whole line; inside the last line if that is longer than the limit."""
         lines = self.lines()
         end = lines.last_end(self.size, self.look_back)
         if end is None and self.size > self.look_back:
@@ -168,7 +168,7 @@ class _Here(NamedTuple):
 
 
 class Unopened:
-    """Remembers them: by an offset that is saved where it can be known without opening them, else as long as the agent runs."""
+    """Remembers files that could not be opened: by a saved offset if that can be known without opening them, else until the agent ends."""
 
     def __init__(self, followed: Followed, start: StartAt, *, follow_symlinks: bool) -> None:
         self._followed = followed
@@ -177,12 +177,12 @@ class Unopened:
         self._there: set[tuple[int, int]] = set()
 
     def note(self, found: Found, error: OSError, changes: Changes) -> None:
-        """The first look found this file, which could not be opened or read. What is left alone on purpose is not meant."""
+        """Notes a file of the first scan that could not be opened or read. Ignores files that are passed over on purpose."""
         inode_key = (found.stat.st_dev, found.stat.st_ino)
         if isinstance(error, PassedOverError) or inode_key in self._there:
             return
         self._there.add(inode_key)
-        if found.path.endswith(PACKED_SUFFIXES):  # who cannot open one does not know what bytes are in it
+        if found.path.endswith(PACKED_SUFFIXES):  # its unpacked size is not known without opening it
             return
         offset = self._start.unopened(found.stat, found.path)
         identity = identify_by_name(found.path, found.stat, follow_symlinks=self._follow_symlinks)
@@ -193,5 +193,5 @@ class Unopened:
         self._followed.unfollowed.add(partition, offset)
 
     def was_there(self, info: os.stat_result) -> bool:
-        """Whether the file that is open now is one of them."""
+        """Returns whether the now open file is one of them."""
         return (info.st_dev, info.st_ino) in self._there

@@ -1,1 +1,1 @@
-"""Newly met files against what is known: continued, copied, archived, missed, or let go."""
+"""Decides what newly met files are, compared with what is known: continued, copied, archived, missed, or dropped."""

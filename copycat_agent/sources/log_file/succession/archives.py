@@ -1,7 +1,7 @@
-"""Is a newly met archive the rest of a known file? Only a task can tell: it looks for the bytes before an offset in what it unpacks.
+"""Finds out whether a newly met archive is the rest of a known file. Only a task can tell, which unpacks it.
 
-Offsets count unpacked bytes, so a proof at one costs unpacking. The driver therefore only names candidates, by the first KiB
-(`Split.origins`); the task unpacks, compares, and says which one it goes on behind.
+Offsets count unpacked bytes, so verifying one costs unpacking. The driver therefore only names candidates, by the first KiB
+(`Split.origins`); the task unpacks, compares the bytes before their offsets, and reports which one the archive continues.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ if TYPE_CHECKING:
 
 Relatives = Callable[[TrackedFile], list[TrackedFile]]
 TakeOver = Callable[[SourcePartition, SourceOffset, int, Changes], None]
-"""`take_over(partition, offset, kept, changes)`: an archive has the first `kept` bytes of it, and goes on in its place."""
+"""`take_over(partition, offset, kept, changes)`: an archive has the partition's first `kept` bytes, and continues in its place."""
 
 
 class _Origin(NamedTuple):
-    """A file that an archive may be the rest of: its offset, and how much it holds, -1 when that is not known.
+    """A file that an archive may be the rest of: its offset, and its size in unpacked bytes, -1 if that is not known.
 
     `is_there`: it still has what was read of it.
     """
@@ -46,13 +46,13 @@ class _Origin(NamedTuple):
 
     @property
     def rank(self) -> tuple[bool, int]:
-        """The order in which origins are preferred: what archives were made of before archives that are there, then the furthest."""
+        """The order of preference: what archives were made of before existing archives, then the furthest offset."""
         offset = self.saved[1]
         return self.is_there and bool(offset.compression), -offset.position
 
 
 class Archives:
-    """Packed files that were met. A task is told what one may go on with, and finds out whether it does."""
+    """The packed files that were met. A task is told which offsets a file may continue, and finds out which one it does."""
 
     def __init__(self, followed: Followed, opener: Opener, relatives: Relatives, take_over: TakeOver, log: Log) -> None:
         self._followed = followed
@@ -67,11 +67,11 @@ class Archives:
 
     @property
     def has_pending(self) -> bool:
-        """Whether something is not decided yet, and may be as time goes by."""
+        """Whether anything is undecided, and may be decided as time goes by."""
         return bool(self._barriers or self._expected)
 
     def awaited(self) -> set[str]:
-        """Returns the rotation families of archives that no task has looked into. Nothing of these families is entered as lost yet."""
+        """Returns the rotation families of archives that no task has examined. Nothing of these families is entered as lost yet."""
         self._expected = {file for file in self._expected if not file.removed}
         return {rotation_family(file.path) for file in itertools.chain(self._expected, self._asking()) if file.size}
 
@@ -79,22 +79,22 @@ class Archives:
         return (file for file in self._followed.dirty if file.is_packed and not file.offset.position and not file.offset.done)
 
     def expect(self, file: TrackedFile, changes: Changes) -> None:
-        """Follow a packed file that no pattern matches. It is read only if it is the rest of a known one, which a task finds out."""
+        """Follows a packed file that no pattern matches. It is read only if it is the rest of a known one, which a task finds out."""
         self._expected.add(file)
         file.read_only_as_rest(replace(file.offset, done=True, gone_ms=int(time.time() * 1000)))
         changes.offsets[file.partition] = file.offset
         self._followed.note_readable(file)
 
     def let_go(self, *, at_once: bool) -> None:
-        """Stop following those that are read only as the rest of another file, and are not, as a task has found."""
+        """Stops following files that are read only as the rest of another one if a task has found that they are not."""
         for file in [one for one in self._expected if _is_no_rest(one, at_once=at_once)]:
             self._expected.discard(file)
             self._followed.remove(file)
 
     def ask(self, file: TrackedFile) -> bool:
-        """Let the task of its next split find out what a packed file is the rest of. No effect on other files.
+        """Lets the task of its next split find out what a packed file is the rest of. Has no effect on other files.
 
-        False while a task finds that out of another one that may be the rest of the same file: only one of them is.
+        Returns False while a task checks another file that may be the rest of the same one: only one of them is.
         """
         if not file.is_packed or file.offset.position:
             return True
@@ -112,7 +112,7 @@ class Archives:
         return True
 
     def _of(self, file: TrackedFile) -> list[_Origin]:
-        """Returns what it may be the rest of, as of now, in the order of preference. Raises OSError."""
+        """Returns what the file may be the rest of now, in order of preference. Raises OSError."""
         head = similarity.head_of(file)
         saved = self._followed.unfollowed.candidates(file.path, head, None)
         found = [self._saved_origin(one) for one in saved]
@@ -120,7 +120,7 @@ class Archives:
         return sorted(found, key=lambda one: one.rank)
 
     def _saved_origin(self, saved: Saved) -> _Origin:
-        """A file that nobody follows. It may stand there still: what was in it when it was let go, and what was added since."""
+        """Returns the origin for a file that is not followed. If it still exists, it has all that was read, and what was added since."""
         partition, offset = saved
         if not self._followed.unfollowed.is_previous(partition):
             with contextlib.suppress(OSError):
@@ -130,7 +130,7 @@ class Archives:
         return _Origin(saved)
 
     def answered(self, file: TrackedFile, result: SplitResult, changes: Changes) -> None:
-        """Take over what a task found a packed file to be the rest of. `changes` save how far it came. No effect on other files."""
+        """Takes in what a task found a packed file to be the rest of. `changes` hold its progress. Has no effect on other files."""
         asked = self._asked.get(file.partition, ())
         kept = result.unpacked_size if result.unpacked_size >= 0 else -1
         if 0 <= result.origin < len(asked):
@@ -147,7 +147,7 @@ class Archives:
             file.set_origins(())
 
     def _takes_unread(self, file: TrackedFile, kept: int, changes: Changes) -> None:
-        """Take over what a file held of which nothing was read, if this archive was made of it. It holds `kept` bytes, or more."""
+        """Takes over the row of an unread file that this archive was made of. The archive holds `kept` bytes, or more."""
         unfollowed = self._followed.unfollowed
         for partition, offset in unfollowed.unread_of(file.path, changes):
             if unfollowed.copied_by(partition, file.made_ns) or kept >= offset.size:
@@ -155,7 +155,7 @@ class Archives:
                 return
 
     def look(self, file: TrackedFile, newcomer: Newcomer, head: bytes) -> Iterator[Evidence]:
-        """Compare an open archive, whose unpacked bytes begin with `head`, with what it may have been made of. Raises OSError."""
+        """Compares an open archive, whose unpacked bytes begin with `head`, with files it may be made of. Raises OSError."""
         if self._followed.unfollowed.has_longer(file.path, len(head)):
             yield LongerHead()
         for relative in self._relatives(file):
@@ -179,7 +179,7 @@ class Archives:
         return Original(relative.path, is_short, goes_first)
 
     def _barrier(self, file: TrackedFile, relative: TrackedFile) -> int:
-        """Returns how much of `relative` is read before `file` is. While `file` grows, it may get more of the other one."""
+        """Returns up to which size `relative` is read before `file` is. While `file` grows, it may get more of the other one."""
         known, barrier, at = self._barriers.get(file, (file, 0, 0.0))
         if known is not relative or file.grown_at > at:
             barrier = relative.size
@@ -187,12 +187,12 @@ class Archives:
         return barrier
 
     def judged(self, file: TrackedFile) -> None:
-        """Forget how long it had to wait: it waits no more."""
+        """Forgets the barrier of a file that does not wait any more."""
         self._barriers.pop(file, None)
 
 
 def _followed_origin(file: TrackedFile) -> _Origin:
-    """An archive that is replaced by another one may have less than that one; what an archive was made of has all of it."""
+    """Returns the origin for a followed file. A replaced archive may have less than the new one; the file it was made of has everything."""
     file.refresh()
     saved = file.partition, file.offset
     if file.is_cut or (file.is_packed and file.is_deleted()):
@@ -204,7 +204,7 @@ def _followed_origin(file: TrackedFile) -> _Origin:
 
 
 def _origin_there(saved: Saved, disk_size: int) -> _Origin:
-    """A file that is so large on the disk now. How much an archive holds is known when all of it is read."""
+    """Returns the origin for an existing file of this size on disk. An archive's unpacked size is known once all of it is read."""
     offset = saved[1]
     if not offset.compression:
         return _Origin(saved, disk_size, is_there=True) if disk_size >= offset.position else _Origin(saved)

@@ -1,4 +1,4 @@
-"""What was there when a connector last looked: by time, and by content for archives whose age says nothing."""
+"""What existed when a connector last looked: by time, and by content for archives whose age proves nothing."""
 
 from __future__ import annotations
 
@@ -22,14 +22,13 @@ if TYPE_CHECKING:
 SLACK_NS = 20_000_000
 """The kernel's file times are those of its last tick, up to 10 ms ago."""
 _SAVE_SECONDS = 60.0
-"""How often the time is saved, at most, when a scan saves nothing else."""
+"""The least time between two saves of the time if a scan saves nothing else."""
 
 
 class LookTime(NamedTuple):
-    """When a directory was last looked at. A file born at `at_ns` or later came after the look, one born before `doubt_ns` came before it.
+    """When a directory was last listed. A file born at `at_ns` or later came after that, one born before `doubt_ns` came before it.
 
-    Between the two nobody can tell, because the clock was set back. Epoch nanoseconds as the file's own file system has them, 0 when
-    nobody knows.
+    Between the two it is not known, because the clock was set back. Epoch nanoseconds by the clock of the file system, 0 if unknown.
     """
 
     at_ns: int
@@ -37,14 +36,14 @@ class LookTime(NamedTuple):
 
 
 class LastLook:
-    """When the connector last looked, by the clock of the file systems. Times of files are compared with nothing else.
+    """When the connector last looked, by the clocks of the file systems, which are compared with file times only.
 
-    Where a server stamps the files, that is the last change of their directory: whatever was in it then is as old, or older. That
-    this host's clock was set back shows in what it is ahead of the time since the host was booted.
+    If a server stamps the files, that is the last change of their directory: whatever was in it then is as old, or older. A clock of this
+    host that was set back shows in how far it is ahead of the time since the host was booted.
 
-    What is saved is the connector's state: `first_ms`, `seen_ms` (when it looked first and last, 0 before the end of a look), `ahead_ns`
-    and `boot` (`clock.ahead_ns` and `clock.boot` then), and `rotations`, how many logs had files that were made since and not taken up
-    yet. `seen_ms` is never later than the truth: in doubt a file counts as unseen.
+    The connector's state is saved: `first_ms`, `seen_ms` (the first and the last look, 0 before the end of a look), `ahead_ns` and `boot`
+    (`clock.ahead_ns` and `clock.boot` then), and `rotations`, how many logs had files that were made since and not taken up yet. `seen_ms`
+    is never later than the truth: in doubt a file counts as unseen.
     """
 
     def __init__(self) -> None:
@@ -59,7 +58,7 @@ class LastLook:
         self._saved_marks: Mapping[str, Mark] = {}
 
     def recall(self, state: SourceState) -> None:
-        """Takes up what was saved last."""
+        """Takes in the saved state."""
         told = state.values
         self._open_before = _number(told, "rotations")
         self._first_ms = _number(told, "first_ms")
@@ -78,7 +77,7 @@ class LastLook:
         return not self._first_ms
 
     def begin(self, changes: Changes) -> None:
-        """Begin a look."""
+        """Begins a look."""
         if self.is_first:
             self._first_ms = int(time.time() * 1000)
             changes.state = self._state(0, 0)
@@ -90,9 +89,9 @@ class LastLook:
             self._others = {directory: _set_back(since, by_ns) for directory, since in self._others.items()}
 
     def compare(self, marks: Mapping[str, Mark]) -> None:
-        """Compare what was saved with what the first look of this process found. A time in the future proves nothing.
+        """Compares the saved state with what the first look of this process found. A time in the future proves nothing.
 
-        Then the last look may have been at any time since the connector looked first, or at any time at all.
+        The last look may then have been at any time since the first one, or at any time at all.
         """
         now_ns = max([clock.now_ns(), *(mark[3] for mark in marks.values() if mark)]) + SLACK_NS
         first_ns = self._first_ms * 1_000_000
@@ -100,11 +99,11 @@ class LastLook:
             self._usual = LookTime(self._usual.at_ns, first_ns if first_ns < now_ns else 1)
 
     def before(self, directory: str) -> LookTime:
-        """Returns when this directory was last listed before the look that has begun."""
+        """Returns when this directory was last listed before the present look."""
         return self._others.get(directory, self._usual)
 
     def end(self, unlisted: Collection[str], open_since_ns: list[int], marks: Mapping[str, Mark], changes: Changes) -> None:
-        """End a look that could not list these directories. `open_since_ns`: times since which not every file is taken up."""
+        """Ends a look that could not list the `unlisted` directories. `open_since_ns`: times since which not every file is taken up."""
         self._has_looked = True
         self._blind = {directory: self.before(directory) for directory in unlisted}
         seen = {directory: self._seen(directory, mark) for directory, mark in marks.items() if mark}
@@ -116,12 +115,12 @@ class LastLook:
         self._usual = min(clocks.values(), default=LookTime(self._begun_ns, self._begun_ns))
         self._others = {directory: since for directory, since in seen.items() if since != self._usual} | self._blind
         is_due = bool(changes.offsets or changes.state) or time.monotonic() - self._saved_at > _SAVE_SECONDS
-        if is_due and marks != self._saved_marks:  # where nothing came or went, the time of an earlier look says as much
+        if is_due and marks != self._saved_marks:  # if nothing came or went, the time of an earlier look is as good
             self._saved_marks, self._saved_at = dict(marks), time.monotonic()
             self.save(open_since_ns, changes)
 
     def save(self, open_since_ns: list[int], changes: Changes) -> None:
-        """Save it now. No effect before the end of this process's first look: what was saved before says more."""
+        """Saves the state now. Has no effect before the end of this process's first look: the saved state is better."""
         if self._has_looked and self._first_ms and self._usual.at_ns:
             known_ns = min([self._usual.doubt_ns, *open_since_ns, *(since.doubt_ns for since in self._blind.values())])
             changes.state = self._state(max(1, known_ns // 1_000_000), len(open_since_ns))
@@ -131,27 +130,27 @@ class LastLook:
         return SourceState({**told, "ahead_ns": self._ahead_ns, "boot": clock.boot()})
 
     def _seen(self, directory: str, mark: tuple[int, int, int, int]) -> LookTime:
-        """Returns when the look that is over saw a directory."""
+        """Returns when the present look saw a directory."""
         device, *_, ctime_ns = mark
         if clock.is_local(device):
             is_ahead = ctime_ns > self._begun_ns + 2 * SLACK_NS  # the clock was set back since: files there may be as young as that
             return LookTime(ctime_ns if is_ahead else self._begun_ns, self._begun_ns)
         known = self.before(directory)
         if known.at_ns - ctime_ns not in (0, 1):
-            return LookTime(ctime_ns, ctime_ns)  # what is made just now may get the same time
+            return LookTime(ctime_ns, ctime_ns)  # a file made just now may get the same time
         return LookTime(ctime_ns + 1, ctime_ns + 1 - (known.at_ns - known.doubt_ns))
 
 
 def as_if_looked(at_ms: int) -> SourceState:
-    """Returns the state of a connector that goes on where another program stopped, which had seen then what there was.
+    """Returns the state of a connector that continues where another program stopped, which had seen all files until `at_ms`.
 
-    So `start_at` does not hold for files that have come since, nor for those whose positions are not known: they are read from byte 0.
+    So `start_at` does not apply to files that came later, nor to those whose positions are not known: they are read from byte 0.
     """
     return SourceState({"first_ms": at_ms, "seen_ms": at_ms, "rotations": 0, "ahead_ns": 0, "boot": ""})
 
 
 def _number(told: Mapping[str, Any], name: str) -> int:
-    """One of the numbers of a state, 0 where a person has set one that has it not."""
+    """Returns a number of a state, 0 if a person has set one without it."""
     value = told.get(name)
     return value if isinstance(value, int) else 0
 
@@ -161,9 +160,9 @@ def _set_back(since: LookTime, by_ns: int) -> LookTime:
 
 
 class Known(NamedTuple):
-    """Device and inode of the archives of one log that hold what is known, and when the newest of them was last changed, 0 for none.
+    """Device and inode of the archives of one log with known content, and when the newest of them was last changed, 0 for none.
 
-    Where archives are copied on from name to name, the oldest first, what was changed before that was there before.
+    If archives are copied from name to name, the oldest first, everything changed before that was there before.
     """
 
     inodes: frozenset[tuple[int, int]]
@@ -171,7 +170,7 @@ class Known(NamedTuple):
 
 
 def known_of(paths: Collection[str], followed: Followed, opener: Opener, changes: Changes) -> Known:
-    """Returns what is known of the archives at `paths`. What is saved of one that was written over becomes a previous generation's."""
+    """Returns the known archives among `paths`. The saved row of an overwritten one becomes a previous generation."""
     there: list[tuple[int, str]] = []
     for path in paths:
         with contextlib.suppress(OSError):
@@ -188,7 +187,7 @@ def known_of(paths: Collection[str], followed: Followed, opener: Opener, changes
 
 
 def _note_written_over(path: str, followed: Followed, opener: Opener, changes: Changes) -> int:
-    """Make what is saved of a file a previous generation if it was written over. Returns when it was last changed. Raises OSError."""
+    """Makes the row of an overwritten file a previous generation. Returns the file's modification time. Raises OSError."""
     with OpenedFile(*opener.open(path)) as opened:
         fd, info = opened.fd, opened.info
         identity, unfollowed = identify(fd, info), followed.unfollowed
@@ -198,9 +197,9 @@ def _note_written_over(path: str, followed: Followed, opener: Opener, changes: C
 
 
 def _claims(path: str, fd: int, size: int, followed: Followed, claimed: set[SourcePartition], changes: Changes) -> bool:
-    """Whether the open file holds what was read of another one, and no older one does: equal text alone is no proof. Raises OSError.
+    """Returns whether the open file holds what was read of another one, and no older one does. Raises OSError.
 
-    What a packed one holds a task finds out.
+    Equal text alone is no proof. Returns False for a packed file: a task finds out what it holds.
     """
     read = fingerprint.reader(fd)
     if packed.compression_of(read):

@@ -1,11 +1,11 @@
-"""Files of a log that were made and rotated out of the patterns between two looks: nobody has seen them, and their lines are owed.
+"""Finds files of a log that were made and rotated out of the patterns between two scans: they were never seen, and have to be read.
 
-A look tells that a log was rotated: a known file has left its name, was cut, or stands there as another one. Only then is its
-directory listed for names of the same log that no pattern matches. What is there is owed when it was made, and last written
-to, after the look before; older archives were sent, or never wanted. (To be younger than the live file would not do: with `copytruncate`
-that is older than every archive.) Times cannot tell this of an archive that was written over by a copy and so kept its inode, nor where
-a clock was set back: such a file is owed when nothing is known of what it holds (`last_look`).
-Where it is the rest of a known file, `unclaimed` and `archives` decide, and what they take is not looked at here.
+A scan shows that a log was rotated: a known file has left its name, was cut, or was replaced. Only then is its directory listed for names
+of the same log that no pattern matches. Such a file has to be read if it was made, and last written to, after the scan before; older
+archives were sent, or never wanted. (Being younger than the live file is no criterion: with `copytruncate` that is older than every
+archive.) Times do not show this for an archive that a copy has overwritten, which keeps its inode, nor if a clock was set back: such a file
+has to be read if its content is not known (`last_look`). If it is the rest of a known file, `unclaimed` and `archives` decide, and files
+that they take are ignored here.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ WHY = "it was made and rotated out of the patterns while nobody looked: from its
 class _Rotation:
     """A log that was rotated since then.
 
-    `cut` are those of its files that were cut in their place, and `copied` those of them whose copies are found; `may_be_cut`: one may
-    have been, and nothing proves it. `there` are device and inode of the files that were there when it was found; what comes later
-    is none of those that nobody saw. `known`: what those of them held, and nobody follows, where their times do not tell.
+    `cut` are those of its files that were cut in place, and `copied` those of them whose copies are found; `may_be_cut`: one may have been,
+    without proof. `there` are device and inode of the files that existed when it was found; a file that comes later is not among the missed
+    ones. `known`: the unfollowed content of those files, if their times prove nothing.
     """
 
     since: LookTime
@@ -59,12 +59,12 @@ class _Rotation:
 
     @property
     def is_in_doubt(self) -> bool:
-        """Whether files that are older than the look before may be some that nobody saw."""
+        """Whether files that are older than the scan before may be missed ones."""
         return bool(self.cut) or self.may_be_cut or self.since.doubt_ns < self.since.at_ns
 
 
 class Missed:
-    """Used by one catalog: `begin` before a scan, `left` for what it finds, then `met`, `follow` and `end`."""
+    """Used by one catalog: `begin` before a scan, `left` for its findings, then `met`, `follow` and `end`."""
 
     def __init__(
         self, followed: Followed, opener: Opener, discovery: Discovery, meeting: Meeting, passed_over: PassedOver, log: Log
@@ -80,7 +80,7 @@ class Missed:
         self._before: list[tuple[SourcePartition, SourceOffset]] | None = None
         self._has_looked = False
         self.has_unopened = False
-        """Whether one that is owed could not be opened: it has a row, and has to be searched for."""
+        """Whether a missed file could not be opened: it has a row, and has to be searched for."""
 
     @property
     def is_first(self) -> bool:
@@ -88,11 +88,11 @@ class Missed:
         return self._last_look.is_first
 
     def recall(self, state: SourceState) -> None:
-        """Takes up what was saved of the last look."""
+        """Takes in the saved state of the last look."""
         self._last_look.recall(state)
 
     def begin(self, changes: Changes) -> None:
-        """Begin a scan."""
+        """Begins a scan."""
         self._last_look.begin(changes)
         if not self._has_looked:
             self._has_looked = True
@@ -101,21 +101,21 @@ class Missed:
 
     @property
     def has_pending(self) -> bool:
-        """Whether a rotation is being followed whose files are not all found yet."""
+        """Whether a rotation is open: not all of its files are found yet."""
         return bool(self._rotations) or self._before is not None
 
     def begun_anew(self, file: TrackedFile) -> None:
-        """Record that a file was cut in its place: since the last look or, when a task found that, some looks ago."""
+        """Records that a file was cut in place: since the last scan or, if a task found that, some scans ago."""
         self.left(file.path, file.partition, file.verified.at_ns if file.seen.rewritten else 0)
 
     def left(self, path: str, cut: SourcePartition | None = None, since_ns: int = 0, *, may_be_cut: bool = False) -> None:
-        """Record that the file at `path` has left its name, or was cut there. Then `cut` is the partition of what it held.
+        """Records that the file at `path` has left its name, or was cut there. Then `cut` is the partition of its former content.
 
-        `since_ns`: that may have been so since then, epoch nanoseconds, 0 for since the last look.
+        `since_ns`: it may have happened since then, epoch nanoseconds, 0 for since the last scan.
         """
         since = self._last_look.before(path.rpartition("/")[0])
         if not since.at_ns:
-            return  # nothing outside the patterns is wanted of what was there before the first look
+            return  # files outside the patterns from before the first scan are not wanted
         rotation = self._rotations.setdefault(log_of(path), _Rotation(since))
         earlier = LookTime(since_ns - SLACK_NS, since_ns - SLACK_NS) if since_ns else since
         rotation.since = LookTime(*map(min, rotation.since, since, earlier))
@@ -125,7 +125,7 @@ class Missed:
             rotation.cut.add(cut)
 
     def met(self, newcomers: Iterable[TrackedFile]) -> None:
-        """End a scan that has met these. Each may have come into the place of files that nobody saw."""
+        """Ends a scan that has met these files. Each may have replaced files that were never seen."""
         for file in newcomers:
             if is_newest(file.path):
                 self.left(file.path)
@@ -141,24 +141,24 @@ class Missed:
                     self.left(offset.path, cut, may_be_cut=has_left and known is not None and known.path == offset.path)
 
     def follow(self, changes: Changes) -> None:
-        """Take up what is owed, as far as that can be said before it is decided what became of unclaimed ranges."""
+        """Takes up missed files as far as possible before unclaimed ranges are decided on."""
         if self._rotations:
             self._rotations = self._still_open(changes)
 
     def end(self, changes: Changes) -> None:
-        """Take up the rest once it is decided what became of unclaimed ranges. The look is over."""
+        """Takes up the remaining missed files after unclaimed ranges are decided on, and ends the look."""
         self.follow(changes)
         self._last_look.end(self._discovery.unlisted, self._open(), self._discovery.marks, changes)
 
     def leave(self, changes: Changes) -> None:
-        """Save when the connector looked last: the agent stops in order."""
+        """Saves when the connector last looked: the agent stops in order."""
         self._last_look.save(self._open(), changes)
 
     def _open(self) -> list[int]:
         return [one.since.doubt_ns for one in self._rotations.values()]
 
     def _has_left(self, partition: SourcePartition, offset: SourceOffset, file: TrackedFile | None) -> bool:
-        """Whether a file that was there when the agent last ran is not as it was, or may not be: nothing proves one that was not read."""
+        """Returns whether a file of the agent's last run has changed, or may have: nothing proves a file that was not read."""
         if file is not None:
             is_as_it_was = file.path == offset.path and file.draining_since is None and file.size >= offset.size
             return not is_as_it_was or offset.size > offset.position == 0
@@ -170,7 +170,7 @@ class Missed:
             return True
 
     def _still_open(self, changes: Changes) -> dict[tuple[str, str], _Rotation]:
-        """Take up what is owed. Returns the rotations of which that cannot be said of every file yet."""
+        """Takes up missed files. Returns the rotations with files that could not be decided on yet."""
         open_still, listings = {}, members(self._rotations)
         for name, rotation in self._rotations.items():
             outside = self._outside(listings.get(name, ()))
@@ -183,13 +183,13 @@ class Missed:
         return open_still
 
     def _outside(self, paths: Iterable[str]) -> list[str]:
-        """Those that no pattern matches, nor excludes. An archive beside the file that it is made of is left out: that has all of it."""
+        """Returns the paths that no pattern matches or excludes. Leaves out an archive beside the unpacked file: that has everything."""
         there = {path for path in paths if not self._discovery.excludes(path)}
         is_double = {path for path in there if unpacked_name(path) != path and unpacked_name(path) in there}
         return [path for path in there - is_double if not self._discovery.may_match(path)]
 
     def _unknown(self, paths: Iterable[str], rotation: _Rotation) -> Iterator[tuple[int, str]]:
-        """Files that are not followed, and that were written to since; with their times."""
+        """Yields files that are not followed and were written to since then, with their times."""
         inodes: set[tuple[int, int]] = set()
         for path in paths:
             try:
@@ -204,7 +204,7 @@ class Missed:
         rotation.there = inodes if rotation.there is None else rotation.there
 
     def _take_up(self, path: str, rotation: _Rotation, changes: Changes) -> bool:
-        """Follow the file if it is owed. False when that cannot be said yet, or it cannot be read now."""
+        """Follows the file if it has to be read. Returns False if that is not known yet, or it cannot be read now."""
         try:
             opened = OpenedFile(*self._opener.open(path))
         except FileNotFoundError:
@@ -225,9 +225,9 @@ class Missed:
                 return False
 
     def _leave_for_later(self, path: str, rotation: _Rotation, changes: Changes) -> bool:
-        """One that may not be opened gets its row, which a later search finds, so that nothing else has to stay open for it.
+        """Saves a row for a file that may not be opened, which a later search finds: the rotation need not stay open for it.
 
-        False when it cannot be said whether it is owed.
+        Returns False if it is not known whether it has to be read.
         """
         try:
             info = os.lstat(path)
@@ -246,7 +246,7 @@ class Missed:
         return partition in changes.offsets or not rotation.is_in_doubt
 
     def _why_owed(self, opened: OpenedFile, rotation: _Rotation, changes: Changes) -> str:
-        """Why the open file's lines are owed, for people; "" when they are not. Raises OSError."""
+        """Returns why the open file has to be read, as a message; "" if it has not. Raises OSError."""
         identity, info = identify(opened.fd, opened.info), opened.info
         if self._followed.unfollowed.knows(identity, opened.fd, info.st_size, changes):
             return ""
@@ -263,12 +263,12 @@ class Missed:
         return why_owed(found)
 
     def _is_cut_in_flight(self, path: str) -> bool:
-        """Whether a task reads a file of the log that was cut: how far it came, and what a copy is owed, is not known. Raises OSError."""
+        """Returns whether a task reads a file of the log that was cut: its progress, and so a copy's rest, is not known. Raises OSError."""
         reading = [one for one in self._followed.relatives(path) if one.in_flight]
         return any(one.is_cut or not (one.is_packed or one.holds()) for one in reading)
 
     def _take(self, path: str, opened: OpenedFile, rotation: _Rotation, why: str, changes: Changes) -> bool:
-        """Follow the file if what it holds is owed, too. False when that cannot be said yet. Raises OSError; then nothing has changed."""
+        """Follows the file if its content has to be read, too. Returns False if that is not known yet. Raises OSError before any change."""
         read, size = fingerprint.reader(opened.fd), opened.info.st_size
         is_packed = bool(packed.compression_of(read))
         is_rest = not is_packed and self._may_be_rest(path, read, size, changes)
@@ -285,7 +285,7 @@ class Missed:
         return owed is not None
 
     def _begin(self, file: TrackedFile, rotation: _Rotation, why: str, changes: Changes) -> None:
-        """Its row keeps a second start from reading it again; where its log was cut, it is older than what stands there now."""
+        """Begins a missed file. Its row keeps a second start from reading it again; if its log was cut, it is older than the live file."""
         file.set_why(f"{WHY} ({why})")
         changes.offsets[file.partition] = file.remembered(gone=True)
         for partition in rotation.cut:
@@ -293,14 +293,14 @@ class Missed:
         self._log.info("file was made and rotated out while nobody looked, is read", path=file.path, why=why, unread_bytes=file.backlog)
 
     def _may_be_rest(self, path: str, read: Reader, size: int, changes: Changes) -> bool:
-        """Whether it holds what was read of a file whose rest is missing: `unclaimed` takes it, or the rest is lost. Raises OSError."""
+        """Returns whether it has the bytes read of a file with a missing rest: `unclaimed` takes it, or loses the rest. Raises OSError."""
         unfollowed, name = self._followed.unfollowed, rotation_family(path)
         saved = (unfollowed.known(one, changes) for one in unfollowed.unclaimed)
         offsets = [one for one in saved if one is not None and rotation_family(one.path) == name and one.fingerprint.head_bytes]
         return any(0 < one.position <= size and fingerprint.holds(read, one.fingerprint, one.position) for one in offsets)
 
     def _is_in_live(self, path: str, opened: OpenedFile, rotation: _Rotation) -> bool:
-        """Whether it is younger than the log that stands in its place, which was not cut, and begins like it. Raises OSError."""
+        """Returns whether it is younger than the live file of its log, which was not cut, and begins like it. Raises OSError."""
         newest = self._followed.at("/".join(log_of(path)))
         if newest is None or rotation.cut or newest.is_packed or newest.identity.birth_ns > identify(opened.fd, opened.info).birth_ns:
             return False
@@ -309,10 +309,10 @@ class Missed:
             return is_open and 0 < size <= newest.size and similarity.agree(fingerprint.reader(opened.fd), newest.read, size)
 
     def _copied(self, rotation: _Rotation, read: Reader, size: int, changes: Changes) -> Saved | None:
-        """What this is the copy of, where no rest of it is missing: the oldest copy is meant. Raises OSError.
+        """Returns the row that the file is a copy of, if no rest of it is missing; the oldest copy wins. Raises OSError.
 
-        It was cut before anything of it was read; or it was written to, and read, between the copy and the cut, and nothing in the
-        copy is owed.
+        The original was cut before anything of it was read; or it was written to, and read, between the copy and the cut, and nothing in
+        the copy has to be read.
         """
         unfollowed = self._followed.unfollowed
         for partition in rotation.cut - rotation.copied:

@@ -1,7 +1,7 @@
-"""Newly met files of which nothing is read: what they are is found out before they are read.
+"""Newly met files of which nothing is read: it is decided what they are before they are read.
 
-Each is held back, looked at together with what it may come from, and then does what `match` says: it goes on with another one, is read as a
-file of its own, or waits for the next look.
+Each is held back, compared with the files it may come from, and then treated as `match` says: it continues another one, is read as a file
+of its own, or waits for the next scan.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ if TYPE_CHECKING:
 
 NOT_COMPARED = "it was not compared with other files yet"
 PREVIOUS = "what was not read of it before it was begun anew is looked for, and comes first"
-"""Why a file is not read yet, for people."""
+"""Reasons why a file is not read yet."""
 
 
 @dataclass(slots=True)
 class _Undecided:
-    """What is known of a file that is not read yet.
+    """The state of a file that is not read yet.
 
-    `is_unjudged`: it may be the copy or the rest of another file. `previous`: what was not read of this generation of it comes first, if it
-    is found before `held_until` (`time.monotonic()`). `batches` are the files it may come from that a task read when it was first looked
-    at, with the number of that turn. `original_size`: how large the file was that it is a copy of; `complete_at`: when it had that size.
+    `is_unjudged`: it may be the copy or the rest of another file. `previous`: the unread rest of this generation of it comes first, if it
+    is found before `held_until` (`time.monotonic()`). `batches` are the files it may come from that a task read when it was first compared,
+    with the number of that turn. `original_size`: the size of the file that it is a copy of; `complete_at`: when it had that size.
     """
 
     is_unjudged: bool = False
@@ -51,7 +51,7 @@ class _Undecided:
 
 
 class Newcomers:
-    """Finds out what the new files of one connector are. Until that is known of a file, it is `unjudged` and not read."""
+    """Decides what the new files of one connector are. Until that is known, a file is `unjudged` and not read."""
 
     def __init__(self, followed: Followed, opener: Opener, log: Log) -> None:
         self._followed = followed
@@ -60,23 +60,23 @@ class Newcomers:
         self.archives = Archives(followed, opener, self._relatives, self._take_over, log)
         self.needs_scan = False
         self.is_due = False
-        """Whether a batch has come back that a file was waiting for, and nobody has judged since."""
+        """Whether a batch that a file was waiting for has returned, and `judge` has not run since."""
         self.undecided: dict[TrackedFile, _Undecided] = {}
-        """The files that nobody may read yet."""
+        """The files that must not be read yet."""
         self._copies: dict[SourcePartition, TrackedFile] = {}
 
     def add(self, newcomers: list[TrackedFile]) -> None:
-        """Take up files that were just met and of which nothing is read. `judge` is called before they are planned."""
+        """Takes up files that were just met and of which nothing is read. `judge` is called before they are planned."""
         for file in newcomers:
             if file.is_packed or not file.packing.is_known or self._may_be_rest(file):
                 file.held_back(NOT_COMPARED)
                 self.undecided.setdefault(file, _Undecided()).is_unjudged = True
 
     def hold(self, begun: list[TrackedFile], changes: Changes) -> None:
-        """Take up files that were cut or written over and begin anew.
+        """Takes up files that were cut or overwritten and begin anew.
 
-        None is read before it is known whether a copy has what was not read of it, which comes first. One with a rotated name may
-        hold what another file held before that was cut, whatever it held itself: it is judged like one that was just made.
+        None is read before it is known whether a copy has its unread rest, which comes first. One with a rotated name may hold what another
+        file held before that was cut, whatever it held itself: it is judged like one that was just made.
         """
         unfollowed, self.needs_scan = self._followed.unfollowed, False
         for fresh in begun:
@@ -91,7 +91,7 @@ class Newcomers:
             self._free(fresh)
 
     def judge(self, changes: Changes, *, at_once: bool) -> None:
-        """Decide what can be decided now. `at_once`: a copy is not waited for. `needs_scan`: another scan will decide more."""
+        """Decides what can be decided now. `at_once`: does not wait for copies. Sets `needs_scan` if another scan will decide more."""
         self.is_due = False
         self.archives.let_go(at_once=at_once)
         for file, state in list(self.undecided.items()):
@@ -104,7 +104,7 @@ class Newcomers:
                 self._free(file)
 
     def release(self, *, at_once: bool) -> None:
-        """Let files be read whose previous generation was found, is lost, or was looked for long enough."""
+        """Releases files whose previous generation was found, is lost, or was searched for long enough."""
         for file, state in list(self.undecided.items()):
             is_over = at_once or file.removed or time.monotonic() > state.held_until
             if state.previous is not None and (is_over or state.previous not in self._followed.unfollowed.unclaimed):
@@ -113,11 +113,11 @@ class Newcomers:
 
     @property
     def has_pending(self) -> bool:
-        """Whether something is not decided yet, and may be as time goes by."""
+        """Whether anything is undecided, and may be decided as time goes by."""
         return self.needs_scan or bool(self.undecided) or self.archives.has_pending
 
     def note_landed(self, file: TrackedFile) -> None:
-        """Take note that the batch that read `file` came back: what is not decided because of it is due now."""
+        """Records that the batch that read `file` has returned: what was undecided because of it is due now."""
         self.is_due |= any(file in (state.batches or ()) for state in self.undecided.values())
 
     @property
@@ -127,7 +127,7 @@ class Newcomers:
         return any(state.previous is not None and state.previous not in unclaimed for state in self.undecided.values())
 
     def _has_enough(self, file: TrackedFile, *, at_once: bool) -> bool:
-        """Whether there is enough of it to look at."""
+        """Returns whether the file has enough bytes to be compared."""
         if file.size and not file.packing.is_known:
             with similarity.kept_open(file, self._opener), contextlib.suppress(OSError):
                 file.detect_packing()
@@ -140,12 +140,12 @@ class Newcomers:
         }
 
     def copied(self, partition: SourcePartition) -> int:
-        """Returns how much of a previous generation is in a copy of it that is read as a file of its own."""
+        """Returns how many bytes of a previous generation are in a copy that is read as a file of its own."""
         file = self._copies.pop(partition, None)
         return 0 if file is None else file.provenance.copied
 
     def take_rest(self, file: TrackedFile, partition: SourcePartition, offset: SourceOffset, changes: Changes, why: str) -> None:
-        """Let `file` go on where another partition ends, which is given up for it. `why`, for people."""
+        """Lets `file` continue where another partition ends, which is given up for it. `why` is a message."""
         self._log.info("file continues another one", path=file.path, origin=offset.path, offset=offset.position, why=why)
         self._take_over(partition, offset, file.size, changes)
         packing = file.offset.compression
@@ -164,10 +164,10 @@ class Newcomers:
         self._followed.unfollowed.forget(partition, changes)
 
     def _may_be_rest(self, file: TrackedFile) -> bool:
-        """Whether it may be the rest of a known file, by names alone, so that thousands of new files cost nothing."""
+        """Returns whether it may be the rest of a known file, judging by names alone, so that thousands of new files cost nothing."""
         if self._followed.draining_at(file.path):
             return True
-        if is_newest(file.offset.path):  # under this name it is known: it was written to, and is no copy
+        if is_newest(file.offset.path):  # it is known under this name: it was written to, and is no copy
             return False
         return is_rotated(file.path) and (self._followed.unfollowed.has_family(file.path) or bool(self._relatives(file)))
 
@@ -186,7 +186,7 @@ class Newcomers:
             self._followed.rotation_order.link(file)
 
     def _is_decided(self, file: TrackedFile, changes: Changes, *, at_once: bool) -> bool:
-        """Do what `match` says of `file`. Returns whether it is known now what it is."""
+        """Applies the verdict of `match` to `file`. Returns whether it is known now what the file is."""
         if not self._has_enough(file, at_once=at_once):
             return self._apply(file, rules.match(rules.Newcomer(file.size, has_enough=False), ()), changes)
         with similarity.kept_open(file, self._opener) as is_open:
@@ -197,10 +197,10 @@ class Newcomers:
                 newcomer = rules.Newcomer(file.size, True, may_grow, similarity.unchanged_seconds(file), file.made_ns)
                 return self._apply(file, rules.match(newcomer, self._look(file, newcomer, changes)), changes)
             except OSError:
-                return True  # the task that reads it reports that
+                return True  # the task that reads it reports the error
 
     def _apply(self, file: TrackedFile, verdict: rules.Verdict, changes: Changes) -> bool:
-        """Returns whether the verdict is final. Raises OSError."""
+        """Applies a verdict. Returns whether it is final. Raises OSError."""
         if isinstance(verdict, rules.Undecided):
             self.needs_scan |= verdict.needs_scan
             file.held_back(verdict.why)
@@ -208,7 +208,7 @@ class Newcomers:
         if isinstance(verdict, rules.GoOn):
             offset = _shorter(file, verdict.offset) if verdict.is_shorter else verdict.offset
             for relative in self._relatives(file):
-                if relative.partition == verdict.partition:  # it is deleted, and nothing but its descriptor leads to it
+                if relative.partition == verdict.partition:  # it is deleted, and only its descriptor leads to it
                     self._followed.remove(relative)
             self.take_rest(file, verdict.partition, offset, changes, verdict.why)
         elif verdict.other:
@@ -219,7 +219,7 @@ class Newcomers:
     # -- looks ----------------------------------------------------------------------------------------------------------------------
 
     def _look(self, file: TrackedFile, newcomer: rules.Newcomer, changes: Changes) -> Iterator[rules.Evidence]:
-        """Returns what decides on an open file, looking at one thing after the other. Raises OSError."""
+        """Yields the evidence on an open file, comparing one thing after the other. Raises OSError."""
         head, relatives = similarity.head_of(file), self._relatives(file)
         state = self.undecided[file]
         if state.batches is None:
@@ -241,7 +241,7 @@ class Newcomers:
         yield from filter(None, (self._compare(file, newcomer, relative) for relative in relatives if not relative.is_packed))
 
     def _saved_row(self, file: TrackedFile, partition: SourcePartition, offset: SourceOffset) -> rules.UnfollowedRow:
-        """Looks at `file` and at the other one, and at no more than is needed. Raises OSError."""
+        """Returns the evidence of a saved row, reading no more of both files than is needed. Raises OSError."""
         unfollowed = self._followed.unfollowed
         copied, is_previous = file.provenance.copied_of(partition), unfollowed.is_previous(partition)
         proves = rules.can_prove(offset, is_previous=is_previous, copied=copied)
@@ -252,7 +252,7 @@ class Newcomers:
         return rules.UnfollowedRow(partition, offset, is_previous, copied, stands, holds, made_after, was_read_later)
 
     def _candidates(self, file: TrackedFile, head: bytes, changes: Changes) -> list[Saved]:
-        """Returns what it may go on with, first what it was seen to be a copy of; not what it held itself before it was written over."""
+        """Returns the rows it may continue, first the one it was seen to be a copy of; not its own, from before it was overwritten."""
         unfollowed, original = self._followed.unfollowed, file.provenance.copy_of
         found = [one for one in unfollowed.candidates(file.path, head, changes) if _is_other(one[0], file)]
         if original is not None and unfollowed.has(original) and (offset := unfollowed.known(original, changes)):
@@ -260,7 +260,7 @@ class Newcomers:
         return found
 
     def _compare(self, file: TrackedFile, newcomer: rules.Newcomer, relative: TrackedFile) -> rules.Evidence | None:
-        """Compare an open file, which is not packed, with a relative that it may be a copy of, or have replaced. Raises OSError."""
+        """Compares an open file, which is not packed, with a relative that it may be a copy of, or have replaced. Raises OSError."""
         with similarity.kept_open(relative, self._opener) as is_open:
             if not is_open:
                 return None
@@ -305,7 +305,7 @@ def _is_other(partition: SourcePartition, file: TrackedFile) -> bool:
 
 
 def _shorter(file: TrackedFile, offset: SourceOffset) -> SourceOffset:
-    """The offset at the end of an open file that holds less than was read of the other one. Raises OSError."""
+    """Returns the offset at the end of an open file that holds less than was read of the other one. Raises OSError."""
     proof = fingerprint.take(file.read, file.size)
     return replace(offset, position=file.size, fingerprint=proof, size=0, skipping=offset.skipping and not offset.cut, cut="")
 
@@ -315,7 +315,7 @@ def _has_unread_text(offset: SourceOffset) -> bool:
 
 
 def _stands(offset: SourceOffset, partition: SourcePartition) -> bool:
-    """Whether the file still has its last name, so that its bytes are there, though nobody may read it now."""
+    """Returns whether the file still has its last name, so that its bytes exist, though they may not be readable now."""
     try:
         return is_at(offset.path, Identity.parse(partition.key)[0])
     except OSError:

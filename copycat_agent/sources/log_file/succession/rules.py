@@ -1,12 +1,12 @@
-"""Does one file go on with another, and why: the rules of succession, as functions of what was found.
+"""The rules by which one file continues another, and the reasons, as pure functions of the findings.
 
-Nothing here opens a file, asks a clock or changes anything: `newcomers`, `archives` and `missed` look, hand over what they found, and do
-what the verdict says. Each verdict has its reason, which `explain` prints.
+Nothing here opens a file, reads a clock or changes anything: `newcomers`, `archives` and `missed` collect the findings and apply the
+verdict. Each verdict has its reason, which `explain` prints.
 
-Equal text alone proves nothing. A newcomer goes on with a known file when both are of one rotation family, when the known file has its
-bytes no more (it was cut, or is gone), and when the newcomer has them. In doubt nothing is claimed and the newcomer is read from its
-beginning, which repeats lines and loses none. Where text cannot tell a copy from a log that was begun anew with the same lines, times of
-birth and of unlinking have to.
+Equal text alone proves nothing. A newcomer continues a known file if both are of one rotation family, if the known file does not have its
+bytes any more (it was cut, or is gone), and if the newcomer has them. In doubt nothing is claimed and the newcomer is read from its
+beginning, which repeats lines and loses none. If text cannot tell a copy from a log that was begun anew with the same lines, times of birth
+and of unlinking have to.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from copycat_agent.model import SourceOffset, SourcePartition
 from copycat_agent.sources.files import fingerprint
 
 QUIET_SECONDS = 10.0
-"""Nobody is about to add to a file, or to cut the one it is a copy of, when nothing has happened to it for so long."""
+"""A file that is unchanged this long is complete: nobody is about to add to it, or to cut the original of it."""
 YOUNG_SECONDS = 600.0
-"""A copy that was not touched for so long is none in the making."""
+"""A copy that is unchanged this long is not being made any more."""
 
 
 # -- evidence -----------------------------------------------------------------------------------------------------------------------
@@ -29,9 +29,9 @@ YOUNG_SECONDS = 600.0
 class Newcomer(NamedTuple):
     """A file of which nothing is read, and which may be a copy, an archive, or the rest of a known one.
 
-    `has_enough`: there is enough of it to look at. `may_grow`: somebody may be about to add to it, so that time will tell more.
-    `unchanged_seconds`: so long nobody has touched it, at least. `made_ns`: since when it may hold what it holds, epoch nanoseconds by the
-    clock of its file system, 0 when unknown.
+    `has_enough`: it has enough bytes to be compared. `may_grow`: somebody may be about to add to it, so that more will be known later.
+    `unchanged_seconds`: the least time since its last change. `made_ns`: the earliest time of its content, epoch nanoseconds by the clock
+    of its file system, 0 if unknown.
     """
 
     size: int
@@ -42,7 +42,7 @@ class Newcomer(NamedTuple):
 
 
 class BeingRead(NamedTuple):
-    """A task reads the file at `path`, a relative, as it did when the newcomer was first looked at: how far it came is not known."""
+    """A task has been reading the file at `path`, a relative, since the newcomer was first compared: its progress is not known."""
 
     path: str
 
@@ -59,7 +59,7 @@ class LongerHead(NamedTuple):
 
 
 class Original(NamedTuple):
-    """A file that is there, and begins like the newcomer, an archive. `is_short`: as far as there is enough of the archive to tell.
+    """An existing file that begins like the newcomer, an archive. `is_short`: the archive has too few bytes to be certain.
 
     `goes_first`: a task reads it, or it has unread lines of the time when the archive last grew.
     """
@@ -70,12 +70,12 @@ class Original(NamedTuple):
 
 
 class UnfollowedRow(NamedTuple):
-    """The saved offset of a file that nobody follows.
+    """The saved offset of a file that is not followed.
 
-    `is_previous`: that file has begun anew since. `copied`: so many bytes of it the newcomer was seen to hold, 0 when it was not looked at.
-    `stands`: that file still has its last name, so that its bytes are there. `holds`: the newcomer has the bytes that were read.
-    `made_after`: the newcomer was made while that file stood in its place and held these bytes, so that it can only be a copy.
-    `was_read_later`: that file still held what was read of it when the newcomer had been written to for the last time.
+    `is_previous`: that file has begun anew since. `copied`: how many bytes of it the newcomer was seen to hold, 0 if that was not compared.
+    `stands`: that file still has its last name, so that its bytes exist. `holds`: the newcomer has the bytes that were read. `made_after`:
+    the newcomer was made while that file was in its place and held these bytes, so that it can only be a copy. `was_read_later`: that file
+    still held what was read of it after the newcomer's last modification.
     """
 
     partition: SourcePartition
@@ -91,7 +91,7 @@ class UnfollowedRow(NamedTuple):
 class UnreadRow(NamedTuple):
     """The row of a file that was cut before anything of it was read, and not before the newcomer was made.
 
-    `made_after` as in `UnfollowedRow`.
+    `made_after` is as in `UnfollowedRow`.
     """
 
     partition: SourcePartition
@@ -100,7 +100,7 @@ class UnreadRow(NamedTuple):
 
 
 class DeletedFile(NamedTuple):
-    """A relative that is held open though deleted, whose place the newcomer came into, and all of whose bytes it has."""
+    """A relative that is held open though deleted, that the newcomer has replaced, and all of whose bytes the newcomer has."""
 
     partition: SourcePartition
     offset: SourceOffset
@@ -108,9 +108,9 @@ class DeletedFile(NamedTuple):
 
 
 class StandingFile(NamedTuple):
-    """A relative that is there, and begins with all that the newcomer holds so far.
+    """An existing relative that begins with all that the newcomer holds so far.
 
-    `caught_up_seconds`: so long the newcomer has had all that this file held when both were first compared, -inf while it has less.
+    `caught_up_seconds`: how long the newcomer has had all that this file held at the first comparison, -inf while it has less.
     """
 
     path: str
@@ -124,14 +124,14 @@ Evidence = BeingRead | JustCut | LongerHead | Original | UnfollowedRow | UnreadR
 
 
 class Undecided(NamedTuple):
-    """Nothing can be said yet, and the newcomer is not read. `needs_scan`: the next scan will know more."""
+    """It cannot be decided yet, and the newcomer is not read. `needs_scan`: the next scan will know more."""
 
     why: str
     needs_scan: bool = False
 
 
 class GoOn(NamedTuple):
-    """The newcomer goes on with the offset of `partition`. `is_shorter`: it holds less than was read, and goes on at its own end."""
+    """The newcomer continues the offset of `partition`. `is_shorter`: it holds less than was read, and continues at its own end."""
 
     partition: SourcePartition
     offset: SourceOffset
@@ -140,7 +140,7 @@ class GoOn(NamedTuple):
 
 
 class Own(NamedTuple):
-    """The newcomer is read as a file of its own. `other`: the path of one that holds what it holds too, "" when none does."""
+    """The newcomer is read as a file of its own. `other`: the path of a file with the same content, "" if there is none."""
 
     other: str = ""
 
@@ -152,9 +152,9 @@ Verdict = Undecided | GoOn | Own
 
 
 def match(newcomer: Newcomer, evidence: Iterable[Evidence]) -> Verdict:
-    """Returns what becomes of the newcomer.
+    """Returns the verdict on the newcomer.
 
-    `evidence` comes in the order in which it decides, and is asked for no further than to the first piece that does: looks cost.
+    `evidence` comes in the order in which it decides, and is consumed only up to the first piece that does: comparisons are expensive.
     """
     if not newcomer.size:
         return Undecided("it is empty")
@@ -171,7 +171,7 @@ def match(newcomer: Newcomer, evidence: Iterable[Evidence]) -> Verdict:
 
 
 def _judge(newcomer: Newcomer, found: Evidence) -> Verdict | None:
-    """Returns what one piece of evidence says; None when it says nothing. `Own` holds unless a later piece says otherwise."""
+    """Returns the verdict by one piece of evidence; None if it decides nothing. `Own` holds unless a later piece decides otherwise."""
     verdict: Verdict | None = None
     match found:
         case BeingRead(path):
@@ -196,19 +196,19 @@ def _judge(newcomer: Newcomer, found: Evidence) -> Verdict | None:
 
 
 def _archive_of(newcomer: Newcomer, found: Original) -> Verdict | None:
-    """An archive waits until the file that it was made of, and that is there still, is read as far as it goes. Then a task unpacks it."""
+    """Makes an archive wait until the existing file that it was made of is read to its end. Then a task unpacks it."""
     if found.is_short and newcomer.may_grow:
         return Undecided(f"it has too few bytes to tell whether it was made of {found.path}")
     return Undecided(f"it was made of {found.path}, which is read first") if found.goes_first else None
 
 
 def can_prove(offset: SourceOffset, *, is_previous: bool, copied: int) -> bool:
-    """Whether enough was read of the file, or is known of it, for its bytes to prove anything."""
+    """Returns whether enough of the file was read, or is known, for its bytes to prove anything."""
     return is_previous or copied > 0 or offset.fingerprint.head_bytes == fingerprint.HEAD_BYTES
 
 
 def claim(newcomer: Newcomer, found: UnfollowedRow) -> GoOn | None:
-    """A file whose bytes are nowhere else goes on in the newcomer that has them."""
+    """Returns that the newcomer continues a file if it has that file's bytes and they are nowhere else; None if not."""
     partition, offset = found.partition, found.offset
     if not can_prove(offset, is_previous=found.is_previous, copied=found.copied) or found.stands:
         return None
@@ -224,7 +224,7 @@ def claim(newcomer: Newcomer, found: UnfollowedRow) -> GoOn | None:
 
 
 def claim_unread(newcomer: Newcomer, found: UnreadRow) -> GoOn | None:
-    """The same where nothing was read: nothing proves a copy but when it was made, or that it is as large."""
+    """Returns the same for a row of which nothing was read: only its time, or an equal size, proves a copy."""
     if found.offset.position:
         return None
     if found.made_after:
@@ -235,27 +235,27 @@ def claim_unread(newcomer: Newcomer, found: UnreadRow) -> GoOn | None:
 
 
 def may_be_copy(newcomer: Newcomer, birth_ns: int) -> bool:
-    """Whether the newcomer may be a copy in the making of a file that was born then: it is young, and not made before that one."""
+    """Returns whether the newcomer may be an unfinished copy of a file born then: it is young, and not older than that one."""
     return newcomer.unchanged_seconds <= YOUNG_SECONDS and not 0 < newcomer.made_ns < birth_ns
 
 
 def _copy_of(newcomer: Newcomer, found: StandingFile) -> Verdict:
-    """A copy of a file that is there waits until that one is cut or gone, or nothing happens for a while."""
+    """Makes a copy of an existing file wait until that one is cut or gone, or nothing happens for a while."""
     if newcomer.may_grow and found.caught_up_seconds < QUIET_SECONDS:
         return Undecided(f"so far it is a copy of {found.path}, which may be about to be cut")
     return Own(found.path)
 
 
 HOLDS_REST = "no pattern matches it, and it holds the bytes before that offset"
-"""Why a file outside the patterns goes on with an unclaimed range: nothing but its bytes leads to it, so these have to be the same."""
+"""Why a file outside the patterns continues an unclaimed range: only its bytes relate it to that, so they have to be the same."""
 
 
 class Unseen(NamedTuple):
-    """What was found of a file outside the patterns, whose log was rotated. Times are epoch nanoseconds, 0 when not known.
+    """The findings on a file outside the patterns, whose log was rotated. Times are epoch nanoseconds, 0 if not known.
 
-    `birth_ns` and `mtime_ns` are its own. What was made at `looked_ns` or later nobody has seen, what was made before `doubt_ns` was
-    there when the connector last looked. `may_be_cut`: a file of the log was cut in its place, or may have been. `is_known`: what it holds
-    is known, None when nobody has compared that. `newest_ns`: when the newest archive of known content was last changed.
+    `birth_ns` and `mtime_ns` are its own. A file made at `looked_ns` or later was never seen, one made before `doubt_ns` existed when the
+    connector last looked. `may_be_cut`: a file of the log was cut in place, or may have been. `is_known`: its content is known, None if
+    that was not compared. `newest_ns`: when the newest archive of known content was last changed.
     """
 
     birth_ns: int
@@ -268,7 +268,7 @@ class Unseen(NamedTuple):
 
 
 def why_owed(found: Unseen) -> str:
-    """Returns why the file's lines are owed, for people; "" when they are not."""
+    """Returns why the file has to be read, as a message; "" if it has not."""
     if not found.birth_ns or found.birth_ns >= found.looked_ns:
         return "it was made since the connector last looked"
     if found.is_known is None or found.is_known:
@@ -280,11 +280,10 @@ def why_owed(found: Unseen) -> str:
 
 
 class OutsideContent(NamedTuple):
-    """What a file outside the patterns holds, whose lines are owed as far as times tell.
+    """The content of a file outside the patterns that has to be read, judging by times.
 
-    `is_rest`: it has the bytes that were read of a file of which a range is unclaimed. `copied`: the offset of what a file held before it
-    was cut in its place, when this is the oldest copy of it, None when it is none. `is_in_live`: the log that stands in its place has
-    all of it.
+    `is_rest`: it has the bytes that were read of a file with an unclaimed range. `copied`: the offset of a file before it was cut in place,
+    if this is the oldest copy of it, None if it is no copy. `is_in_live`: the live file of its log has all of it.
     """
 
     is_rest: bool
@@ -293,16 +292,16 @@ class OutsideContent(NamedTuple):
 
 
 def is_owed(found: OutsideContent) -> bool | None:
-    """Whether the file is read from its beginning; None while that cannot be said: a search for unclaimed ranges may take it up."""
+    """Returns whether the file is read from its beginning; None if that is not known: a search for unclaimed ranges may take it."""
     if found.is_rest:
         return None
     return not ((found.copied is not None and found.copied.position) or found.is_in_live)
 
 
 class Content(NamedTuple):
-    """What was found in a known file: `size` bytes, of which `position` were read.
+    """The findings in a known file: `size` bytes, of which `position` were read.
 
-    `begins_otherwise`: nothing of it is read, and it does not begin as it did. `holds`: it has the bytes that were read.
+    `begins_otherwise`: nothing of it is read, and its first bytes have changed. `holds`: it has the bytes that were read.
     """
 
     size: int
@@ -312,7 +311,7 @@ class Content(NamedTuple):
 
 
 def why_anew(found: Content) -> str:
-    """Returns why a file no longer is what was read, or seen, of it, so that it begins anew; "" when it still is."""
+    """Returns why a file no longer is what was read, or seen, of it, so that it begins anew; "" if it still is."""
     if found.begins_otherwise:
         return "it was cut, and written to again, before anything of it was read"
     if found.size < found.position:

@@ -1,6 +1,6 @@
-"""Does a file hold the bytes of another one, and does it still hold its own, as far as hashes or both files tell?
+"""Compares files: whether one holds the bytes of another, or still its own, judging by hashes or by both files.
 
-Looks at heads and ends only, whatever their sizes.
+Compares heads and ends only, whatever the sizes.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ if TYPE_CHECKING:
 
 
 def is_quiet(file: TrackedFile) -> bool:
-    """Whether nobody has touched it for a while, also when the agent was started only just now."""
+    """Returns whether it is unchanged for `QUIET_SECONDS`, even if the agent was started only just now."""
     if time.monotonic() - file.grown_at >= rules.QUIET_SECONDS:
         return True
     return unchanged_seconds(file) >= rules.QUIET_SECONDS
 
 
 def unchanged_seconds(file: TrackedFile) -> float:
-    """How long nobody has touched it, at least; 0.0 when it is closed."""
+    """Returns the least time since its last change; 0.0 if it is closed."""
     return 0.0 if file.fd < 0 else clock.seconds_since(file.identity.device, os.fstat(file.fd).st_ctime_ns)
 
 
 @contextlib.contextmanager
 def kept_open(file: TrackedFile, opener: Opener) -> Iterator[bool]:
-    """Have `file` open meanwhile. False when it is not there, or another file is; then a scan will tell."""
+    """Opens `file` for the block, and closes it if it was closed. Yields False if it is missing or replaced; then a scan will tell."""
     was_open = file.fd >= 0
     is_open = False
     try:
@@ -54,32 +54,32 @@ def kept_open(file: TrackedFile, opener: Opener) -> Iterator[bool]:
 
 
 def head_of(file: TrackedFile) -> bytes:
-    """The head of an open file, unpacked where it is packed. Raises OSError."""
+    """Returns the head of an open file, unpacked if it is packed. Raises OSError."""
     if file.is_packed:
         return compressions.head_of(file.read, file.offset.compression, fingerprint.HEAD_BYTES)
     return file.read(0, fingerprint.HEAD_BYTES)
 
 
 def holds(file: TrackedFile, offset: SourceOffset) -> bool:
-    """Whether the open file, which is not packed, holds what was read up to `offset`, and something was. Raises OSError."""
+    """Returns whether the open file, which is not packed, holds what was read up to `offset`, and anything was. Raises OSError."""
     proof = offset.fingerprint
     return 0 < offset.position <= file.size and bool(proof.head_bytes) and fingerprint.holds(file.read, proof, offset.position)
 
 
 def begins_like(file: TrackedFile, other: TrackedFile, size: int) -> bool:
-    """Whether the first `size` bytes of two open files agree, as far as head and end of that stretch tell. Raises OSError."""
+    """Returns whether the first `size` bytes of two open files agree, judging by head and end of that range. Raises OSError."""
     return agree(file.read, other.read, size)
 
 
 def agree(read: Reader, other: Reader, size: int) -> bool:
-    """The same of what two readers read. Raises OSError."""
+    """Returns whether the first `size` bytes of two readers agree, judging by head and end of that range. Raises OSError."""
     head, tail = min(size, fingerprint.HEAD_BYTES), min(size, TAIL_BYTES)
     mine, others = (one(0, head) + one(size - tail, tail) for one in (read, other))
     return len(mine) == head + tail and mine == others
 
 
 def last_name(file: TrackedFile) -> str:
-    """The name that a deleted file had when it was deleted, as the kernel remembers it; "" when it is not deleted, or not open."""
+    """Returns the last name of a deleted file, as the kernel remembers it; "" if it is not deleted, or not open."""
     if not file.is_deleted():
         return ""
     try:
@@ -89,22 +89,22 @@ def last_name(file: TrackedFile) -> str:
 
 
 def was_there_before(file: TrackedFile, deleted: TrackedFile) -> bool:
-    """Whether `file` was made before the other one was deleted, so that it was moved to its name. The other one is open. Raises OSError.
+    """Returns whether `file` was made before the other one, which is open, was deleted, so that it was moved over it. Raises OSError.
 
-    Where the last change of that one was a write, it may have come after it was deleted, and nothing says when that was.
+    If the last change of that one was a write, the write may have been after the deletion, whose time is then not known.
     """
     info = os.fstat(deleted.fd)
     return info.st_mtime_ns < info.st_ctime_ns and 0 < file.identity.birth_ns < info.st_ctime_ns
 
 
 def _was_made_after(file: TrackedFile, deleted: TrackedFile) -> bool:
-    """Whether `file` was made after the other one was deleted. The other one is open. Raises OSError."""
+    """Returns whether `file` was made after the other one was deleted. The other one is open. Raises OSError."""
     info, identity = os.fstat(deleted.fd), file.identity
     return info.st_dev == identity.device and info.st_mtime_ns < info.st_ctime_ns <= identity.birth_ns
 
 
 def replaced(file: TrackedFile, one: TrackedFile) -> rules.DeletedFile | None:
-    """Returns what `file`, which is open, is to a deleted one that is open, too; None for nothing. Raises OSError."""
+    """Returns the evidence that open `file` replaced, or is a copy of, an open deleted one; None if it did not. Raises OSError."""
     name = last_name(one)
     moved_over = name == file.path and is_newest(name) and was_there_before(file, one)  # under a rotated name it is the next generation
     was_copied = is_rotated(file.path) and not is_rotated(name) and not _was_made_after(file, one)
@@ -114,9 +114,9 @@ def replaced(file: TrackedFile, one: TrackedFile) -> rules.DeletedFile | None:
 
 
 def what_changed(file: TrackedFile, opener: Opener, warn: Warn) -> str:
-    """Why the file is not what was read, or seen, of it, as far as can be told without reading on; "" when it is.
+    """Returns why the file is not what was read, or seen, of it, judging without reading on; "" if it is.
 
-    `warn` is told of one that cannot be read; the next look asks again.
+    `warn` is called for one that cannot be read; the next look tries again.
     """
     if file.is_packed or file.seen.rewritten:
         return _why_other_content(file)
@@ -124,7 +124,7 @@ def what_changed(file: TrackedFile, opener: Opener, warn: Warn) -> str:
 
 
 def _why_other_content(file: TrackedFile) -> str:
-    """What a task has found. What an archive holds only a task can tell."""
+    """Returns what a task has found. Only a task can tell what an archive holds."""
     if file.seen.rewritten:
         return "it holds other bytes than were read"
     return "it is empty" if file.offset.position and not file.size else ""
@@ -134,7 +134,7 @@ def _why_other_bytes(file: TrackedFile, opener: Opener, warn: Warn) -> str:
     """Compares the bytes of a file that is not packed, if they may have changed."""
     seen, position = file.seen, file.offset.position
     is_grown = 0 < position < seen.size and seen.cut is None
-    is_live = is_grown and file.draining_since is None and is_newest(file.path)  # its task will see; an archive may be written over
+    is_live = is_grown and file.draining_since is None and is_newest(file.path)  # its task will see; an archive may be overwritten
     if is_live or (seen.mtime_ns == file.verified.mtime_ns and seen.size >= position and not (position and seen.cut)):
         return ""
     was_open = file.fd >= 0

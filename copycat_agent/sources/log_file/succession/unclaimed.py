@@ -1,6 +1,6 @@
-"""Files and unread bytes that nobody claims: searched for outside the patterns, and entered as lost when nobody has them.
+"""Searches outside the patterns for missing files and for unclaimed unread bytes, and enters what is not found as lost.
 
-What was cut away stays a row until a copy claims it; only then is the rest entered as lost.
+Bytes that were cut away stay a row until a copy claims them; only then is the rest entered as lost.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ NOBODY_LOOKED = "it was rotated out while nobody looked"
 """Why such a file is wanted, in the warning that it cannot be opened."""
 _DATED = re.compile(r"\d{4}-?\d{2}-?\d{2}")
 _FEW_LOGS = 16
-"""So many prefixes are compared faster than the names of a large directory are taken apart."""
+"""Comparing up to this many prefixes is faster than parsing the names of a large directory."""
 
 
 class Search:
-    """Looks for files that left their patterns while nobody held them: the agent was away, or had them closed for room."""
+    """Searches for files that left their patterns while they were not open: the agent was not running, or had closed them for room."""
 
     def __init__(self, followed: Followed, opener: Opener, discovery: Discovery, meeting: Meeting, passed_over: PassedOver) -> None:
         self._followed = followed
@@ -43,27 +43,27 @@ class Search:
         self._passed_over = passed_over
         self._whereabouts = Whereabouts()
         self.why = "the file went away while the agent did not run"
-        """Why there may be such files, which is said of what is lost with them; "" when there are none."""
+        """Why there may be such files, given as the reason of their losses; "" if there are none."""
 
     def look(self, changes: Changes) -> None:
-        """Follow what is found, to its end; what is not found becomes unclaimed.
+        """Follows the files that are found, to their ends; the others become unclaimed.
 
-        The next scan searches again if not everything that is there could be opened. A file under a name that a pattern matches cannot be
-        read now, and a scan will find it.
+        The next scan searches again if not every existing file could be opened. A file under a name that a pattern matches cannot be read
+        now, and a scan will find it.
         """
         self._whereabouts = Whereabouts()
-        # The oldest first: of two that had the name the log is written under, the one that is met later goes behind the other.
+        # The oldest first: of two that had the live name of a log, the one that is met later is ordered after the other.
         rows = sorted(self._followed.unfollowed.followed_last(changes), key=_birth)
-        # Asked row by row: the file that one led to may have taken up another, saved with another device number.
+        # Checked row by row: the file of one row may have been taken up by another one, saved with another device number.
         are_open = [self._look_for(*row, changes) for row in rows if self._followed.unfollowed.has(row[0])]
         if all(are_open):
             self.why = ""
 
     def _look_for(self, partition: SourcePartition, offset: SourceOffset, changes: Changes) -> bool:
-        """Look for one file. False when it cannot be opened.
+        """Searches for one file. Returns False if it cannot be opened.
 
-        A file that stands where it stood is let alone: the patterns do not name it any more. So is one whose last name is excluded
-        by now; one that was followed and got an excluded name by being renamed is still owed.
+        A file that is unmoved is left alone: the patterns do not name it any more. So is one whose last name is excluded now; one that was
+        followed and got an excluded name by being renamed still has to be read.
         """
         identity, name = Identity.parse(partition.key)[0], None
         if self._follow_kept(identity, offset, changes, named=False):
@@ -87,18 +87,18 @@ class Search:
         return True
 
     def _follow_kept(self, identity: Identity, offset: SourceOffset, changes: Changes, *, named: bool) -> bool:
-        """Go on through a descriptor that was kept. What the patterns exclude, or name no more, is let alone."""
+        """Follows a kept descriptor. Leaves files alone that the patterns exclude, or do not name any more."""
         path, newest = offset.path, "/".join(log_of(offset.path))
         is_wanted = self._discovery.may_match(path) or (offset.gone_ms > 0 and not self._discovery.excludes(newest))
         return is_wanted and self._meeting.follow_kept(identity, path, changes, named=named)
 
     def _name_of(self, identity: Identity, offset: SourceOffset) -> str | None:
-        """Returns its present name; None when it has none, or when another file has its inode and is followed. Raises OSError."""
+        """Returns its present name; None if it has none, or if another file has its inode and is followed. Raises OSError."""
         name = self._whereabouts.find(offset.path, identity)
         return None if name is not None and _inode_key(name) in self._followed.files else name
 
     def _take_up(self, name: str, identity: Identity, offset: SourceOffset, changes: Changes) -> bool:
-        """Follow the file if it still holds what was read. Returns whether it does. Raises OSError."""
+        """Follows the file if it still holds what was read. Returns whether it does. Raises OSError."""
         with OpenedFile(*self._opener.open(name, is_known=True)) as opened:
             read, size = fingerprint.reader(opened.fd), opened.info.st_size
             if identify(opened.fd, opened.info).lasting != identity.lasting or not packed.is_same(read, size, offset):
@@ -117,7 +117,7 @@ def _birth(saved: Saved) -> int:
 
 
 class UnclaimedRanges:
-    """Decides on ranges that nobody claims, once a whole scan has looked for them among the files that match."""
+    """Decides on unclaimed ranges, after a whole scan has searched the matching files for them."""
 
     def __init__(self, followed: Followed, newcomers: Newcomers, opener: Opener, discovery: Discovery, meeting: Meeting) -> None:
         self._followed = followed
@@ -127,13 +127,13 @@ class UnclaimedRanges:
         self._meeting = meeting
 
     def awaited(self) -> set[str]:
-        """Returns the rotation families of files that are not judged yet, so that nothing can be said about unclaimed ranges of these."""
+        """Returns the rotation families of files that are not judged yet: unclaimed ranges of these cannot be decided on."""
         return self._newcomers.awaited() if self._followed.unfollowed.unclaimed else set()
 
     def decide(self, changes: Changes, awaited: Collection[str]) -> None:
-        """Follow what is found; enter as lost what is not, and is not about to be. A scan has just ended.
+        """Follows files that have an unclaimed range; enters ranges as lost that will not be found. Called after a scan.
 
-        `awaited`: as it was then. What is awaited since is waited for before anything is lost, and not before it is looked for.
+        `awaited`: its value at the end of the scan. Families awaited since then delay a loss, but not the search.
         """
         unfollowed, listings, awaited_since = self._followed.unfollowed, _Listings(), self.awaited()
         fresh, unfollowed.fresh = unfollowed.fresh, set()
@@ -149,7 +149,7 @@ class UnclaimedRanges:
                 unfollowed.give_up_rest(partition, offset, self._newcomers.copied(partition), changes)
 
     def _find(self, partition: SourcePartition, offset: SourceOffset, listings: _Listings, changes: Changes) -> bool:
-        """Whether a file outside the patterns has the rest; it is followed then."""
+        """Returns whether a file outside the patterns has the rest; that file is then followed."""
         if not offset.position or not offset.fingerprint.head_bytes:
             return False
         related = (name for name in listings.related_to(offset.path) if is_rotated(name))
@@ -172,7 +172,7 @@ class UnclaimedRanges:
         return True
 
     def _may_hold(self, opened: OpenedFile, offset: SourceOffset) -> bool:
-        """Whether the open file holds what was read; of a packed one whether it begins so. Raises OSError."""
+        """Returns whether the open file holds what was read; for a packed one, whether it begins like that. Raises OSError."""
         read = fingerprint.reader(opened.fd)
         codec = packed.compression_of(read)
         if codec:
@@ -181,7 +181,7 @@ class UnclaimedRanges:
 
 
 class _Listings:
-    """Names in directories, each listed once."""
+    """The names in directories, each listed once."""
 
     def __init__(self) -> None:
         self._names: dict[str, list[str]] = {}
@@ -189,7 +189,7 @@ class _Listings:
     def related_to(self, path: str) -> list[str]:
         """Returns paths in the same directory whose names are related to this one."""
         directory, name = path.rpartition("/")[0], rotation_family(path)
-        begin = name.rpartition(".")[0] or name  # cheaper than what `rotation_family` does with each name
+        begin = name.rpartition(".")[0] or name  # cheaper than `rotation_family` for each name
         if directory not in self._names:
             try:
                 self._names[directory] = sorted(os.listdir(directory))  # noqa: PTH208 - names are enough
@@ -225,6 +225,6 @@ def _names(directory: str, bases: set[str]) -> Iterator[str]:
 def _dated(path: str) -> str:
     """Returns the log that a file with a date before its extension belongs to (`app-2026-11-22.0.log.gz` -> `app.log`); "" for all others.
 
-    A number alone says nothing: `app-1.log` is a log of its own.
+    A number alone does not count: `app-1.log` is a log of its own.
     """
     return rotation_family(path) if _DATED.search(log_of(path)[1]) else ""
