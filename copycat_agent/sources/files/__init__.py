@@ -1,1 +1,1 @@
-"""What all sources of files share: which file it is, which paths are meant, how its bytes are read and unpacked."""
+"""Shared by all sources of files: the identity of files, the patterns of paths, and how bytes are read and unpacked."""

@@ -1,4 +1,4 @@
-"""Who owns a file and who may use it, for `@file.owner`, `@file.group` and `@file.mode`."""
+"""Owner, group and mode of a file, for `@file.owner`, `@file.group` and `@file.mode`."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     import os
 
 _KEPT_SECONDS = 60.0
-"""A look-up may ask a directory server; whose name changes is known by its new one after so long."""
+"""How long names are cached: a look-up may ask a directory server. A changed name is seen after this time."""
 
 
 def access_of(info: os.stat_result) -> Access:
-    """Owner and group by name, or by number where it has no name; the mode as four octal digits."""
+    """Returns owner and group by name, or by number if they have no name, and the mode as four octal digits."""
     now = int(time.monotonic() / _KEPT_SECONDS)
     return Access(_user(info.st_uid, now), _group(info.st_gid, now), f"{stat.S_IMODE(info.st_mode):04o}")
 

@@ -1,4 +1,4 @@
-"""The clocks that stamp files: the kernel's, or a file server's. The wall clock of this process may say something else."""
+"""The clocks that stamp files: the kernel's, or a file server's. The wall clock of this process may differ."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ from functools import cache
 from pathlib import Path
 
 _STAMPED_HERE = frozenset(("btrfs", "overlay", "ramfs", "tmpfs", "zfs"))
-"""Types of file systems without a disk of their own whose files are stamped by this host's kernel."""
+"""File system types without a disk of their own whose files are stamped by this host's kernel."""
 
 _SERVER_SECONDS = 86_400.0
 """How far the clock of a file server may be off."""
 
 
 _CLOSE_NS = 1_000_000
-"""Two reads of one clock that lie no further apart are taken for one moment."""
+"""Two reads of one clock that are no further apart count as simultaneous."""
 _LONG_NS = 2**63
 _READS = 1000
-"""Attempts to read two clocks at one moment. A process that loses the processor in each of them takes the best one."""
+"""Attempts to read two clocks simultaneously. If the process loses the processor in each of them, the best attempt counts."""
 
 
 @cache
 def _touched() -> int:
-    """Returns the descriptor of a file in memory, -1 where there can be none."""
+    """Returns the descriptor of a file in memory, -1 if none can be made."""
     try:
         fd = os.memfd_create("copycat-clock")
         os.utime(fd)
@@ -43,7 +43,7 @@ def now_ns() -> int:
 
 @cache
 def boot() -> str:
-    """Returns the kernel's id of the present boot, "" where it gives none."""
+    """Returns the kernel's id of the present boot, "" if it has none."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text("ascii", "replace").strip()
     except OSError:
@@ -65,12 +65,12 @@ def ahead_ns() -> int:
             ahead, closest = now - after, after - before
         if closest < _CLOSE_NS:
             break
-    return min(ahead, 2**63 - 1)  # SQLite takes no more
+    return min(ahead, 2**63 - 1)  # the largest number of SQLite
 
 
 @cache
 def is_local(device: int) -> bool:
-    """Whether the kernel of this host stamps the files of a device; False where a server may do so, with a clock of its own."""
+    """Returns whether this host's kernel stamps the files of a device; False if a server may do so, with a clock of its own."""
     if os.major(device):
         return True
     try:
@@ -83,7 +83,7 @@ def is_local(device: int) -> bool:
 
 
 def seconds_since(device: int, stamped_ns: int) -> float:
-    """Returns how long ago, at least, a file of this device got this time; 0.0 when it lies in the future."""
+    """Returns the least time since a file of this device got this time stamp; 0.0 if it is in the future."""
     past = (now_ns() - stamped_ns) / 1e9
     return max(0.0, past if is_local(device) else past - _SERVER_SECONDS)
 

@@ -1,4 +1,4 @@
-"""Is it still the file that was read? Hashes of its head and of the bytes just before an offset.
+"""Fingerprints that show whether a file is still the one that was read: hashes of its head and of the bytes just before an offset.
 
 They are taken of bytes that were really read, and compared before every split and, the head, after every run.
 """
@@ -16,7 +16,7 @@ HEAD_BYTES = 1024
 
 
 def digest(data: bytes) -> str:
-    """Returns BLAKE2b, 128 bits, as hex. No two files of a host share it by accident."""
+    """Returns BLAKE2b, 128 bits, as hex. Different files of a host do not share it by accident."""
     return hashlib.blake2b(data, digest_size=16).hexdigest()
 
 
@@ -40,7 +40,7 @@ def of(head: bytes, tail: bytes) -> Fingerprint:
 
 
 def holds(read: Reader, fingerprint: Fingerprint, position: int) -> bool:
-    """Whether the file still has the head, and the bytes before `position`, that `fingerprint` remembers. Raises OSError."""
+    """Returns whether the file still has the head, and the bytes before `position`, of `fingerprint`. Raises OSError."""
     head = b""
     if fingerprint.head_bytes:
         head = read(0, fingerprint.head_bytes)

@@ -1,4 +1,4 @@
-"""Which file is this (device, inode, and birth time where the file system keeps one, never a name alone), and where is it now."""
+"""Identifies files (device, inode, and birth time if the file system keeps one, never a name alone), and finds them again."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _STATX_INO = 0x100
 
 
 class Identity(NamedTuple):
-    """One file as the kernel knows it. `birth_ns` is 0 where the file system has no birth time."""
+    """The identity of a file in the kernel. `birth_ns` is 0 if the file system has no birth time."""
 
     device: int
     inode: int
@@ -26,7 +26,7 @@ class Identity(NamedTuple):
 
     @property
     def lasting(self) -> Identity:
-        """Returns what a reboot or a remount keeps. Device numbers change, but without a birth time nothing else tells files apart."""
+        """The part that survives a reboot or a remount: device numbers change, but without a birth time they have to count."""
         return self._replace(device=0) if self.birth_ns else self
 
     def key(self, generation: int) -> str:
@@ -40,18 +40,18 @@ class Identity(NamedTuple):
 
     @classmethod
     def parse(cls, key: str) -> tuple[Identity, int]:
-        """Identity and generation of a partition's key. Raises ValueError for anything else."""
+        """Returns identity and generation of a partition's key. Raises ValueError if it is not one."""
         device, inode, birth, generation = key.split(":")
         return cls(int(device, 16), int(inode, 16), int(birth, 16)), int(generation)
 
 
 def identify(fd: int, stat: os.stat_result) -> Identity:
-    """Identity of an open file; `stat` is its fstat."""
+    """Returns the identity of an open file; `stat` is its fstat."""
     return Identity(stat.st_dev, stat.st_ino, _birth_ns(fd))
 
 
 def identify_by_name(path: str, stat: os.stat_result, *, follow_symlinks: bool) -> Identity | None:
-    """Identity of a file that need not be readable; `stat` is its stat. None when another file has the name by now."""
+    """Returns the identity of a file that need not be readable; `stat` is its stat. None if another file has the name now."""
     found = _statx(_AT_FDCWD, os.fsencode(path), 0 if follow_symlinks else _AT_SYMLINK_NOFOLLOW)
     if found is None or found.ino != stat.st_ino:
         return None
@@ -59,12 +59,12 @@ def identify_by_name(path: str, stat: os.stat_result, *, follow_symlinks: bool) 
 
 
 def is_at(path: str, identity: Identity) -> bool:
-    """Whether `path` is a name of this file, whatever number its device has by now; a link is not followed. Raises OSError."""
+    """Returns whether `path` is a name of this file, whatever its device number is now; a link is not followed. Raises OSError."""
     info = os.lstat(path)
     if info.st_ino != identity.inode:
         return False
     now = identify_by_name(path, info, follow_symlinks=False)
-    if now is None or not identity.birth_ns:  # nothing says when it was made
+    if now is None or not identity.birth_ns:  # its birth time is not known
         return info.st_dev == identity.device
     return now.lasting == identity.lasting
 
@@ -101,7 +101,7 @@ def _libc() -> ctypes.CDLL:
 
 
 def _birth_ns(fd: int) -> int:
-    """Birth time of an open file, 0 when unknown. Python's stat has none on Linux, statx(2) has."""
+    """Returns the birth time of an open file, 0 if unknown. Python's stat has none on Linux, statx(2) has."""
     found = _statx(fd, b"", _AT_EMPTY_PATH)
     return 0 if found is None else _birth(found)
 
@@ -120,15 +120,15 @@ def _birth(found: _Statx) -> int:
 
 
 class Whereabouts:
-    """Looks for files by inode. Each directory is listed once, so one search for very many files stays cheap."""
+    """Finds files by inode. Each directory is listed once, so one search for very many files stays cheap."""
 
     def __init__(self) -> None:
         self._listings: dict[str, dict[int, list[str]]] = {}
 
     def find(self, path: str, identity: Identity) -> str | None:
-        """A name of the file that was last known as `path`, None when its directory does not have it (any more). Raises OSError.
+        """Returns a name of the file last known as `path`, None if its directory does not have it (any more). Raises OSError.
 
-        A directory that is not there raises as well: what it held may come back with it.
+        A missing directory raises as well: its files may come back with it.
         """
         beside = str(PurePosixPath(path).parent)
         name = self._find_in(beside, path, identity)
@@ -138,9 +138,9 @@ class Whereabouts:
         return name
 
     def seen(self, path: str, identity: Identity, devices: Container[int] = ()) -> bool | None:
-        """Whether the file that was last known as `path` is there, under any name in its directory.
+        """Returns whether the file last known as `path` exists, under any name in its directory.
 
-        None when nobody can say: the directory cannot be listed, or another file system is there than the file's, which may not be mounted.
+        None if that is not known: the directory cannot be listed, or is on another file system than the file's, which may not be mounted.
         `devices`: other numbers that its device has had.
         """
         directory = beside = os.path.dirname(os.path.realpath(path) if os.path.islink(path) else path)  # noqa: PTH114, PTH120 - a str path
@@ -169,7 +169,7 @@ class Whereabouts:
 
 
 def _device_of(directory: str) -> int | None:
-    """None when there is no such directory. Raises OSError when that cannot be said, and for the root's absence."""
+    """Returns the device, None if there is no such directory. Raises OSError if that cannot be determined, and if the root is missing."""
     try:
         return os.stat(directory or "/").st_dev  # noqa: PTH116 - a str path
     except (FileNotFoundError, NotADirectoryError):
@@ -179,7 +179,7 @@ def _device_of(directory: str) -> int | None:
 
 
 def _is_file(name: str, identity: Identity) -> bool:
-    """Whether it is this file's name; its device may have another number by now. Raises OSError."""
+    """Returns whether it is this file's name; its device may have another number now. Raises OSError."""
     try:
         info = os.lstat(name)
     except FileNotFoundError:

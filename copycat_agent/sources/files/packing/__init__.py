@@ -1,1 +1,1 @@
-"""Packed log files: which codec, unpacked text by position, and what the driver knows of them."""
+"""Packed files: codecs, unpacked text by position, and what the driver knows of them."""

@@ -1,6 +1,6 @@
-"""How files may be packed: recognised by their first bytes, and unpacked in bounded steps. Door to zstd and lz4.
+"""Codecs of packed files: recognition by the first bytes, and unpacking in bounded steps. The only module that uses zstd and lz4.
 
-backports.zstd bounds what one step unpacks, as the standard library's bz2 and lzma do, and tells where a frame ends; the older zstandard
+backports.zstd bounds the output of one step, as the standard library's bz2 and lzma do, and reports where a frame ends; the older zstandard
 package does not do both.
 """
 
@@ -24,27 +24,27 @@ else:
     from backports import zstd
 
 MAGIC_BYTES = 10
-"""So many of a file's first bytes tell whether it is packed, and how."""
+"""How many of a file's first bytes show whether it is packed, and how."""
 MEMORY_BYTES = 128 * 2**20
-"""What unpacking one file may take: what `zstd -d` allows by default, and twice what `xz -9` needs."""
+"""The memory limit for unpacking one file: what `zstd -d` allows by default, and twice what `xz -9` needs."""
 OUTPUT_BYTES = 2**20
 """Bytes unpacked at a time, however much a few packed bytes hold."""
 INPUT_BYTES = 2**16
 """Packed bytes read at a time."""
 HEAD_INPUT_BYTES = 2**21
-"""No more packed bytes are looked at for the first unpacked ones: members that hold nothing, and names in headers, may go on for ever."""
+"""The most packed bytes that are read for the first unpacked ones: empty members, and names in headers, may go on for ever."""
 _HEAD_STEP_BYTES = 4096
 
 SNAPPY_MAGIC = b"\xff\x06\x00\x00sNaPpY"
 LZ4_MAGIC = b"\x04\x22\x4d\x18"
 SKIPPABLE_MAGICS = tuple(bytes((first, 0x2A, 0x4D, 0x18)) for first in range(0x50, 0x60))
-"""Magic numbers of frames that hold nothing of a file, zstd's and lz4's alike."""
+"""Magic numbers of skippable frames, which hold no data; the same for zstd and lz4."""
 
 _DATA, _SKIPPABLE, _IDENTIFIER = (0, 1), 0x80, 0xFF
 _CHUNK_BYTES = 80_000
 _SKIP_BYTES = 2**16
 _WINDOW_LOG = MEMORY_BYTES.bit_length() - 1
-_GZIP = 31  # zlib's word for "gzip header and trailer, the largest window"
+_GZIP = 31  # zlib's code for "gzip header and trailer, the largest window"
 _RAW = -15  # and for "neither, the largest window"
 
 
@@ -53,22 +53,22 @@ class Member(Protocol):
 
     @property
     def needs_input(self) -> bool:
-        """Whether nothing more comes without more packed bytes."""
+        """Whether there is no more output without more packed bytes."""
 
     @property
     def eof(self) -> bool:
-        """Whether its end was reached, checksum and all."""
+        """Whether its end was reached, checksum included."""
 
     @property
     def unused_data(self) -> bytes:
-        """Packed bytes that were handed over and stand behind its end."""
+        """Packed bytes of the input that come after its end."""
 
     def decompress(self, data: bytes, max_length: int) -> bytes:
-        """Up to `max_length` bytes more. Raises one of `ERRORS` when the packed bytes are damaged or need too much memory."""
+        """Returns up to `max_length` bytes more. Raises one of `ERRORS` if the packed bytes are damaged or need too much memory."""
 
 
 class _GzipMember:
-    """zlib's object, in the shape of the others."""
+    """A zlib decompressor with the interface of `Member`."""
 
     def __init__(self, window_bits: int = _GZIP) -> None:
         self._inner = zlib.decompressobj(window_bits)
@@ -88,7 +88,7 @@ class _GzipMember:
 
     def decompress(self, data: bytes, max_length: int) -> bytes:
         out = self._inner.decompress(self._inner.unconsumed_tail + data, max_length)
-        self._is_full = len(out) == max_length  # zlib may hold more, without any input left
+        self._is_full = len(out) == max_length  # zlib may have more output, without any input left
         return out
 
 
@@ -97,7 +97,7 @@ def _xz_stream() -> Member:
 
 
 class _Lz4Frame:
-    """lz4's object, which asks for input while it still holds output, and for more behind a frame to be skipped."""
+    """An lz4 decompressor, which by itself needs input while it still has output, and after a skippable frame."""
 
     def __init__(self) -> None:
         self._inner = lz4.frame.LZ4FrameDecompressor()
@@ -125,7 +125,7 @@ class _Lz4Frame:
 
 
 class _ZstdFrame:
-    """A frame of zstd, or of lz4: files of both may begin with a frame to be skipped, which looks the same and is taken for zstd's."""
+    """A frame of zstd, or of lz4: files of both may begin with a skippable frame, which looks the same and is taken for zstd's."""
 
     def __init__(self) -> None:
         self._begin = b""
@@ -157,12 +157,12 @@ class _ZstdFrame:
 
 
 class _SnappyChunk:
-    """One chunk of snappy's framing format (`framing_format.txt`): a stream has no end of its own, so it may end behind any of them.
+    """One chunk of snappy's framing format (`framing_format.txt`): a stream has no end marker, so it may end after any chunk.
 
-    The library at hand unpacks only whole files, which nothing bounds. So each chunk, of 64 KiB at most, is handed to it as a stream of
-    its own.
+    The available library unpacks only whole files, without a limit. So each chunk, of 64 KiB at most, is passed to it as a stream of its
+    own.
 
-    It asks for `_needed` bytes at a time and hands them to `_next`, which returns unpacked ones and sets what it needs next.
+    It needs `_needed` bytes at a time and passes them to `_next`, which returns unpacked ones and sets what it needs next.
     """
 
     def __init__(self) -> None:
@@ -176,17 +176,17 @@ class _SnappyChunk:
 
     @property
     def eof(self) -> bool:
-        """Whether it has ended, and all it holds is taken."""
+        """Whether it has ended, and all its output is taken."""
         return self._ended and not self._out
 
     @property
     def needs_input(self) -> bool:
-        """Whether nothing more comes out before more goes in."""
+        """Whether there is no more output without more input."""
         return not (self._ended or self._out or len(self._packed) >= self._needed)
 
     @property
     def unused_data(self) -> bytes:
-        """The bytes that stand behind its end."""
+        """The bytes after its end."""
         return bytes(self._packed)
 
     def decompress(self, data: bytes, max_length: int) -> bytes:
@@ -202,7 +202,7 @@ class _SnappyChunk:
         return bytes(out)
 
     def _begin(self, head: bytes) -> bytes:
-        """The chunk's kind and size."""
+        """Reads the chunk's kind and size."""
         self._head, self._left = head, int.from_bytes(head[1:], "little")
         if _SKIPPABLE <= head[0] < _IDENTIFIER:
             return self._skip(b"")
@@ -237,7 +237,7 @@ ERRORS: tuple[type[Exception], ...] = (
     MemoryError,
     ValueError,
 )
-"""What damaged bytes raise: bz2 says OSError and ValueError."""
+"""The errors of damaged bytes: bz2 raises OSError and ValueError."""
 
 CODECS: dict[str, Callable[[], Member]] = {
     "gzip": _GzipMember,
@@ -247,13 +247,13 @@ CODECS: dict[str, Callable[[], Member]] = {
     "lz4": _Lz4Frame,
     "snappy": _SnappyChunk,
 }
-"""Name of each kind (`SourceOffset.compression`) and how its next member is begun."""
+"""The name of each codec (`SourceOffset.compression`), with a function that begins its next member."""
 
 ZIP_METHODS: dict[int, Callable[[], Member]] = {8: lambda: _GzipMember(_RAW), 12: bz2.BZ2Decompressor, 93: _ZstdFrame}
-"""Numbers of how members of a zip file may be packed, and how to begin one."""
+"""Compression methods of zip members by their numbers, with a function that begins one."""
 
 UNPADDED = frozenset({"snappy"})
-"""Kinds whose members may begin with a zero, which is no padding then."""
+"""Codecs whose members may begin with a zero, which is not padding."""
 
 _BZ2 = tuple(b"BZh%d" % level + block for level in range(1, 10) for block in (b"1AY&SY", b"\x17rE8P\x90"))
 _MAGICS: tuple[tuple[str, tuple[bytes, ...]], ...] = (
@@ -268,11 +268,11 @@ _BEGINNINGS = frozenset(magic[:2] for _, magics in _MAGICS for magic in magics)
 
 
 def recognise(head: bytes, *, whole: bool = False) -> str | None:
-    """How a file that begins with `head` (`MAGIC_BYTES` of it, or all there is) is packed: a codec, "" for lines.
+    """Returns the codec of a file that begins with `head` (`MAGIC_BYTES` of it, or its whole content), "" if it is not packed.
 
-    None when there is too little of it to tell. `whole`: nobody will add to it, so two bytes of a magic are taken for one.
+    None if there are too few bytes to tell. `whole`: the file is complete, so two bytes of a magic number count as packed.
     """
-    if len(head) > 1 and head[:2] not in _BEGINNINGS:  # of 100,000 files nearly all are lines
+    if len(head) > 1 and head[:2] not in _BEGINNINGS:  # of 100,000 files nearly all are not packed
         return ""
     for codec, magics in _MAGICS:
         if head.startswith(magics):
@@ -286,7 +286,7 @@ def recognise(head: bytes, *, whole: bool = False) -> str | None:
 
 
 def head_of(read: Reader, codec: str, size: int) -> bytes:
-    """Up to `size` of the first unpacked bytes; fewer when `HEAD_INPUT_BYTES` hold no more, or are damaged. Raises OSError of `read`."""
+    """Returns up to `size` of the first unpacked bytes; fewer if `HEAD_INPUT_BYTES` hold no more, or are damaged. May raise OSError."""
     member, out, position, is_between = CODECS[codec](), b"", 0, False
     while len(out) < size:
         data = b""

@@ -17,12 +17,12 @@ from copycat_agent.sources.files.reading.stream import SplitFile, Stream
 
 
 def compression_of(read: Reader) -> str:
-    """Returns how a file is packed, "" for lines and for one that is too short to tell. Raises OSError."""
+    """Returns how a file is packed, "" if it is not, or is too short to tell. Raises OSError."""
     return recognise(read(0, MAGIC_BYTES)) or ""
 
 
 def is_same(read: Reader, size: int, offset: SourceOffset) -> bool:
-    """Whether a file of `size` bytes still holds what was read from it, as far as its head tells when it is packed. Raises OSError."""
+    """Returns whether a file of `size` bytes still holds what was read; if it is packed, judging by its head only. Raises OSError."""
     if offset.compression == ZIP:
         proof = replace(offset.fingerprint, tail_bytes=0, tail="")
         return is_zip(read(0, MAGIC_BYTES)) and fingerprint.holds(partial(unpacker_of(ZIP, size).read, read), proof, offset.position)
@@ -35,12 +35,12 @@ def is_same(read: Reader, size: int, offset: SourceOffset) -> bool:
         return True
     head = head_of(read, offset.compression, proof.head_bytes)
     if len(head) < proof.head_bytes and size > HEAD_INPUT_BYTES:
-        return True  # it cannot be told here; the task that reads it compares as well
+        return True  # it cannot be determined here; the task that reads it compares as well
     return fingerprint.holds(lambda position, count: head[position : position + count], proof, offset.position)
 
 
 def recalled(offset: SourceOffset, size: int) -> SourceOffset:
-    """Returns the offset of a file that was away and is `size` bytes long. A packed one of unchanged size that was read stays done."""
+    """Returns the offset of a file that was away and is `size` bytes long. A packed one that was read and has the same size stays done."""
     is_read = bool(offset.compression) and offset.done and offset.size == size
     if not offset.gone_ms and offset.done == is_read and offset.size <= size:
         return offset
@@ -48,7 +48,7 @@ def recalled(offset: SourceOffset, size: int) -> SourceOffset:
 
 
 def rest(offset: SourceOffset, kept: int = 0) -> tuple[int, int, str]:
-    """Returns the range of a file that is lost beyond its first `kept` bytes, empty for none, and words to be added to why."""
+    """Returns the range of a file that is lost beyond its first `kept` bytes, empty for none, and words to add to the reason."""
     if offset.done:
         return offset.position, offset.position, ""
     if offset.compression:
@@ -58,7 +58,7 @@ def rest(offset: SourceOffset, kept: int = 0) -> tuple[int, int, str]:
 
 
 def words(offset: SourceOffset) -> str:
-    """Returns words to be added to why bytes were lost; "" for a file that is not packed."""
+    """Returns words to add to the reason why bytes were lost; "" for a file that is not packed."""
     return f" (packed as {offset.compression}: these are packed bytes, how many they hold is not known)" if offset.compression else ""
 
 
@@ -73,7 +73,7 @@ def damage_loss(result: SplitResult) -> Loss:
 
 
 def saved(result: SplitResult, options: object) -> tuple[SourceOffset, tuple[Loss, ...]]:
-    """The offset that the driver would save of a result, and the losses that come with it: with damage, the rest of the file is lost."""
+    """Returns the offset and losses that the driver would save of a result: with damage, the rest of the file is lost."""
     del options
     if not result.damage:
         return result.offset, result.losses
@@ -81,15 +81,15 @@ def saved(result: SplitResult, options: object) -> tuple[SourceOffset, tuple[Los
 
 
 class PackedStream(Stream):
-    """A packed file, by unpacked bytes. Where it ends too early, more is waited for, until the split is `final`: then that is damage."""
+    """A packed file, by unpacked bytes. If it ends too early, more is waited for, until the split is `final`: then that is damage."""
 
     def __init__(self, split: Split, file: SplitFile | None = None) -> None:
         super().__init__(split, file)
-        self._final = split.final and self._file.info.st_size <= split.offset.size  # else somebody has just added to it
+        self._final = split.final and self._file.info.st_size <= split.offset.size  # else data was just added to it
         self._settled = split.offset.position
         self._is_sound = True
         self._is_closed = False
-        self._end = -1  # how much it holds, once that was seen
+        self._end = -1  # its unpacked size, once it is known
         try:
             codec, size = split.offset.compression, self._file.info.st_size
             self._unpacker = unpacking.PROCESS.take(split.partition, codec, self._file.read_disk, size, self.limits)
@@ -100,7 +100,7 @@ class PackedStream(Stream):
 
     @property
     def limits(self) -> UnpackOptions | None:
-        """What it may hold; None for anything."""
+        """The limits of its content; None for no limits."""
         return None
 
     @property
@@ -112,11 +112,11 @@ class PackedStream(Stream):
         return self._unpacker.has_ended and not self._unpacker.is_whole
 
     def read(self, position: int, size: int) -> bytes:
-        """Up to `size` unpacked bytes from `position`; fewer only where nothing more can be unpacked now."""
+        """Returns up to `size` unpacked bytes from `position`; fewer only if nothing more can be unpacked now."""
         return self._unpacker.read(self._file.read_disk, position, size)
 
     def is_what_was_read(self) -> bool:
-        """Whether it holds what was read before. An archive that ends before that, unfinished or damaged, is not another one yet."""
+        """Returns whether it holds what was read before. An archive that ends before that, unfinished or damaged, is waited for."""
         if self._origins or self.offset.done:
             self._find_origin()
             self.waits |= self.offset.done  # it is read as the rest of another one, or not at all
@@ -126,7 +126,7 @@ class PackedStream(Stream):
         return holds or self.waits
 
     def _find_origin(self) -> None:
-        """Go on behind the first of the split's origins whose bytes it holds; wait while that cannot be told, unless nobody adds to it."""
+        """Continues after the first of the split's origins whose bytes it holds; waits while that is not known and it may grow."""
         known = [(one.position, index) for index, one in enumerate(self._origins) if one.position and one.fingerprint.head_bytes]
         held = []
         for position, index in sorted(known):
@@ -151,25 +151,25 @@ class PackedStream(Stream):
             )
 
     def _holds_more(self, index: int) -> bool:
-        """Whether it holds more, as far as it goes now, than the file of the origin with this index."""
+        """Returns whether it now holds more than the file of the origin with this index."""
         size = self._split.origin_sizes[index] if self._split.origin_sizes else -1
         return size >= 0 and bool(self.read(size, 1))
 
     def _may_hold(self, offset: SourceOffset) -> bool:
-        """Whether what was unpacked so far agrees with `offset`, and is too little to prove it."""
+        """Returns whether what was unpacked so far agrees with `offset`, and is too little to prove it."""
         size, head = offset.fingerprint.head_bytes, self._unpacker.head
         if len(head) >= size and size and fingerprint.digest(head[:size]) != offset.fingerprint.head:
             return False
         return self._unpacker.produced < offset.position
 
     def complete(self, result: SplitResult) -> SplitResult:
-        """Adds what is known of the archive. Where its end was reached, the offset has the packed size up to which it was read."""
+        """Adds what is known of the archive. If its end was reached, the offset has the packed size up to which it was read."""
         unpacker, offset = self._unpacker, result.offset
-        settled = unpacker.taken if result.at_end else max(0, unpacker.taken - OUTPUT_BYTES)  # no more than a block is ahead
+        settled = unpacker.taken if result.at_end else max(0, unpacker.taken - OUTPUT_BYTES)  # at most one block is read ahead
         result = replace(result, origin=self.origin, packed_position=settled)
         if not result.at_end or result.changed or result.error:
             return result
-        if offset.done:  # it is not the rest of another one, as far as it goes now; that may show before all of it is taken
+        if offset.done:  # so far it is not the rest of another one; that may show before all of it is taken
             return replace(result, offset=replace(offset, size=max(unpacker.taken, self._file.info.st_size)))
         if damage := self._damage():
             size = max(self._file.info.st_size, unpacker.taken)
@@ -189,18 +189,18 @@ class PackedStream(Stream):
         return ""
 
     def bounds(self, limit: int) -> tuple[int, bool]:
-        """Returns where framing has to end, and whether that is the end: it shows only when it is reached."""
+        """Returns where framing has to end, and whether that is the end: it is known only once it is reached."""
         if self._unpacker.is_whole:
             self._end = self._unpacker.produced
-        end = self._end  # known for good: reading far back makes the unpacker begin anew
+        end = self._end  # final: reading far back makes the unpacker begin anew
         return (limit, False) if end < 0 else (min(limit, end), self._final and end <= limit)
 
     def is_exhausted(self, limit: int) -> bool:
-        """Whether everything was unpacked, and nothing is left before byte `limit`."""
+        """Returns whether everything was unpacked, and nothing is left before byte `limit`."""
         return self._unpacker.has_ended and self._unpacker.produced <= limit
 
     def is_still(self, position: int) -> bool:
-        """Whether it is the file that was read: told by the packed bytes' ends, where size or time of change are not what they were."""
+        """Returns whether it is the file that was read; if size or modification time have changed, the ends of its packed bytes decide."""
         del position
         file, now = self._file, self._file.stat()
         if (now.st_size, now.st_mtime_ns) != (file.info.st_size, file.info.st_mtime_ns):
@@ -209,7 +209,7 @@ class PackedStream(Stream):
         return self._is_sound
 
     def settled(self, position: int) -> None:
-        """Nothing before `position` is asked for again."""
+        """Records that nothing before `position` is read again."""
         self._settled = position
         self._unpacker.keep(position)
 
@@ -218,7 +218,7 @@ class PackedStream(Stream):
         return fingerprint.of(self._unpacker.head[:position], tail)
 
     def close(self) -> None:
-        """Close the file. What is to be unpacked yet is kept for the next batch."""
+        """Closes the file. The unpacker's state is kept for the next batch."""
         if self._is_closed:
             return
         self._is_closed = True

@@ -1,4 +1,4 @@
-"""The unpacking of one file, which goes on from batch to batch, and how much a file may hold before it is taken for a bomb."""
+"""Unpacks one file, from batch to batch, and limits how much a file may hold before it counts as a decompression bomb."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from copycat_agent.sources.files.packing import compressions
 from copycat_agent.sources.files.packing.zip_files import ZIP, NotNowError, TarOfZip, ZipError, is_zip
 
 FREE_BYTES = 64 * 2**20
-"""Less than this is never too much, however few packed bytes hold it."""
+"""Content below this size is always allowed, however few packed bytes hold it."""
 
 
 class UnpackOptions(Options):
@@ -43,7 +43,7 @@ CompressionOption = Annotated[
         "are packed so, and one that is not is a bad file."
     ),
 ]
-"""An option of sources of whole files, as the next one."""
+"""An option of sources of whole files, as is the next one."""
 UnpackOption = Annotated[
     UnpackOptions, Field(description="How much a packed file may hold before it counts as a bad file, and whether zip and tar are opened.")
 ]
@@ -55,13 +55,13 @@ def _opens_archives(options: object) -> bool:
 
 
 def asks_head(options: object) -> bool:
-    """Whether `codec_of` goes by a file's first bytes."""
+    """Returns whether `codec_of` uses a file's first bytes."""
     wanted = getattr(options, "compression", "auto")
     return wanted == "auto" or (wanted == "none" and _opens_archives(options))
 
 
 def codec_of(head: bytes, options: object) -> str:
-    """How a file that begins with `head`, `MAGIC_BYTES` of it at least, is packed, as the options of its source have it; "" when not."""
+    """Returns how a file with this `head` (`MAGIC_BYTES` or more) is packed, by its content or its source's options; "" if it is not."""
     wanted = getattr(options, "compression", "auto")
     if wanted in ("auto", "none") and _opens_archives(options) and is_zip(head):
         return ZIP
@@ -71,7 +71,7 @@ def codec_of(head: bytes, options: object) -> str:
 
 
 def excess(limits: UnpackOptions, produced: int, taken: int) -> str:
-    """Returns why a file of which `taken` packed bytes made `produced` unpacked ones is over the limits; "" while it is not."""
+    """Returns why a file of which `taken` packed bytes made `produced` unpacked ones is over the limits; "" if it is not."""
     if limits.max_bytes is not None and produced > limits.max_bytes:
         return f"it holds more than unpack.max_bytes, {limits.max_bytes} bytes"
     if produced > FREE_BYTES and produced > limits.max_ratio * taken:
@@ -80,18 +80,18 @@ def excess(limits: UnpackOptions, produced: int, taken: int) -> str:
 
 
 _BEHIND_BYTES = 2**16
-"""Kept before what is settled: framing looks back a little where it goes on, see `formats.multiline`."""
+"""Bytes kept before the settled position: framing looks back a little where it continues, see `formats.multiline`."""
 KEEP_BYTES = 20 * 2**20
-"""At most so much of what was unpacked is kept for reading it again: a run that failed, and a block that was ahead of it."""
+"""The most unpacked bytes that are kept for a second read: after a failed run, and for a block that was read ahead."""
 _CAREFUL_BYTES = 4 * compressions.INPUT_BYTES
-"""Packed bytes around a damaged place that are unpacked one by one."""
+"""Packed bytes around a damaged position that are unpacked one by one."""
 
 
 class Unpacking(ABC):
     """The state of unpacking one file; it holds no file open. Used by one thread at a time.
 
-    `head` are the first unpacked bytes, `produced` is how many were unpacked, `taken` how many packed bytes that took. `damage`
-    says why no more can be unpacked, "" while nobody knows of any. `limits`: a file that holds more is damaged there; None for none.
+    `head` are the first unpacked bytes, `produced` is how many were unpacked, `taken` how many packed bytes that took. `damage` says why no
+    more can be unpacked, "" while none is known. `limits`: a file that holds more counts as damaged there; None for no limits.
     """
 
     def __init__(self, codec: str, limits: UnpackOptions | None = None) -> None:
@@ -109,24 +109,24 @@ class Unpacking(ABC):
 
     @property
     def has_ended(self) -> bool:
-        """Whether nothing more could be unpacked when it was last tried."""
+        """Whether nothing more could be unpacked at the last attempt."""
         return bool(self.damage) or self._is_dry
 
     @property
     def is_whole(self) -> bool:
-        """Whether the packed bytes ended where they may, so that this may be all there is."""
+        """Whether the packed bytes ended at a valid end, so that this may be all."""
         return self._is_dry and not self.damage and self.taken > 0
 
     def look_again(self) -> None:
-        """Try again what has ended: there may be more packed bytes by now."""
+        """Allows another attempt after the end: there may be more packed bytes now."""
         self._is_dry = False
 
     def keep(self, position: int) -> None:
-        """Keep unpacked bytes from a little before `position` on, which may be read again."""
+        """Keeps unpacked bytes from a little before `position` on, which may be read again."""
         self._mark = position
 
     def read(self, source: Reader, position: int, size: int) -> bytes:
-        """Up to `size` unpacked bytes from `position`; fewer only where `has_ended`. `source` reads packed bytes; raises what it raises."""
+        """Returns up to `size` unpacked bytes from `position`; fewer only if `has_ended`. Raises the errors of `source`, which reads."""
         if position + size <= len(self.head):
             return self.head[position : position + size]
         if position < self._begin:
@@ -138,7 +138,7 @@ class Unpacking(ABC):
         return bytes(memoryview(self._window)[begin : begin + size]) if 0 <= begin <= len(self._window) else b""
 
     def _trim(self, position: int) -> None:
-        """Drop unpacked bytes that nobody will ask for again."""
+        """Drops unpacked bytes that will not be read again."""
         floor = max(position - KEEP_BYTES, min(self._mark, position) - _BEHIND_BYTES)
         surplus = min(floor - self._begin, len(self._window))
         if surplus > 0:
@@ -147,10 +147,10 @@ class Unpacking(ABC):
 
     @abstractmethod
     def _step(self, source: Reader) -> bool:
-        """Unpack a little more. False when nothing comes of it now."""
+        """Unpacks a little more. Returns False if there is nothing more now."""
 
     def _add(self, out: bytes) -> bool:
-        """Take in what was unpacked. False when that is more than a file may hold."""
+        """Takes in unpacked bytes. Returns False if they exceed the limits."""
         if len(self.head) < HEAD_BYTES:
             self.head += out[: HEAD_BYTES - len(self.head)]
         self._window += out
@@ -162,11 +162,11 @@ class Unpacking(ABC):
 
     @abstractmethod
     def goes_on(self, source: Reader, size: int) -> bool:
-        """Whether a file of `size` packed bytes still begins with those that were taken, as far as their ends tell."""
+        """Returns whether a file of `size` packed bytes still begins with those that were taken, comparing their first and last bytes."""
 
 
 class Unpacker(Unpacking):
-    """A file of members of one codec, from its first byte on."""
+    """Unpacks a file of members of one codec, from its first byte on."""
 
     def __init__(self, codec: str, limits: UnpackOptions | None = None) -> None:
         self._careful_from = -1
@@ -207,7 +207,7 @@ class Unpacker(Unpacking):
         return True
 
     def _input(self, source: Reader) -> bytes:
-        """Packed bytes to go on with: what stood behind the last member, else the next ones. Zeros between members are padding."""
+        """Returns the next packed bytes: those after the last member, else new ones. Skips zeros between members, which are padding."""
         while True:
             data, self._rest = self._rest, b""
             if not data:
@@ -222,7 +222,7 @@ class Unpacker(Unpacking):
                 return data
 
     def _on_error(self, error: Exception) -> bool:
-        """Unpack the last bytes again, byte by byte: a step that failed gave nothing, though its first bytes may be good."""
+        """Unpacks the last bytes again, byte by byte: a failed step returned nothing, though its first bytes may be good."""
         if self._is_careful:
             self.damage = f"{self.codec}: {_words(error)}"
             return False
@@ -238,7 +238,7 @@ class Unpacker(Unpacking):
 
 
 class ZipUnpacker(Unpacking):
-    """A zip file of `size` bytes, which is unpacked into a tar of its members (see `zip_files`)."""
+    """Unpacks a zip file of `size` bytes into a tar of its members (see `zip_files`)."""
 
     def __init__(self, size: int, limits: UnpackOptions | None = None) -> None:
         self._size = size
@@ -257,7 +257,7 @@ class ZipUnpacker(Unpacking):
         try:
             self.taken, out = self._tar.more(source)
         except NotNowError as error:
-            self._begin_anew()  # what was begun does not go on
+            self._begin_anew()  # the present state cannot be continued
             raise error.why from None
         except compressions.ERRORS as error:
             self.damage = f"{self.codec}: {error if isinstance(error, ZipError) else _words(error)}"
@@ -270,17 +270,17 @@ class ZipUnpacker(Unpacking):
 
 
 def _edges(source: Reader, size: int) -> bytes:
-    """The first and the last bytes, among them what says where the directory is."""
+    """Returns the first and the last bytes, which include the position of the directory."""
     return source(0, HEAD_BYTES) + source(max(0, size - HEAD_BYTES), HEAD_BYTES)
 
 
 def unpacker_of(codec: str, size: int, limits: UnpackOptions | None = None) -> Unpacking:
-    """A new one for a file of `size` packed bytes."""
+    """Returns a new unpacker for a file of `size` packed bytes."""
     return ZipUnpacker(size, limits) if codec == ZIP else Unpacker(codec, limits)
 
 
 def _words(error: Exception) -> str:
-    """Returns what a library says, without its own name and numbers."""
+    """Returns a library's message, without its own name and numbers."""
     text = str(error) or type(error).__name__
     if "emory" in text or isinstance(error, MemoryError):
         return f"it needs more than {compressions.MEMORY_BYTES // 2**20} MiB to unpack"
@@ -288,9 +288,9 @@ def _words(error: Exception) -> str:
 
 
 KEPT = 4
-"""Files whose unpacking a process keeps between two batches; each takes up to `KEEP_BYTES` and what its codec needs."""
+"""How many files' unpackers a process keeps between two batches; each takes up to `KEEP_BYTES` and what its codec needs."""
 IDLE_SECONDS = 60.0
-"""One that is not asked for this long is dropped when another one comes or goes."""
+"""An unpacker that is unused for this long is dropped when another one is taken or returned."""
 
 
 class Unpackers:
@@ -301,7 +301,7 @@ class Unpackers:
         self._lock = threading.Lock()
 
     def take(self, partition: SourcePartition, codec: str, source: Reader, size: int, limits: UnpackOptions | None = None) -> Unpacking:
-        """Returns the unpacker of this file, if `source` (packed bytes, `size` of them) still is what it was; else a new one."""
+        """Returns the unpacker of this file, if `source` (`size` packed bytes) is unchanged; else a new one."""
         with self._lock:
             self._drop_old()
             _, unpacker = self._idle.pop(partition, (0.0, None))
@@ -311,7 +311,7 @@ class Unpackers:
         return unpacker_of(codec, size, limits)
 
     def give_back(self, partition: SourcePartition, unpacker: Unpacking) -> None:
-        """Keep an unpacker for the next batch."""
+        """Keeps an unpacker for the next batch."""
         with self._lock:
             self._drop_old()
             self._idle[partition] = (time.monotonic(), unpacker)

@@ -1,7 +1,7 @@
-"""Zip files: what is in one, by its directory at the end, and its content as a tar, so that what reads members knows one kind of archive.
+"""Zip files: the members, by the directory at the end, and the content as a tar, so that readers of members know one kind of archive.
 
-The directory is the truth, as for `unzip`: what local headers say besides is no matter. Members are taken in the order in which they stand.
-What is made of a zip depends on nothing but its bytes, so positions in it last.
+The directory is authoritative, as for `unzip`: local headers are ignored otherwise. Members are read in the order of their positions. The
+tar depends only on the zip's bytes, so positions in it stay valid.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from copycat_agent.formats.tar_members import NAMES_BYTES, TAR_BLOCK
 from copycat_agent.sources.files.packing.compressions import INPUT_BYTES, OUTPUT_BYTES, ZIP_METHODS
 
 ZIP = "zip"
-"""The name of this kind of packing (`SourceOffset.compression`)."""
+"""The name of this codec (`SourceOffset.compression`)."""
 
 _END = struct.Struct("<4s4H2LH")
 _END_64 = struct.Struct("<4sQ2H2L4Q")
@@ -29,16 +29,16 @@ _LOCAL = struct.Struct("<4s5H3L2H")
 _END_MAGIC, _LOCAL_MAGIC = b"PK\x05\x06", b"PK\x03\x04"
 _LONGEST_COMMENT = 2**16
 _FULL = 0xFFFFFFFF
-"""Stands for a number that a field of four bytes cannot hold."""
+"""The placeholder of a number that does not fit into a four-byte field."""
 _ENCRYPTED, _UTF_8, _STORED = 0x1, 0x800, 0
 
 
 class ZipError(ValueError):
-    """What is wrong with a zip file, in words that may be shown."""
+    """An invalid zip file, with a message that may be shown."""
 
 
 class NotNowError(Exception):
-    """Packed bytes could not be read, and `why`."""
+    """Packed bytes could not be read, because of `why`."""
 
     def __init__(self, why: BaseException) -> None:
         super().__init__(why)
@@ -60,17 +60,17 @@ class ZipMember(NamedTuple):
 
     @property
     def words(self) -> str:
-        """Its name, for what is wrong with it."""
+        """Its name, for messages."""
         return f"member {self.name!r:.200}"
 
 
 def is_zip(head: bytes) -> bool:
-    """Whether a file that begins with `head` is one, or an empty one."""
+    """Returns whether a file that begins with `head` is a zip file, possibly an empty one."""
     return head.startswith((_LOCAL_MAGIC, _END_MAGIC))
 
 
 def members(read: Reader, size: int, most: int) -> list[ZipMember]:
-    """The members of a file of `size` bytes, `most` at most. Raises ZipError for one that is damaged, and what `read` raises."""
+    """Returns the members of a file of `size` bytes, `most` at most. Raises ZipError if it is damaged, and the errors of `read`."""
     begin, directory, total = _directory(read, size)
     read, place = _in_blocks(read), directory
     if total > most:
@@ -93,7 +93,7 @@ def members(read: Reader, size: int, most: int) -> list[ZipMember]:
 
 
 def _in_blocks(read: Reader) -> Reader:
-    """The same, for many small stretches one behind the other."""
+    """Returns a reader that is fast for many small consecutive ranges."""
     begin, block = 0, b""
 
     def stretch(position: int, size: int) -> bytes:
@@ -106,7 +106,7 @@ def _in_blocks(read: Reader) -> Reader:
 
 
 def _directory(read: Reader, size: int) -> tuple[int, int, int]:
-    """How many bytes stand before the archive, where its directory begins, and how many members that has."""
+    """Returns how many bytes come before the archive, where its directory begins, and how many members that has."""
     begin = max(0, size - _LONGEST_COMMENT - _END.size)
     tail = read(begin, size - begin)
     place = tail.rfind(_END_MAGIC)
@@ -133,20 +133,20 @@ def _directory(read: Reader, size: int) -> tuple[int, int, int]:
 
 
 def _member(read: Reader, place: int, entry: tuple[int, ...], before: int) -> tuple[ZipMember, int]:
-    """The member that `entry`, at `place`, is of, and how long the entry is."""
+    """Returns the member of the `entry` at `place`, and the length of the entry."""
     _, _, made_by, _, _, flags, method, _, _, crc, packed, size, name_bytes, extra_bytes, comment_bytes, _, _, attributes, start = entry
     rest = read(place + _ENTRY.size, name_bytes + extra_bytes)
     name, extra = rest[:name_bytes], rest[name_bytes:]
     size, packed, start = _long_numbers(extra, size, packed, start)
     text = name.decode("utf-8", "surrogateescape") if flags & _UTF_8 else name.decode("cp437")
-    kind = stat.S_IFMT(attributes >> 16) if made_by == 3 else 0  # noqa: PLR2004 - by a Unix: attributes hold the mode
+    kind = stat.S_IFMT(attributes >> 16) if made_by == 3 else 0  # noqa: PLR2004 - made on a Unix: attributes hold the mode
     is_file = not text.endswith("/") and kind in (0, stat.S_IFREG)
     length = _ENTRY.size + name_bytes + extra_bytes + comment_bytes
     return ZipMember(text, before + start, 0, packed, size, crc, method, bool(flags & _ENCRYPTED), is_file), length
 
 
 def _long_numbers(extra: bytes, *numbers: int) -> Iterator[int]:
-    """Numbers that stand in the field of Zip64, those of them that do not fit into an entry."""
+    """Yields the numbers, with those that do not fit into an entry taken from the Zip64 field."""
     place, found = 0, b""
     while place + 4 <= len(extra):
         kind, length = struct.unpack_from("<HH", extra, place)
@@ -162,7 +162,7 @@ def _long_numbers(extra: bytes, *numbers: int) -> Iterator[int]:
 
 
 class TarOfZip:
-    """A zip of `size` bytes and `most` members at most as a tar, piece by piece, from a reader that may be another one each time."""
+    """Converts a zip of `size` bytes and at most `most` members into a tar, piece by piece; the reader may differ each time."""
 
     def __init__(self, size: int, most: int) -> None:
         self._size = size
@@ -170,9 +170,9 @@ class TarOfZip:
         self._pieces = _as_tar(self._packed, size, most)
 
     def more(self, source: Reader) -> tuple[int, bytes]:
-        """How many packed bytes are taken, and what comes next of the tar; all of them and nothing at its end.
+        """Returns how many packed bytes are taken, and the next piece of the tar; all of them and b"" at its end.
 
-        Raises ZipError and what codecs raise where it is damaged, and NotNowError; then nothing more comes of it.
+        Raises ZipError and codec errors if it is damaged, and NotNowError; after that nothing more comes.
         """
         self._source = source
         return next(self._pieces, (self._size, b""))
@@ -181,15 +181,15 @@ class TarOfZip:
         assert self._source is not None, "read by `more` alone"
         try:
             return self._source(position, size)
-        except Exception as error:  # noqa: BLE001 - whatever it is, it says nothing of the file
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is not about the file's content
             raise NotNowError(error) from None
 
 
 def _as_tar(read: Reader, size: int, most: int) -> Iterator[tuple[int, bytes]]:
-    """The files among its members as a tar, in pieces, each with how many packed bytes were taken by then.
+    """Yields the files among its members as a tar, in pieces, each with how many packed bytes were taken by then.
 
-    It begins with a header that says nothing, so that it is known as a tar without any member, too.
-    Raises ZipError and what codecs raise where it is damaged, and what `read` raises; then nothing more comes of it.
+    It begins with an empty header, so that it is recognised as a tar even without members. Raises ZipError and codec errors if it is
+    damaged, and the errors of `read`; after that nothing more comes.
     """
     mark = tarfile.TarInfo()
     mark.type = tarfile.XGLTYPE
@@ -233,7 +233,7 @@ def _content(read: Reader, member: ZipMember) -> Iterator[tuple[int, bytes]]:
 
 
 def _stretch(read: Reader, member: ZipMember) -> tuple[int, int]:
-    """Where its packed bytes begin and end."""
+    """Returns where its packed bytes begin and end."""
     head = read(member.start, _LOCAL.size)
     if len(head) < _LOCAL.size or head[:4] != _LOCAL_MAGIC:
         raise ZipError(f"{member.words} is not where the directory says")

@@ -1,1 +1,1 @@
-"""From patterns to open files: what matches, what is there, and nothing beyond what the definition allows."""
+"""From patterns to open files: what matches, what exists, and nothing beyond what the definition allows."""

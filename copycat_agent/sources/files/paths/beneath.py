@@ -1,4 +1,4 @@
-"""The door to openat2(2): what lies at a path below a directory, without following a single link, and without opening it."""
+"""Calls openat2(2): finds what is at a path below a directory, without following a single link, and without opening it."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import stat
 from functools import cache
 
 _SYS_OPENAT2 = 437
-"""The same on every architecture that has been added since system calls are numbered alike (Linux 5.6), x86-64 among them."""
+"""The same on every architecture that was added since system call numbers are unified (Linux 5.6), and on x86-64."""
 _RESOLVE_NO_MAGICLINKS = 0x02
 _RESOLVE_NO_SYMLINKS = 0x04
 _RESOLVE_BENEATH = 0x08
 _FLAGS = os.O_PATH | os.O_CLOEXEC
 _TRIES = 8
-"""The kernel asks to try again when names were being moved while it looked."""
+"""The kernel asks for a retry if names were moved during the look-up."""
 
 
 class _OpenHow(ctypes.Structure):
@@ -29,9 +29,9 @@ _HOW_FOLLOWING = _OpenHow(_FLAGS, 0, _RESOLVE_NO_MAGICLINKS)
 
 
 def find_beneath(directory_fd: int, rest: str) -> int:
-    """O_PATH descriptor of what is at `rest` below the directory. Raises OSError: ELOOP where a link is met, EXDEV for `..`.
+    """Returns an O_PATH descriptor of what is at `rest` below the directory. Raises OSError: ELOOP for a link, EXDEV for `..`.
 
-    Nothing is opened, so a pipe's writer sees no reader, and no device hears of it.
+    Nothing is opened, so a pipe's writer sees no reader, and no device is touched.
     """
     if not has_openat2():
         return walk_beneath(directory_fd, rest)
@@ -39,14 +39,14 @@ def find_beneath(directory_fd: int, rest: str) -> int:
 
 
 def find_following(directory_fd: int, rest: str) -> int:
-    """The same through links, wherever they lead, but not those of /proc/*/fd. Raises OSError."""
+    """Returns the same through links, wherever they lead, but not those of /proc/*/fd. Raises OSError."""
     if not has_openat2():
         return os.open(rest, _FLAGS, dir_fd=directory_fd)
     return _openat2(directory_fd, rest, _HOW_FOLLOWING)
 
 
 def walk_beneath(directory_fd: int, rest: str) -> int:
-    """`find_beneath` for kernels before 5.6 and sandboxes that do not let openat2 through: one name after the other."""
+    """Does `find_beneath` for kernels before 5.6 and sandboxes that block openat2: one name after the other."""
     here = os.open(".", _FLAGS, dir_fd=directory_fd)
     try:
         for part in rest.split("/"):
@@ -67,7 +67,7 @@ def _refuse(code: int, path: str) -> None:
 
 @cache
 def has_openat2() -> bool:
-    """Whether the kernel, and whatever sandbox there is, lets openat2 through."""
+    """Returns whether the kernel, and a possible sandbox, allow openat2."""
     try:
         os.close(_openat2(-1, "/", _HOW_FOLLOWING))
     except OSError:

@@ -1,4 +1,4 @@
-"""Which files there are that the patterns match, and which matching paths cannot be read, each told once."""
+"""Finds the files that match the patterns, and the matching paths that cannot be read, each logged once."""
 
 from __future__ import annotations
 
@@ -17,36 +17,36 @@ if TYPE_CHECKING:
 
 
 class PassedOver:
-    """Remembers what is wrong with which path: from this scan and the one before, nothing older."""
+    """Remembers what is wrong with which path, in this scan and the one before."""
 
     def __init__(self, log: Log) -> None:
         self._log = log
         self._now: dict[str, str] = {}
         self._before: dict[str, str] = {}
         self.unreadable = 0
-        """How many paths matched and could not be opened, listed or read: as many as `paths` gives."""
+        """How many paths matched and could not be opened, listed or read: the number of `paths`."""
 
     def __contains__(self, path: str) -> bool:
         return path in self._now
 
     def is_unreadable(self, path: str) -> bool:
-        """Whether it is one of `paths`: something is there, and nobody knows what."""
+        """Returns whether it is one of `paths`: it exists, and its content is not known."""
         return self._now.get(path, "").startswith("cannot be")
 
     def paths(self) -> list[str]:
-        """The paths that `unreadable` counts."""
+        """Returns the paths that `unreadable` counts."""
         return [path for path in self._now if self.is_unreadable(path)]
 
     def reasons(self) -> dict[str, str]:
-        """Everything that matches and is not read, and why."""
+        """Returns the reasons why matching paths are not read, by path."""
         return dict(self._now)
 
     def begin_scan(self) -> None:
-        """Begin a scan: what is wrong from here on is of this scan."""
+        """Begins a scan: later warnings belong to it."""
         self._before, self._now, self.unreadable = self._now, {}, 0
 
     def warn(self, path: str, why: str) -> None:
-        """Say what is wrong with a path; again only after it was right for a scan, or is wrong in another way."""
+        """Logs what is wrong with a path; repeats it only after a scan without it, or with another reason."""
         if self._before.get(path) != why and self._now.get(path) != why:
             self._log.warning("path passed over", path=path, why=why)
         was_unreadable = self.is_unreadable(path)
@@ -55,45 +55,45 @@ class PassedOver:
 
 
 Mark = tuple[int, int, int, int] | None
-"""What `mark` tells of a directory; None where it cannot be told."""
+"""The result of `mark` for a directory; None if it cannot be determined."""
 Warn = Callable[[str, str], None]
-"""`warn(path, why)`; the caller says each only once."""
+"""`warn(path, why)`; the receiver logs each only once."""
 _Todo = list[tuple[str, tuple[str, ...]]]
-"""Directories that are to be walked, and the rest of the pattern below each."""
+"""Directories still to be walked, and the rest of the pattern below each."""
 _LINK = "is a symbolic link; set follow_symlinks: true to read what it points to"
 NO_DESCRIPTORS = frozenset((errno.EMFILE, errno.ENFILE))
 
 
 class Found(NamedTuple):
-    """One matching file: its name and what stat said."""
+    """One matching file: its name and its stat."""
 
     path: str
     stat: os.stat_result
 
 
 class NamedEntry:
-    """A name that a pattern spells out, as `os.DirEntry` shows it. Its directory is not listed for it, however much is in there."""
+    """A name that a pattern spells out, with the interface of `os.DirEntry`. Its directory, however large, is not listed for it."""
 
     __slots__ = ("_directory", "_info", "name")
 
     def __init__(self, name: str, directory: int) -> None:
-        """`directory` is the descriptor of an open one, and stays open. Raises OSError where there is no such name."""
+        """`directory` is the descriptor of an open one, and stays open. Raises OSError if there is no such name."""
         self.name = name
         self._directory = directory
         self._info = os.stat(name, dir_fd=directory, follow_symlinks=False)
 
     def is_symlink(self) -> bool:
-        """Whether the name is a symbolic link's."""
+        """Returns whether the name is a symbolic link."""
         return stat.S_ISLNK(self._info.st_mode)
 
     def stat(self, *, follow_symlinks: bool) -> os.stat_result:
-        """Returns the stat of what the name leads to, or the link itself. Raises OSError for a link that leads to nothing."""
+        """Returns the stat of what the name leads to, or of the link itself. Raises OSError for a link that leads to nothing."""
         if not (follow_symlinks and self.is_symlink()):
             return self._info
         return os.stat(self.name, dir_fd=self._directory)
 
     def is_dir(self, *, follow_symlinks: bool) -> bool:
-        """Whether it leads to a directory. Raises OSError for trouble other than a link that leads to nothing."""
+        """Returns whether it leads to a directory. Raises OSError for errors other than a link that leads to nothing."""
         try:
             return stat.S_ISDIR(self.stat(follow_symlinks=follow_symlinks).st_mode)
         except FileNotFoundError:
@@ -106,9 +106,9 @@ Entry = os.DirEntry[str] | NamedEntry
 class Discovery:
     """Finds files by glob patterns: `*`, `?`, `[...]` within one name, `**` for any number of directories.
 
-    As in a shell, a wildcard does not match a leading dot. An exclude pattern without a slash is matched against the file's
-    name, one with a slash against its whole path. Which links are followed is the opener's to say; a directory is opened by it
-    and listed through its descriptor, so no swap of names leads a scan astray.
+    As in a shell, a wildcard does not match a leading dot. An exclude pattern without a slash is matched against the file's name, one with
+    a slash against its whole path. The opener decides which links are followed; a directory is opened by it and listed through its
+    descriptor, so no swap of names leads a scan astray.
     """
 
     def __init__(self, include: tuple[str, ...], exclude: tuple[str, ...], opener: Opener) -> None:
@@ -128,11 +128,11 @@ class Discovery:
         """Whether the last scan failed to list a directory because the process may open no more."""
 
     def scan(self, warn: Warn) -> Iterator[Found]:
-        """Every matching regular file once. What cannot be read or is no regular file goes to `warn` and is passed over.
+        """Yields every matching regular file once. Calls `warn` for what cannot be read or is not a regular file.
 
-        Afterwards `directories` are those to watch, `marks` theirs before they were listed, `unlisted` those that are there but
-        could not be listed (nothing is known about the files in them), and `unmatched` the patterns that matched nothing.
-        `has_dangling`: a link leads to nothing now; what it leads to later shows in no directory that was walked.
+        Afterwards `directories` are those to watch, `marks` are their marks before they were listed, `unlisted` those that exist but could
+        not be listed (nothing is known about the files in them), and `unmatched` the patterns that matched nothing. `has_dangling`: a link
+        leads to nothing now; its later target shows in no directory that was walked.
         """
         self.directories, self.unlisted, self.unmatched = set(), set(), set()
         self.marks, self.has_dangling = {}, False
@@ -152,16 +152,16 @@ class Discovery:
                 self.unmatched.add(pattern)
 
     def may_match(self, path: str) -> bool:
-        """Whether a scan might find a file at `path`; False is certain."""
+        """Returns whether a scan might find a file at `path`; False is certain."""
         return any(regex.match(path) for regex in self._include_paths) and not self.excludes(path)
 
     def excludes(self, path: str) -> bool:
-        """Whether an exclude pattern names `path`: then nothing may be read there, whatever else is known of the file."""
+        """Returns whether an exclude pattern matches `path`: then nothing may be read there, whatever else is known of the file."""
         name = path.rpartition("/")[2]
         return any(regex.match(name) for regex in self._exclude_names) or any(regex.match(path) for regex in self._exclude_paths)
 
     def _walk(self, root: str, directory: str, parts: tuple[str, ...], todo: _Todo, warn: Warn) -> Iterator[Found | None]:
-        """Files of one directory below `root`, None for each that is excluded; directories that the pattern leads to go to `todo`."""
+        """Yields files of one directory below `root`, None for each excluded one; adds directories that the pattern leads to to `todo`."""
         if self._been_there(directory, parts):
             return
         fd = self._open(directory, root, warn)
@@ -185,7 +185,7 @@ class Discovery:
             os.close(fd)
 
     def _open(self, directory: str, root: str, warn: Warn) -> int:
-        """Descriptor of a directory, -1 when it cannot be listed. What is there, or may come, is to be watched."""
+        """Returns the descriptor of a directory, -1 if it cannot be listed. Existing and missing directories are both watched."""
         fd = -1
         try:
             fd = self._opener.open_directory(directory, root)
@@ -201,7 +201,7 @@ class Discovery:
         return fd
 
     def _entries(self, fd: int, directory: str, part: str, warn: Warn, *, deep: bool) -> list[tuple[Entry, str]]:
-        """Returns the entries of a directory that may match, each with its path; none where it cannot be listed."""
+        """Returns the entries of a directory that may match, each with its path; none if it cannot be listed."""
         regex, above = name_regex(part), directory if directory == "/" else f"{directory}/"
         try:
             if not deep and not is_wild(part):
@@ -220,7 +220,7 @@ class Discovery:
         warn(directory, f"cannot be listed: {error.strerror}")
 
     def _been_there(self, directory: str, parts: tuple[str, ...]) -> bool:
-        """Links may lead in circles: a directory is walked once per rest of a pattern."""
+        """Returns whether a directory was walked before with this rest of a pattern: links may lead in circles."""
         place: object = directory
         if self._follow:
             try:
@@ -242,7 +242,7 @@ class Discovery:
         return is_directory
 
     def _go_down(self, entry: Entry, path: str, rest: tuple[str, ...], todo: _Todo, warn: Warn | None) -> None:
-        """The pattern leads on below `path`. With `warn` it is told when nothing can be there."""
+        """Continues the pattern below `path`. Calls `warn` if nothing can be there."""
         if self._is_directory(entry, path):
             todo.append((path, rest))
         elif warn and not entry.is_symlink():
@@ -251,14 +251,14 @@ class Discovery:
             warn(path, _LINK)
 
     def _file(self, entry: Entry, path: str, warn: Warn, *, told: bool) -> Found | None:
-        """Returns what the pattern leads to, when it is a regular file. `told`: a directory there is worth a warning."""
+        """Returns what the pattern leads to, if it is a regular file. `told`: a directory there causes a warning."""
         try:
             info = entry.stat(follow_symlinks=self._follow)
             if self._follow and entry.is_symlink():
                 self._opener.check(path)
         except FileNotFoundError:
             self.has_dangling = True
-            return None  # it went away, or is a link to nothing: the next scan knows
+            return None  # it went away, or is a link to nothing: the next scan finds out
         except LinkError as error:
             warn(path, why_not(error))
             return None
@@ -277,7 +277,7 @@ class Discovery:
 
 
 def mark(directory: str) -> Mark:
-    """Returns what changes with every change of its entries, and when another directory is there; None when there is none."""
+    """Returns a mark that changes with the directory's entries, and if another directory replaces it; None if there is none."""
     try:
         info = os.stat(directory)  # noqa: PTH116 - a hot path
     except OSError:

@@ -1,4 +1,4 @@
-"""What include and exclude patterns mean: where one begins, what it matches, and why a path is none of a connector's."""
+"""The meaning of include and exclude patterns: where one begins, what it matches, and why a path does not match."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from typing import NamedTuple
 
 
 def normalise(pattern: str) -> str:
-    """`pattern` with doubled slashes and `.` parts removed; `..` is left alone, it means what the kernel says."""
+    """Returns `pattern` without doubled slashes and `.` parts; `..` is left alone, the kernel interprets it."""
     return "/" + "/".join(part for part in pattern.split("/") if part not in ("", "."))
 
 
 def split_pattern(pattern: str) -> tuple[str, tuple[str, ...]]:
-    """The directory to begin at, and the pattern of each level below it. `**` never stands last, nor twice in a row."""
+    """Returns the directory to begin at, and the pattern of each level below it. `**` is never the last level, nor twice in a row."""
     parts = normalise(pattern)[1:].split("/")
     fixed = 0
     while fixed < len(parts) - 1 and not is_wild(parts[fixed]):
@@ -28,24 +28,24 @@ def split_pattern(pattern: str) -> tuple[str, tuple[str, ...]]:
 
 
 def fixed_part(pattern: str) -> str:
-    """The directory at which a pattern begins: all above its first wildcard, or above its last name when it has none."""
+    """Returns the directory at which a pattern begins: all above its first wildcard, or above its last name if it has none."""
     return split_pattern(pattern)[0]
 
 
 def is_wild(part: str) -> bool:
-    """Whether a level of a pattern has a wildcard; else it matches the name that it spells."""
+    """Returns whether a level of a pattern has a wildcard; else it matches only its own name."""
     return any(char in part for char in "*?[")
 
 
 @lru_cache(maxsize=1024)
 def name_regex(pattern: str) -> re.Pattern[str]:
-    """One name. A wildcard at the beginning does not match a dot there."""
+    """Returns a regex for one name. A wildcard at the beginning does not match a dot there."""
     guard = r"(?!\.)" if pattern[:1] in ("*", "?", "[") else ""
     return re.compile(guard + _translate(pattern) + r"\Z", re.DOTALL)
 
 
 def path_regex(pattern: str) -> re.Pattern[str]:
-    """A whole path. Here wildcards match dots too: excluding too little is the worse surprise."""
+    """Returns a regex for a whole path. Here wildcards match dots too: excluding too little is the worse surprise."""
     parts = normalise(pattern)[1:].split("/")
     pieces = ["(?:/[^/]+)*" if part == "**" else "/" + _translate(part) for part in parts]
     if parts[-1] == "**":
@@ -54,7 +54,7 @@ def path_regex(pattern: str) -> re.Pattern[str]:
 
 
 def _translate(part: str) -> str:
-    """One level of a pattern as a regular expression that never crosses a slash."""
+    """Returns a level of a pattern as a regular expression that never crosses a slash."""
     pieces, index = [], 0
     while index < len(part):
         char = part[index]
@@ -71,9 +71,9 @@ def _translate(part: str) -> str:
 
 _WILD = "*?["
 _FILLERS = ("", "a", "a1")
-"""What a wildcard of both patterns stands for in a name that is made up."""
+"""Replacements, in made-up names, for a star that is in both patterns."""
 _STATES = 20_000
-"""Longer looks for a shared name are given up: nobody writes such patterns."""
+"""The limit for a search for a shared name: real patterns need less."""
 
 
 class Mismatch(NamedTuple):
@@ -85,7 +85,7 @@ class Mismatch(NamedTuple):
 
 
 def mismatch(include: Sequence[str], path: str) -> Mismatch | None:
-    """Returns why no pattern names `path`, as the nearest of them shows; None when one does. Both absolute."""
+    """Returns the mismatch of the nearest pattern; None if one matches `path`. Both are absolute."""
     nearest: Mismatch | None = None
     for pattern in include:
         found = _compare(pattern, path)
@@ -101,18 +101,18 @@ def _likeness(pattern: str, path: str) -> float:
 
 
 def excluded_by(exclude: Sequence[str], path: str) -> str:
-    """The first exclude pattern that leaves `path` out, "" when none does."""
+    """Returns the first exclude pattern that matches `path`, "" if none does."""
     name = path.rpartition("/")[2]
     return next((one for one in exclude if (path_regex(one).match(path) if "/" in one else name_regex(one).match(name))), "")
 
 
 def fixed_depth(pattern: str) -> int:
-    """Returns how many directories a pattern names without a wildcard: links among them are followed always."""
+    """Returns how many directories a pattern names without a wildcard: links among them are always followed."""
     return len(fixed_part(pattern).strip("/").split("/"))
 
 
 def shared_name(one: tuple[Sequence[str], Sequence[str]], other: tuple[Sequence[str], Sequence[str]]) -> str:
-    """A path that both name, each with its (include, exclude) patterns; "" when none was found: then they are as good as apart."""
+    """Returns a path that matches both (include, exclude) pairs; "" if none was found: then they count as disjoint."""
     for mine in one[0]:
         for theirs in other[0]:
             for filler in _FILLERS:
@@ -128,7 +128,7 @@ def _split(path: str) -> list[str]:
 
 
 def _compare(pattern: str, path: str) -> Mismatch | None:
-    """How far a pattern gets along a path; None for all the way."""
+    """Returns how far a pattern matches a path; None if it matches all of it."""
     parts, names = _split(pattern), normalise(path)[1:].split("/")
     reached = {(0, 0)}
     todo = [(0, 0)]
@@ -157,7 +157,7 @@ def _steps(parts: list[str], names: list[str], part: int, name: int) -> Iterator
 
 
 def _why(parts: list[str], names: list[str], stuck: list[int], depth: int) -> str:
-    """In words: `depth` names are matched, and no part at `stuck` goes on."""
+    """Returns the reason as a message: `depth` names are matched, and no part at `stuck` continues."""
     if depth == len(names):
         return f"the pattern goes on below it: /{'/'.join(parts[stuck[-1] :])}"
     name = names[depth]
@@ -172,7 +172,7 @@ def _why(parts: list[str], names: list[str], stuck: list[int], depth: int) -> st
 
 
 def _common_path(one: list[str], other: list[str], filler: str) -> str:
-    """The shortest path that both patterns match, level by level."""
+    """Returns the shortest path that both patterns match, level by level."""
     todo: deque[tuple[int, int, tuple[str, ...]]] = deque([(0, 0, ())])
     seen: set[tuple[int, int]] = set()
     while todo and len(seen) < _STATES:
@@ -210,7 +210,7 @@ def literal_prefix(pattern: str) -> str:
 
 
 def _common_name(one: str, other: str, filler: str) -> str:
-    """The shortest name that two levels match, with `filler` for a star that stands in both; "" for none."""
+    """Returns the shortest name that two levels match, with `filler` for a star that is in both; "" if there is none."""
     if not is_wild(one) or not is_wild(other):
         literal, pattern = (other, one) if is_wild(one) else (one, other)
         return literal if literal == pattern or (is_wild(pattern) and name_regex(pattern).match(literal)) else ""
@@ -244,7 +244,7 @@ def _character_steps(mine: list[str], theirs: list[str], at: tuple[int, int, str
 
 
 def _common_character(one: str, other: str) -> str:
-    """A character that two tokens match; "" for none. A star takes what the other one wants."""
+    """Returns a character that two tokens match; "" if there is none. A star matches any that the other one needs."""
     wishes = [_example(token) for token in (one, other) if token not in ("*", "?")] or ["a"]
     return next((char for chars in wishes for char in chars if _takes(one, char) and _takes(other, char)), "")
 
@@ -254,7 +254,7 @@ def _takes(token: str, char: str) -> bool:
 
 
 def _example(token: str) -> str:
-    """Characters worth a try for a token that is no wildcard, or a set of characters."""
+    """Returns characters to try for a token that is a character, or a set of characters."""
     if len(token) == 1:
         return token
     inside = token[1:-1].lstrip("!^")
@@ -262,7 +262,7 @@ def _example(token: str) -> str:
 
 
 def _tokens(part: str) -> list[str]:
-    """A level of a pattern: single characters, wildcards, and sets in brackets."""
+    """Splits a level of a pattern into single characters, wildcards, and sets in brackets."""
     tokens, index = [], 0
     while index < len(part):
         close = part.find("]", index + 2) if part[index] == "[" else -1

@@ -1,4 +1,4 @@
-"""Opening files that match: regular ones only, never waiting, and no further than the definition and hard links of others allow."""
+"""Opens files that match: regular ones only, without blocking, and no further than the definition and others' hard links allow."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from copycat_agent.sources.files.paths.beneath import find_beneath, find_followi
 from copycat_agent.sources.files.paths.matching import fixed_part, path_regex
 
 SYSCTL = Path("/proc/sys/fs/protected_hardlinks")
-"""1: nobody can link a file that is not his own and that he may not write to. A test names another file here."""
+"""1: nobody can link a file that is not his own and that he may not write to. Tests set another file here."""
 _OPENED = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
 _F_SETSIG = 10  # fcntl.h; Python's fcntl does not name it
 _WRITABLE_FOR_OTHERS = 0o022
 _NOBODY = 65534
-"""Whom a user namespace (systemd's PrivateUsers=) has no number for: any user of the host."""
+"""The user that a user namespace (systemd's PrivateUsers=) shows for unmapped users: any user of the host."""
 
 
 def kernel_protects() -> bool | None:
-    """Whether nobody can link other users' files; None when that cannot be read, as where a sandbox hides /proc/sys."""
+    """Returns whether users cannot link others' files; None if that cannot be read, as in a sandbox that hides /proc/sys."""
     try:
         return SYSCTL.read_text("ascii").strip() not in ("0", "")
     except (OSError, UnicodeError):
@@ -32,9 +32,9 @@ def kernel_protects() -> bool | None:
 
 
 def is_doubtful(found: int, info: os.stat_result) -> bool:
-    """Whether somebody else may have put an open (O_PATH) file with several links where it is. `info` is its fstat. Raises OSError.
+    """Returns whether someone else may have linked an open (O_PATH) file to its place; `info` is its fstat. Raises OSError.
 
-    Its owner may: the agent's user, unless that is root, or the owner of a directory that nobody else may write to.
+    Its owner may have done so: the agent's user, unless that is root, or the owner of a directory that nobody else may write to.
     """
     if kernel_protects() or (info.st_uid == os.geteuid() and info.st_uid):
         return False
@@ -55,13 +55,13 @@ _LINKED = (
     " or set follow_hard_links: true to read it"
 )
 SPARE = 48
-"""Descriptors of the process that files leave to everything else: the store, sockets, runners, directories that are listed."""
+"""Descriptors of the process that files leave free for everything else: the store, sockets, runners, directories that are listed."""
 _HELD_ROOTS = 16
-"""Descriptors that a scan keeps for the patterns' fixed parts; the rest are opened each time."""
+"""How many descriptors of the patterns' fixed parts a scan keeps open; the rest are opened each time."""
 
 
 class PassedOverError(OSError):
-    """The path leads to something that is not read on purpose. `strerror` says what it is, and what to change to have it read."""
+    """The path leads to something that is not read on purpose. `strerror` says what it is, and how to have it read."""
 
 
 class NotRegularError(PassedOverError):
@@ -75,11 +75,11 @@ class LinkError(PassedOverError):
 class Opener:
     """Opens what one connector's patterns find. Used by one caller at a time.
 
-    A pattern's fixed part was written by a person and may lead through links. Below it none is followed; with
-    `follow_symlinks` what lies at the end has to be beneath the real path of a fixed part, or of one of `symlink_roots`. What
-    is no regular file is never opened, not even for a moment: a name is resolved without opening (O_PATH), and what it led to
-    is opened then, so nobody can put something else in between. Nor is a file that somebody else may have linked to its place
-    (`hard_links`), unless `follow_hard_links` says so. It costs 10 µs a file instead of 4.
+    A pattern's fixed part was written by a person and may lead through links. Below it none is followed; with `follow_symlinks` the target
+    has to be beneath the real path of a fixed part, or of one of `symlink_roots`. Something other than a regular file is never opened, not
+    even for a moment: a name is resolved without opening (O_PATH), and then the resolved file is opened, so nobody can replace it in
+    between. Nor is a file opened that somebody else may have linked to its place (`is_doubtful`), unless `follow_hard_links` is set. This
+    costs 10 µs a file instead of 4.
     """
 
     def __init__(
@@ -99,9 +99,9 @@ class Opener:
         self._allowed: tuple[str, ...] = ()
 
     def open(self, path: str, *, is_known: bool = False) -> tuple[int, os.stat_result]:
-        """Descriptor and fstat of the regular file at `path`. Raises OSError.
+        """Returns descriptor and fstat of the regular file at `path`. Raises OSError.
 
-        `is_known`: the caller takes only a file that it has read before, so who links it does not matter.
+        `is_known`: the caller takes only a file that it has read before, so it does not matter who links it.
         """
         found = self._find(path, self.roots_of(path))
         try:
@@ -117,7 +117,7 @@ class Opener:
             os.close(found)
 
     def open_directory(self, path: str, root: str) -> int:
-        """Descriptor of a directory to list, `root` itself or one below it; `root` is a pattern's fixed part. Raises OSError."""
+        """Opens a directory to list, `root` itself or one below it; `root` is a pattern's fixed part. Raises OSError."""
         found = self._find(path, (root,))
         try:
             if self.follow_symlinks and (target := self._outside(found)):
@@ -127,7 +127,7 @@ class Opener:
             os.close(found)
 
     def check(self, path: str) -> None:
-        """Raises LinkError when a link at `path` leads out of what may be read. What else is wrong is told to who opens it."""
+        """Raises LinkError if a link at `path` leads outside of what may be read. Other errors are left to the opening of the file."""
         try:
             found = self._find(path, self.roots_of(path))
         except OSError:
@@ -140,7 +140,7 @@ class Opener:
 
     @contextlib.contextmanager
     def held_roots(self) -> Iterator[None]:
-        """Within it, the patterns' fixed parts are looked up once: for one pass over everything, no longer."""
+        """Looks up the patterns' fixed parts only once within the block: for one pass over everything, no longer."""
         self._holds, self._allowed = True, ()
         try:
             yield
@@ -151,9 +151,9 @@ class Opener:
             self._held.clear()
 
     def roots_of(self, path: str) -> tuple[str, ...]:
-        """Fixed parts below which `path` may be looked for, the shortest first: there, most of the path must be free of links.
+        """Returns the fixed parts below which `path` may be, the shortest first: below it, most of the path must be free of links.
 
-        A file that has left its patterns is looked for under its last name, which is a real path: it holds no link at all.
+        A file that has left its patterns is searched for under its last name, which is a real path without links.
         """
         if len(self._patterns) == 1 and _is_below(path, self._patterns[0][0]):
             return (self._patterns[0][0],)
@@ -162,7 +162,7 @@ class Opener:
         return tuple(sorted(set(around), key=len)) or ("/",)
 
     def _find(self, path: str, roots: tuple[str, ...]) -> int:
-        """O_PATH descriptor of what is at `path`. Raises OSError."""
+        """Returns an O_PATH descriptor of what is at `path`. Raises OSError."""
         if self.follow_symlinks:
             return self._find_from(roots[0], path, find_following)
         for root in roots:
@@ -187,7 +187,7 @@ class Opener:
             os.close(fd)
 
     def _outside(self, fd: int) -> str:
-        """Returns where the descriptor leads, when that is nowhere that may be read; else ""."""
+        """Returns where the descriptor leads, if that is outside of what may be read; else ""."""
         target = _path_of(fd)
         allowed = self._allowed or tuple(filter(None, map(_real, self._real_roots)))
         if self._holds:
@@ -196,7 +196,7 @@ class Opener:
 
 
 def open_regular(path: str, *, follow_symlinks: bool) -> tuple[int, os.stat_result]:
-    """Open a regular file for a person who named it: never waiting, and never through a final symlink unless asked. Raises OSError."""
+    """Opens a regular file that a user named: without blocking, through a final symlink only if asked. Raises OSError."""
     fd = os.open(path, _FLAGS | (0 if follow_symlinks else os.O_NOFOLLOW))
     info = os.fstat(fd)
     if not stat.S_ISREG(info.st_mode):
@@ -206,7 +206,7 @@ def open_regular(path: str, *, follow_symlinks: bool) -> tuple[int, os.stat_resu
 
 
 def open_again(fd: int) -> tuple[int, os.stat_result]:
-    """Another descriptor of a file that is open, and its fstat. What may be read is judged anew. Raises OSError."""
+    """Returns another descriptor of an open file, and its fstat. Permissions are checked again. Raises OSError."""
     if not stat.S_ISREG(os.fstat(fd).st_mode):
         raise NotRegularError(0, "is not a regular file", f"/proc/self/fd/{fd}")
     found = os.open(f"/proc/self/fd/{fd}", _FLAGS)
@@ -214,7 +214,7 @@ def open_again(fd: int) -> tuple[int, os.stat_result]:
 
 
 def why_not(error: OSError) -> str:
-    """Words for a path that was not opened."""
+    """Returns the reason why a path was not opened."""
     return str(error.strerror) if isinstance(error, PassedOverError) else f"cannot be opened: {error.strerror}"
 
 
@@ -224,7 +224,7 @@ def _leads_out(target: str, path: str) -> LinkError:
 
 
 def _real(directory: str) -> str:
-    """The directory's path without links, "" when it cannot be looked at."""
+    """Returns the directory's path without links, "" if it cannot be opened."""
     try:
         fd = os.open(directory, _ROOT_FLAGS)
     except OSError:
@@ -244,19 +244,19 @@ def _is_below(path: str, directory: str) -> bool:
 
 
 def is_open_for_writing(fd: int) -> bool:
-    """Whether somebody has the open file open for writing; False as well where that cannot be told (not the owner, or no leases)."""
+    """Returns whether somebody has the open file open for writing; also False if that is not known (not the owner, or no leases)."""
     return _lease_refusal(fd) == errno.EAGAIN
 
 
 def has_no_writer(fd: int) -> bool:
-    """Whether nobody has the open file open for writing; False as well where that cannot be told."""
+    """Returns whether nobody has the open file open for writing; also False if that is not known."""
     return _lease_refusal(fd) == 0
 
 
 def _lease_refusal(fd: int) -> int:
-    """0 when the kernel grants a read lease, which it does only while nobody has the file open for writing; else why it does not.
+    """Returns 0 if the kernel grants a read lease, which it does only while nobody has the file open for writing; else the errno.
 
-    A lease may not be asked for by who is neither owner nor has CAP_LEASE, nor on a file system without leases.
+    A lease is refused without ownership or CAP_LEASE, and on a file system without leases.
     """
     try:
         fcntl.fcntl(fd, _F_SETSIG, signal.SIGURG)  # breaking a lease sends SIGIO, which kills; SIGURG is ignored

@@ -1,9 +1,8 @@
-"""Scans that look at a part of the files: when no directory has changed, the names in it have not, and only contents may have.
+"""Scans of a part of the files: if no directory has changed, the names in it have not, and only contents may have.
 
-A scan of 100,000 files takes the better part of a second; every few seconds that is a tenth of a core for nothing. A partial
-scan looks at the directories, at the files that are active, and at a slice of all others, so that each is looked at every
-`ROUND_SECONDS`: 5 ms. The idea that an unchanged directory need not be listed again, and the care for time stamps that are too
-young to be trusted, are those of git's index (racy-git).
+A scan of 100,000 files takes nearly a second; every few seconds that is a tenth of a core for nothing. A partial scan checks the
+directories, the files that are active, and a slice of all others, so that each is checked every `ROUND_SECONDS`: 5 ms. The idea that an
+unchanged directory need not be listed again, and the distrust of time stamps that are too young, come from git's index (racy-git).
 """
 
 from __future__ import annotations
@@ -17,22 +16,22 @@ from copycat_agent.sources.files import clock
 from copycat_agent.sources.files.paths.discovery import Mark, mark
 
 WORTH_SECONDS = 0.02
-"""A scan that takes less is not replaced by a look at a part of the files; it is left out only when no file has changed either."""
+"""A scan that takes less is not replaced by a partial scan; it is left out only if no file has changed either."""
 ROUND_SECONDS = 240.0
-"""In this time partial scans look at every quiet file once. Writes to it are told by events as well, where there are events."""
+"""Partial scans check every quiet file once in this time. Writes to it also cause events, if there are events."""
 FULL_SECONDS = 60.0
-"""A scan after this time, whatever directories say, or after `FULL_COST` times its own duration, whichever is later."""
+"""A full scan is due after this time, whatever directories say, or after `FULL_COST` times its own duration, whichever is later."""
 FULL_COST = 300.0
 COVERED_SECONDS = 240.0
-"""As `FULL_SECONDS`, where every file is looked at in between."""
+"""As `FULL_SECONDS`, if every file is checked in between."""
 ACTIVE_SECONDS = 60.0
-"""A file that was written to so recently is looked at in every partial scan."""
+"""A file that was written to so recently is checked in every partial scan."""
 YOUNG_NS = 2_000_000_000
-"""A directory that changed so shortly before it was listed may change again without showing it."""
+"""A directory that changed so shortly before it was listed may change again without a visible time stamp."""
 
 
 class Watched(Protocol):
-    """What a partial scan asks of a file."""
+    """The interface of a file for partial scans."""
 
     @property
     def grown_at(self) -> float:
@@ -44,14 +43,14 @@ class Watched(Protocol):
 
     @property
     def removed(self) -> bool:
-        """Whether nobody follows it any more."""
+        """Whether it is not followed any more."""
 
 
 _File = TypeVar("_File", bound=Watched)
 
 
 class PartialScan(Generic[_File]):
-    """Decides whether a partial scan will do, and which files it looks at. For one connector, one call at a time."""
+    """Decides whether a partial scan suffices, and which files it checks. For one connector, one call at a time."""
 
     def __init__(
         self,
@@ -74,31 +73,31 @@ class PartialScan(Generic[_File]):
         self._round: Iterator[_File] = iter(())
 
     def scanned(self, marks: Mapping[str, Mark], begun_ns: int, seconds: float) -> None:
-        """A scan that began at `begun_ns` (`time.time_ns()`) and took `seconds` has found the directories with these marks."""
+        """Takes in a full scan that began at `begun_ns` (`time.time_ns()`), took `seconds`, and found these marks of directories."""
         self._scan_seconds = seconds
         self._scanned_at = self._looked_at = self._clock()
         self._is_worth = seconds >= self._worth_seconds
         self._marks = dict(marks)
         self._trusted = all(one is None or max(one[2:]) < begun_ns - self._young_ns for one in self._marks.values())
-        # What a server keeps may be shown late, with time stamps of another clock; some file systems in user space stamp no directory.
+        # A server may show changes late, with time stamps of another clock; some file systems in user space stamp no directory.
         self._is_local = all(one is None or self._is_host_local(one[0]) for one in self._marks.values())
 
     def suffices(self) -> bool:
-        """Whether a look at a part of the files replaces a scan: that takes long, and names are as the last one found them."""
+        """Returns whether a partial scan can replace a full one: that takes long, and names have not changed since the last one."""
         return self._is_worth and self._has_same_names(max(FULL_SECONDS, FULL_COST * self._scan_seconds))
 
     def covers_all(self) -> bool:
-        """Whether names are as the last scan found them, and the files so few, on a disk of this host, that each can be looked at."""
+        """Returns whether names have not changed since the last scan, and all files, few and on local disks, can be checked."""
         return not self._is_worth and self._is_local and self._has_same_names(COVERED_SECONDS)
 
     def _has_same_names(self, seconds: float) -> bool:
-        """Whether no name can have changed since the last scan, and that one is less than so many seconds ago."""
+        """Returns whether no name can have changed since the last scan, which was less than `seconds` ago."""
         if not self._trusted or self._clock() - self._scanned_at > seconds:
             return False
         return all(mark(directory) == known for directory, known in self._marks.items())
 
     def choose(self, files: Collection[_File], active: Iterable[_File]) -> list[_File]:
-        """The files to look at now: those `active`, and the next of all `files`."""
+        """Returns the files to check now: those `active`, and the next of all `files`."""
         now = self._clock()
         due = 1 + int(len(files) * min(1.0, (now - self._looked_at) / self._round_seconds))
         self._looked_at = now

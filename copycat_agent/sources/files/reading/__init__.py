@@ -1,1 +1,1 @@
-"""The bytes of one open file, of this host or behind a URI, as a task reads them."""
+"""The bytes of one open file, on this host or behind a URI, as a task reads them."""

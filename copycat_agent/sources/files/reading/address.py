@@ -1,4 +1,4 @@
-"""What a URI of a remote file says, and what it must not hold: a secret would end in shells' histories, offsets and logs."""
+"""Parses URIs of remote files, and refuses secrets in them: these would end up in shells' histories, offsets and logs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from urllib.parse import unquote
 from copycat_agent.errors import FatalError
 
 SCHEMES = ("s3", "gs", "gcs", "hdfs", "viewfs", "abfs", "abfss", "file")
-"""What pyarrow's file systems are asked for."""
+"""The schemes of pyarrow's file systems."""
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 _SECRET = re.compile(r"key|secret|token|passw|credential|signature|\bsas\b|\bsig\b", re.IGNORECASE)
@@ -18,12 +18,12 @@ _CREDENTIALS = "give credentials where the SDK looks for them: its environment v
 
 
 def is_remote(path: str) -> bool:
-    """Whether a path is a URI: opened through pyarrow, not by the kernel."""
+    """Returns whether a path is a URI: opened through pyarrow, not by the kernel."""
     return _SCHEME.match(path) is not None
 
 
 class Info(NamedTuple):
-    """What is asked of a file, named as `os.stat_result` names it. A size of -1: it is no longer what it was."""
+    """The stat of a file, with the field names of `os.stat_result`. A size of -1: it is no longer the version that was opened."""
 
     st_size: int
     st_mtime_ns: int
@@ -31,7 +31,7 @@ class Info(NamedTuple):
 
 
 class Address(NamedTuple):
-    """A file, or a pattern of files. `path` is what stands behind the host or bucket, with its slash, or ""; it is never decoded.
+    """A file, or a pattern of files. `path` comes after the host or bucket, with its slash, or is ""; it is never decoded.
 
     `query` are options of the file system, such as `region=eu-central-1`.
     """
@@ -43,22 +43,22 @@ class Address(NamedTuple):
 
     @property
     def root(self) -> str:
-        """Returns the URI of the file system alone."""
+        """The URI of the file system alone."""
         return f"{self.scheme}://{self.authority}" + ("/" if self.scheme not in _BUCKETS else "") + (f"?{self.query}" if self.query else "")
 
     @property
     def uri(self) -> str:
-        """Returns the whole URI, which a task opens."""
+        """The whole URI, which a task opens."""
         return self.shown + (f"?{self.query}" if self.query else "")
 
     @property
     def shown(self) -> str:
-        """Returns the URI without options: the name of the file, for people and templates."""
+        """The URI without options: the name of the file, for people and templates."""
         return f"{self.scheme}://{self.authority}{self.path}"
 
     @property
     def inside(self) -> str:
-        """Returns its path within the file system, as pyarrow spells it."""
+        """Its path within the file system, as pyarrow writes it."""
         if self.scheme in ("abfs", "abfss"):
             return self.authority.partition("@")[0] + self.path
         return self.authority + self.path if self.scheme in _BUCKETS else self.path
@@ -70,7 +70,7 @@ class Address(NamedTuple):
 
 
 def parse_address(text: str) -> Address:
-    """Parse an address. What stands before the first `?` is the name, unescaped. Raises FatalError, which never shows a secret."""
+    """Parses an address. The part before the first `?` is the name, unescaped. Raises FatalError, which never shows a secret."""
     match = _SCHEME.match(text)
     scheme = match[1].lower() if match else ""
     if match is None or scheme not in SCHEMES:

@@ -1,4 +1,4 @@
-"""The door to pyarrow's file systems: which files there are, how each is now, its bytes. Every trouble is an OSError with plain words.
+"""Accesses pyarrow's file systems: lists, stats and reads files. Every error is an OSError with a plain message.
 
 Credentials are where the SDK of each store looks for them: environment, its own files, the role of the host. None is ever in a URI.
 """
@@ -19,7 +19,7 @@ from copycat_agent.sources.files.paths.matching import path_regex
 from copycat_agent.sources.files.reading.address import Address, Info, parse_address
 
 WILD = "*["
-"""What makes an address a pattern; `?` begins the options."""
+"""The characters that make an address a pattern; `?` begins the options."""
 
 _FORBIDDEN = re.compile(
     r"ACCESS_DENIED|FORBIDDEN|INVALID_ACCESS_KEY|SIGNATURE|EXPIRED|UNRECOGNIZED_CLIENT|HTTP (?:Status|response code) 40[13]|PERMISSION",
@@ -30,23 +30,23 @@ _CAUSE = re.compile(r"AWS Error (.+?) during (\w+) operation")
 
 
 class OpenFile(Protocol):
-    """What is used of pyarrow's random access files."""
+    """The part of pyarrow's random access files that is used."""
 
     def __enter__(self) -> Self: ...
 
     def __exit__(self, *_: object) -> None: ...
 
     def read_at(self, nbytes: int, offset: int) -> bytes:
-        """Fewer bytes only at its end."""
+        """Returns bytes at `offset`; fewer only at the file's end."""
 
     def size(self) -> int:
-        """The size that it had when it was opened."""
+        """Returns the size when it was opened."""
 
     def metadata(self) -> dict[str, bytes] | None:
         """Returns the store's metadata of it."""
 
     def close(self) -> None:
-        """Close it."""
+        """Closes the file."""
 
 
 class RemoteFile:
@@ -62,12 +62,12 @@ class RemoteFile:
 
 @lru_cache(maxsize=16)
 def file_system(root: str) -> fs.FileSystem:
-    """The file system behind `Address.root`, kept: it holds the connections. Raises what pyarrow raises."""
+    """Returns the file system behind `Address.root`, cached: it holds the connections. Raises what pyarrow raises."""
     return fs.FileSystem.from_uri(root)[0]
 
 
 def opened(address: Address) -> OpenFile:
-    """A random access file of pyarrow's. Raises OSError."""
+    """Opens a random access file of pyarrow. Raises OSError."""
     try:
         file: OpenFile = file_system(address.root).open_input_file(address.inside)
     except (pa.ArrowException, OSError, ValueError) as error:
@@ -76,7 +76,7 @@ def opened(address: Address) -> OpenFile:
 
 
 def look(address: Address) -> Info:
-    """How the file is now. Raises OSError, FileNotFoundError when there is none."""
+    """Returns the file's present size and modification time. Raises OSError, FileNotFoundError if there is none."""
     return _info(_found(address, address.inside))
 
 
@@ -95,9 +95,9 @@ def _found(address: Address, inside: str) -> fs.FileInfo:
 
 
 def list_files(address: Address) -> list[RemoteFile]:
-    """The file at an address; all files below it when that is a directory or a prefix; those that match when it is a pattern.
+    """Returns the file at an address; all files below it if that is a directory or a prefix; those that match if it is a pattern.
 
-    By name. Raises FatalError when there is nothing or it is not allowed, RetriableError when the store does not answer.
+    Sorted by name. Raises FatalError if there is none, BlockedError if it is not allowed, RetriableError if the store does not answer.
     """
     try:
         found = _matching(address) if any(one in address.path for one in WILD) else _below(address)
@@ -143,7 +143,7 @@ def _as_ours(address: Address, error: OSError) -> CopycatError:
 
 
 def translated(error: Exception) -> OSError:
-    """Returns what pyarrow raised, as an OSError whose `strerror` may be shown: it names the operation, never what was sent."""
+    """Returns pyarrow's error as an OSError whose `strerror` may be shown: it names the operation, never what was sent."""
     text = str(error)
     if isinstance(error, FileNotFoundError) or _MISSING.search(text):
         what = "there is no such bucket" if "BUCKET" in text else "there is no such file"
@@ -158,15 +158,15 @@ def translated(error: Exception) -> OSError:
 
 
 BLOCK_BYTES = 8 * 2**20
-"""Asked for at a time while reading goes forward: a request to an object store costs 20 to 100 ms, whatever it brings."""
+"""The size of requests while reading goes forward: a request to an object store costs 20 to 100 ms, whatever its size."""
 JUMP_BYTES = 2**16
-"""Asked for where reading jumps, as to the end of a Parquet file."""
+"""The least size of requests where reading jumps, as to the end of a Parquet file."""
 
 
 class RemoteHandle:
-    """An open object. Its size, time of change and ETag are those of the moment it was opened.
+    """An open object. Its size, modification time and ETag are those of the moment it was opened.
 
-    How the file is now is asked once for each range that was fetched, after it: what came before is then known to be of one version.
+    Its present version is checked once for each range that was fetched, after it: everything before is then known to be of one version.
     """
 
     fd = -1
@@ -182,7 +182,7 @@ class RemoteHandle:
         self._block = self._head = b""
 
     def stat(self) -> Info:
-        """Returns how it is now."""
+        """Returns its present stat."""
         if not self._is_known:
             self._now = self._opened if self._is_same() else Info(-1, 0)
             self._is_known = True
@@ -199,7 +199,7 @@ class RemoteHandle:
 
     def pread(self, size: int, position: int) -> bytes:
         """Reads by position."""
-        if position + size <= len(self._head):  # asked for again and again, to compare; not worth a jump
+        if position + size <= len(self._head):  # read again and again, to compare; not worth a jump
             return self._head[position : position + size]
         if not self._begin <= position < self._begin + len(self._block):
             self._block, self._begin = self._fetch(position, self._worthwhile(position, size)), position
@@ -224,11 +224,11 @@ class RemoteHandle:
         return data
 
     def is_version(self, offset: SourceOffset) -> bool:
-        """Whether size and time of change are those that the offset was planned from."""
+        """Returns whether size and modification time are those that the offset was planned from."""
         return (self._opened.st_size, self._opened.st_mtime_ns) == (offset.size, offset.mtime_ns)
 
     def close(self) -> None:
-        """Close it; once is enough."""
+        """Closes the file; may be called again."""
         self._block = b""
         try:
             self._file.close()
@@ -237,7 +237,7 @@ class RemoteHandle:
 
 
 def _etag(file: OpenFile) -> bytes:
-    """Returns what an object store calls this version of it; b"" where it has no such thing."""
+    """Returns the object store's ETag of this version; b"" if it has none."""
     try:
         return (file.metadata() or {}).get("ETag", b"")
     except (pa.ArrowException, OSError):
