@@ -60,7 +60,7 @@ SOURCES = Registry("source", _BUILT_IN, _wrong, _fenced)
 
 
 def declared_columns(options: SourceOptions) -> tuple[Column, ...] | None:
-    """Returns the fields of a source's records before any step, as far as its definition tells; None if only the data tells.
+    """Returns the fields of a source's records before any step, as far as its definition declares them; None if only the data shows them.
 
     A source of lines has one field, `message`.
     """

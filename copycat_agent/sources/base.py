@@ -1,4 +1,4 @@
-"""The interfaces of a source: the driver's half (`Source`) plans and saves, a stateless task reads, and a `SourceKind` joins both.
+"""The interfaces of a source: the driver's part (`Source`) plans and saves, a stateless task reads, and a `SourceKind` joins both.
 
 Spark's data sources (`pyspark.sql.datasource`) and bytewax divide the work in the same way.
 """
@@ -37,7 +37,7 @@ Offsets = Mapping[SourcePartition, SourceOffset]
 
 
 class Lag(NamedTuple):
-    """How much is there and not yet settled. Counts of one connector."""
+    """How much data exists and is not yet settled. Counts of one connector."""
 
     bytes: int = 0
     files: int = 0
@@ -118,7 +118,7 @@ class Closeup(NamedTuple):
 
 
 class Source(Protocol):
-    """The driver's half of a source. Its connector's steps call all methods, one at a time."""
+    """The driver's part of a source. Its connector's steps call all methods, one at a time."""
 
     @property
     def directories(self) -> Collection[str]:
@@ -130,12 +130,12 @@ class Source(Protocol):
 
     @property
     def needs_scan(self) -> bool:
-        """Whether a scan should not wait for its time, because something was found that only a scan can sort out."""
+        """Whether a scan should not wait for its time, because something was found that only a scan can resolve."""
 
     def scan(self) -> Changes:
-        """Looks at everything that is there. Returns what must be saved before the next plan. Does not raise for bad files.
+        """Scans everything. Returns what must be saved before the next plan. Does not raise for bad files.
 
-        Raises RetriableError if nothing is known about what is there now; it is called again once `needs_scan` is true.
+        Raises RetriableError if nothing is known about the present state; it is called again once `needs_scan` is true.
         """
 
     def wake(self, paths: Collection[str]) -> bool:
@@ -163,13 +163,13 @@ class Source(Protocol):
         """
 
     def drained(self) -> bool:
-        """Whether everything the last scan found is read, except for an unfinished last line.
+        """Returns whether everything the last scan found is read, except for an unfinished last line.
 
-        Called only in runs to the end (`ripen`). If it returns True, a scan looks at every file once more.
+        Called only in runs to the end (`ripen`). If it returns True, a scan checks every file once more.
         """
 
     def finalise(self) -> None:
-        """From now on an unfinished last line is a record: nobody finishes it in a run to the end."""
+        """Makes unfinished last lines records from now on: nobody finishes them in a run to the end."""
 
     def files(self) -> tuple[FileView, ...]:
         """Returns the followed files, sorted by path."""
@@ -203,7 +203,7 @@ class Keeper(Protocol):
         """Keeps a file that `owner` has opened. `name` is its `Identity.name`. `first`: only the descriptor still leads to the file."""
 
     def release(self, owner: str, name: str) -> None:
-        """Notes that `owner` no longer needs the file. No effect while the agent stops: the next process goes on with it."""
+        """Notes that `owner` no longer needs the file. Has no effect while the agent stops: the next process continues with it."""
 
     def find(self, name: str) -> int | None:
         """Returns the descriptor that an earlier process has left, or None. The keeper still owns it."""
@@ -215,7 +215,7 @@ class Keeper(Protocol):
         """Renames an owner."""
 
     def survives(self, name: str) -> bool:
-        """Whether the agent is stopping, and the next process will have the file."""
+        """Returns whether the agent is stopping and the next process will have the file."""
 
 
 @runtime_checkable
@@ -239,25 +239,25 @@ class KnowsUnchanged(Protocol):
     """A `Source` that can tell at little cost that a scan would find nothing new."""
 
     def unchanged(self) -> bool:
-        """Whether `scan`, and a plan after it, would find nothing to do or save. False in doubt. Has no side effect."""
+        """Returns whether `scan`, and a plan after it, would find nothing to do or save. False in doubt. Has no side effect."""
 
 
 class FollowsFiles(Protocol):
     """A `Source` whose batches may stay at the ends of their files (`Plan.follow_seconds`)."""
 
     def advance(self, results: Sequence[SplitResult], changes: Changes) -> None:
-        """As `finish`, for results of batches that go on: their splits stay out of plans."""
+        """Does the same as `finish`, for results of batches that continue: their splits stay out of plans."""
 
     def joining(self, followed: int) -> tuple[Split, ...]:
         """Returns splits of further files, with little to read, that may join a batch that stays at the ends of `followed` files."""
 
     def is_held_up(self, *, for_good: bool = False) -> bool:
-        """Whether something to read, or to find out, waits for a batch that stays. `for_good`: and cannot join it."""
+        """Returns whether something to read, or to find out, waits for a batch that stays. `for_good`: and cannot join it."""
 
 
 @runtime_checkable
 class LooksLater(Protocol):
-    """A `Source` whose `scan` only asks what is there, and has the answer later."""
+    """A `Source` whose `scan` only starts a look, and has its findings later."""
 
     def look_now(self) -> None:
         """Looks, and waits until the next split is known. For commands that inspect a source: nothing is saved."""
@@ -304,7 +304,7 @@ class SourceKind:
 
 
 def only_looking(options: SourceOptions) -> SourceOptions:
-    """Returns options for inspecting a source: it touches no file, and is told of no saved position."""
+    """Returns options for inspecting a source: it touches no file, and does not get saved positions."""
     if isinstance(options, PolledOptions):
         return options.looking()
     cleanup = getattr(options, "cleanup", None)
@@ -314,7 +314,7 @@ def only_looking(options: SourceOptions) -> SourceOptions:
 def create_source(
     make: Callable[..., Source], definition: Definition, saved: Mapping[SourcePartition, SavedRow], log: Log, *, only_looks: bool = False
 ) -> Source:
-    """Makes the driver's half of a connector's source, which goes on from its saved rows. `make` is its `SourceKind.make`.
+    """Makes the driver's part of a connector's source, which continues from its saved rows. `make` is its `SourceKind.make`.
 
     `only_looks`: the source is only inspected (`only_looking`).
     """

@@ -30,7 +30,7 @@ Position = Any
 
 
 class LostRecords(NamedTuple):
-    """Stands in place of records that can no longer be read. It is entered in the ledger of losses when the position behind it is saved.
+    """A marker for records that can no longer be read. It is entered in the ledger of losses when the position after it is saved.
 
     `why` must not contain data. `records` is how many were lost, 0 if unknown. `damaged` means that they still exist but are unreadable.
     """
@@ -41,7 +41,7 @@ class LostRecords(NamedTuple):
 
 
 class Passed(NamedTuple):
-    """The last item of a read that ends early: there are no records before the offset behind it, and the next read begins there."""
+    """The last item of a read that ends early: there are no records before the offset after it, and the next read begins there."""
 
 
 class EnvelopedRun(NamedTuple):
@@ -224,7 +224,7 @@ class StoredFile(Protocol):
         """Returns up to `size` bytes from `position`; b"" at the end only, fewer bytes also elsewhere."""
 
     def is_unchanged(self) -> bool:
-        """Whether everything read so far belongs to the version that was found."""
+        """Returns whether everything read so far belongs to the version that was found."""
 
     def close(self) -> None:
         """Closes the file. Called once."""
@@ -297,7 +297,7 @@ class RunsAs(Protocol):
         """The user's name in /etc/passwd."""
 
     def may(self, path: str, wanted: str) -> bool:
-        """Whether this user has the permissions `wanted` (some of `rwx`) on `path`, symbolic links followed; parents are not checked."""
+        """Returns whether this user has the permissions `wanted` (some of `rwx`) on `path`, links followed; parents are not checked."""
 
     def closed_parent(self, path: str) -> str:
         """Returns the first directory above `path` that this user may not enter; "" if there is none."""
@@ -330,10 +330,10 @@ def as_text(position: Position) -> str:
 
 
 def from_text(text: str) -> Position:
-    """Returns the position that `as_text` was given."""
+    """Returns the position of a text that `as_text` returned."""
     return json.loads(text)
 
 
 def same_position(one: Position, other: Position) -> bool:
-    """Whether two JSON values are equal. The order of keys does not matter; 1, 1.0 and true differ."""
+    """Returns whether two JSON values are equal. The order of keys does not matter; 1, 1.0 and true differ."""
     return json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)

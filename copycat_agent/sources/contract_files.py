@@ -1,4 +1,4 @@
-"""`FileSource`, the task's half: opens, unpacks and parses whole files. `file_source_kind` combines it with the driver's half."""
+"""`FileSource`, the task's part: opens, unpacks and parses whole files. `file_source_kind` combines it with the driver's part."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ def file_source_kind(
         return ContractSource(connector, chosen, delivery, offsets, log, source(chosen), _partitions(chosen))
 
     def framing(chosen: FilesOptions, *, raw: bool) -> Frames | RecordFormat:
-        del raw  # a format knows what its values are
+        del raw  # a format knows the type of its values
         return cast("RecordFormat", FilesFormat(chosen, source(chosen)))
 
     return SourceKind(options, make, _open, framing, _saved, probe, sample)

@@ -1,4 +1,4 @@
-"""`FrameSource`, the task's half: a Spark job reads a stretch as a data frame, and the task that sends it gets the frame's rows."""
+"""`FrameSource`, the task's part: a Spark job reads a stretch as a data frame, and the task that sends it gets the frame's rows."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ SESSION_SECONDS = 60.0
 
 
 class SparkAccess:
-    """Hands the Spark session of this process to sources. Whoever owns a session offers it here. Thread-safe."""
+    """Passes the Spark session of this process to sources. The owner of a session offers it here. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -114,7 +114,7 @@ class FrameStream(RecordStream):
             yield batch
 
     def _weigh(self, record: Record) -> int:
-        """Returns its share of the batch's size, which needs no look at each value."""
+        """Returns its share of the batch's size, without checking each value."""
         return self._row_bytes * (len(record) if isinstance(record, ArrowRows) else 1)
 
     def _schema(self) -> Schema | None:
@@ -122,12 +122,12 @@ class FrameStream(RecordStream):
 
 
 def most_rows(stretch: Stretch) -> int | None:
-    """Returns how many rows a stretch that goes as one may have, whose rows have `NAME_BYTES` at least; None without a limit."""
+    """Returns how many rows a stretch that must be sent whole may have, each with at least `NAME_BYTES`; None if there is no limit."""
     return stretch.most_bytes // NAME_BYTES if stretch.whole and stretch.most_bytes else None
 
 
 def bounded(frame: DataFrame, stretch: Stretch) -> DataFrame:
-    """Returns the frame up to the first row that is too many for the stretch, as one partition.
+    """Returns the frame up to the first row that exceeds the stretch's limit, as one partition.
 
     Spark goes on reading a frame that its task has given up, for as long as there are rows: it may never see the task's answer.
     """
@@ -136,7 +136,7 @@ def bounded(frame: DataFrame, stretch: Stretch) -> DataFrame:
 
 
 def _behind(pairs: Iterator[Pair], records: int) -> Iterator[Pair]:
-    """Returns the pairs behind the first `records` records; lost records are not counted."""
+    """Yields the pairs after the first `records` records; lost records are not counted."""
     for record, position in pairs:
         if isinstance(record, ArrowRows):
             if records < len(record):
@@ -163,7 +163,7 @@ def frame_source_kind(
     sample: str = "",
     told: Callable[[BaseException], CopycatError | None] | None = None,
 ) -> SourceKind:
-    """Returns an entry of `SOURCES` for a `FrameSource`; parameters as of `source_kind`.
+    """Returns an entry of `SOURCES` for a `FrameSource`; the parameters are those of `source_kind`.
 
     `told(error)` translates an exception of pyspark or py4j into an error without data, or returns None if it does not know the exception.
     """
@@ -173,7 +173,7 @@ def frame_source_kind(
         return ContractSource(connector, chosen, delivery, offsets, log, made, FramePartitions(made, delivery.max_batch_bytes))
 
     def framing(chosen: PolledOptions, *, raw: bool) -> RecordFormat:
-        del raw  # there are no bytes as they stand in a file
+        del raw  # there are no bytes of a file
         records = Records(cast("Any", source(chosen)), f"source {chosen.type}")
         records.threads = ReadThreads(silent_seconds=WHOLE_SECONDS)
         return cast("RecordFormat", records)
@@ -188,7 +188,7 @@ def frame_source_kind(
 
 
 def fields_of_rows(batch: RecordBatch) -> list[dict[str, Any]]:
-    """Returns each row's fields, as `ArrowRows.fields`."""
+    """Returns each row's fields, like `ArrowRows.fields`."""
     return ArrowRows(batch).fields
 
 

@@ -1,4 +1,4 @@
-"""`OffsetSource`, the task's half: a stream of records in envelopes, whose positions are Kafka's offsets."""
+"""`OffsetSource`, the task's part: a stream of records in envelopes, whose positions are Kafka's offsets."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class OffsetStream(RecordStream):
     def __init__(self, split: Split, records: OffsetRecords) -> None:
         super().__init__(split, records)
         self._behind: int | None = None
-        """The offset behind the last record, once the stretch was read to its end or to `_passed`; None before."""
+        """The offset after the last record, once the stretch was read to its end or to `_passed`; None before that."""
         self._passed: int | None = None
         """The offset of a `Passed`, where reading ended before the stretch does."""
 
@@ -65,7 +65,7 @@ class OffsetStream(RecordStream):
         return record.size_bytes if type(record) is EnvelopedRun else 0
 
     def reached(self, position: int) -> int:
-        """Returns the offset that is settled with `position`: behind the last record, that is the end of the stretch or `_passed`."""
+        """Returns the offset that is settled with `position`: after the last record, that is the end of the stretch or `_passed`."""
         if position != self._behind:
             return position
         return self._stretch.end if self._passed is None else self._passed
@@ -82,7 +82,7 @@ class OffsetStream(RecordStream):
 
 
 def _parsed(run: EnvelopedRun, places: Sequence[int]) -> Iterator[Parsed]:
-    """The records of a run, as one frame for each stretch of them with the same schema. `places`: where each begins and the last ends."""
+    """Yields the records of a run, as one frame per sequence with the same schema. `places`: where each begins and the last ends."""
     total, begin = len(run.values), 0
     for schema, count in [(None, total)] if run.schemas is None else [(key, len(list(alike))) for key, alike in groupby(run.schemas)]:
         each = slice(begin, begin + count)
@@ -99,5 +99,5 @@ def offset_source_kind(
     probe: Callable[[Any, RunsAs], Iterable[Probed]] | None = None,
     sample: str = "",
 ) -> SourceKind:
-    """Returns an entry of `SOURCES` for an `OffsetSource`; parameters as of `source_kind`."""
+    """Returns an entry of `SOURCES` for an `OffsetSource`; the parameters are those of `source_kind`."""
     return replace(kind_of(options, source, SourceHalves(OffsetPartitions, OffsetRecords, OffsetStream)), probe=probe, sample=sample)

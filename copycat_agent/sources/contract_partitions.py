@@ -1,6 +1,6 @@
-"""What a source's partitions and their saved offsets mean: records with positions of their own, Kafka partitions, or whole files.
+"""The kinds of a source's partitions and offsets: records with positions of their own, Kafka partitions, or whole files.
 
-`ContractSource` plans, retries and saves for all of them alike, and asks a `PartitionKind` where they differ.
+`ContractSource` plans, retries and saves for all of them alike, and calls a `PartitionKind` where they differ.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Partition:
 
 
 class PartitionKind(Protocol):
-    """How the offsets of one kind of partition are made and read."""
+    """How the offsets of one kind of partition are made and interpreted."""
 
     @property
     def most_per_batch(self) -> int | None:
@@ -81,16 +81,16 @@ class PartitionKind(Protocol):
         """Whether a partition that was read and has more goes behind all others."""
 
     def is_position(self, offset: SourceOffset) -> bool:
-        """Whether a saved row belongs to a partition of this kind."""
+        """Returns whether a saved row belongs to a partition of this kind."""
 
     def position_of(self, offset: SourceOffset) -> Position:
-        """Returns the position as the source knows it."""
+        """Returns the position in the source's own form."""
 
     def shown_to_look(self, known: Partition) -> Position:
         """Returns the value that `look` gets for this partition."""
 
     def has_moved(self, offset: SourceOffset) -> bool:
-        """Whether anything of the partition was ever settled, be it a stretch without records."""
+        """Returns whether anything of the partition was ever settled, even if it was a stretch without records."""
 
     def first_offset(self, found: Found) -> SourceOffset:
         """Returns the offset to save for a new partition before anything of it is read."""
@@ -239,7 +239,7 @@ class FilePartitions:
         return Split(known.partition, known.next.name, "", known.offset, ENDLESS, final=True, mtime_ms=mtime_ms, stretch=known.next)
 
     def outcome_of(self, result: SplitResult) -> Saved:
-        """Marks the file as done if it is read to its end, or to where it is damaged: the rest behind the damage is a loss."""
+        """Marks the file as done if it is read to its end, or to where it is damaged: the rest after the damage is a loss."""
         if not result.damage:
             is_over = result.at_end and result.error is None and not result.changed
             return replace(result.offset, done=is_over), result.losses

@@ -1,7 +1,7 @@
-"""The driver's half of every source on the contract: it calls `look`, plans stretches, and saves what results change.
+"""The driver's part of every source on the contract: it calls `look`, plans stretches, and saves what results change.
 
-A partition is planned one stretch at a time, once its first offset is saved. After a failure the source is asked again what is there:
-if nothing of a stretch was saved, the next one may differ.
+A partition is planned one stretch at a time, once its first offset is saved. After a failure the source is asked for its findings again: if
+nothing of a stretch was saved, the next one may differ.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _KEY = re.compile(r"[!-~]{1,200}")
 
 @dataclass(slots=True)
 class _NextLook:
-    """When the source is next asked what is there. Times are `time.monotonic()`."""
+    """When the source is next asked for its findings. Times are `time.monotonic()`."""
 
     is_wanted: bool = True
     not_before: float = 0.0
@@ -67,7 +67,7 @@ class ContractSource:
         source: AuthorSource | FileSource,
         kind: PartitionKind,
     ) -> None:
-        """`offsets` are the connector's saved offsets; `kind` says what they mean."""
+        """`offsets` are the connector's saved offsets; `kind` interprets them."""
         self._connector = connector
         self._delivery = delivery
         self._log = log
@@ -155,7 +155,7 @@ class ContractSource:
                 changes.losses.extend(self._kind.losses_of(known.partition, known.offset, gone.why))
 
     def _partition(self, key: str) -> SourcePartition:
-        """Raises FatalError for an invalid key."""
+        """Returns the partition of a key. Raises FatalError for an invalid key."""
         if not _KEY.fullmatch(key):
             msg = f"a key of the source is no word of up to 200 plain characters: {key!a:.80}"
             raise FatalError(msg, "give each partition a short key of its own")
@@ -310,15 +310,15 @@ class ContractSource:
         return math.inf
 
     def _may_look(self, now: float) -> bool:
-        """Whether a look is useful: not while every partition has something to read, for its findings would be old by then."""
+        """Returns whether a look is useful: not while every partition has something to read, for its findings would be old by then."""
         if self._kind.tells_lag and now >= self._next_look.asked_at + LAG_SECONDS:
             return True
         known = self._known.values()
         return not known or any(one.next is None for one in known)
 
     def look_now(self) -> None:
-        """Raises what the source raises, RetriableError too."""
-        for _ in range(2):  # the first look may only tell where a partition begins, the second what to read from there
+        """Looks until there is something to read, twice at most. Raises what the source raises, RetriableError too."""
+        for _ in range(2):  # the first look may only find where a partition begins, the second what to read from there
             self._next_look.is_wanted = True
             while not self._looker.is_done:
                 self.ripen(at_once=False)
@@ -349,7 +349,7 @@ class ContractSource:
         return {}
 
     def look_closely(self, path: str, most_bytes: int) -> Closeup | None:
-        """`path` is the partition's name or key."""
+        """Returns details of the partition with the name or key `path`; None if there is none."""
         del most_bytes
         known = next((one for one in self._known.values() if path in (one.offset.path, one.partition.key)), None)
         if known is None:

@@ -1,7 +1,7 @@
-"""The task's half of sources on the contract: turns what `read` yields into frames of a batch. `source_kind` adds the driver's half.
+"""The task's part of sources on the contract: turns what `read` yields into frames of a batch. `source_kind` adds the driver's part.
 
-A batch counts records. This module remembers the source's position behind each record, and puts the one behind the last settled record
-into the result's offset.
+A batch counts records. This module remembers the source's position after each record, and puts the one after the last settled record into
+the result's offset.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Whole(Parsed):
 
 
 class _Positions:
-    """The positions behind the records read so far. They are kept run by run, without a copy."""
+    """The positions after the records read so far. They are kept run by run, without a copy."""
 
     def __init__(self) -> None:
         self._runs: list[Sequence[Position]] = []
@@ -80,7 +80,7 @@ class _Positions:
         return self._runs[run][index - (self._ends[run - 1] if run else 0)]
 
     def add(self, run: Sequence[Position]) -> None:
-        """Appends the positions behind the next records."""
+        """Appends the positions after the next records."""
         if run:
             self._ends.append(len(self) + len(run))
             self._runs.append(run)
@@ -100,7 +100,7 @@ class RecordStream(RecordOrigin):
     waits = False
     is_whole = True
     knows_positions = True
-    """Only the stream that read a record knows the position behind it: a new stream of the same split must read first."""
+    """Only the stream that read a record knows the position after it: a new stream of the same split must read first."""
 
     def __init__(self, split: Split, records: Records) -> None:
         assert split.stretch is not None, "a split of such a source says what to read"
@@ -113,7 +113,7 @@ class RecordStream(RecordOrigin):
         self._threads = records.threads
         self._positions = _Positions()
         self._lost: list[tuple[int, LostRecords, Position]] = []
-        """Lost records: how many records of the stretch come before, the marker, and the position behind it."""
+        """Lost records: how many records of the stretch come before, the marker, and the position after it."""
         self._total: int | None = None
         self._all: Whole | None = None
 
@@ -188,7 +188,7 @@ class RecordStream(RecordOrigin):
         return Whole(values, places, max(len(values), size_bytes), schema=self._schema())
 
     def _pairs(self, begun: int) -> Iterator[Pair]:
-        """Returns the records behind the first `begun` of the stretch, whose positions are known."""
+        """Returns the records after the first `begun` of the stretch, whose positions are known."""
         source: AuthorSource = self._source
         return source.read(self._stretch._replace(start=self._positions[begun - 1]) if begun else self._stretch)
 
@@ -204,7 +204,7 @@ class RecordStream(RecordOrigin):
         return weight(record)
 
     def _fenced(self, pairs: Iterator[Pair]) -> Iterator[Pair]:
-        """Turns an unexpected exception of the source into a FatalError that names its place in the code; its text may contain data."""
+        """Turns an unexpected exception of the source into a FatalError with its place in the code; its text may contain data."""
         words = ""
         try:
             yield from pairs
@@ -216,7 +216,7 @@ class RecordStream(RecordOrigin):
             raise FatalError(words, FAULT)
 
     def bounds(self, limit: int) -> tuple[int, bool]:
-        """Returns `limit`: everything to read is there."""
+        """Returns `limit`: everything to read exists."""
         return limit, True
 
     def is_exhausted(self, limit: int) -> bool:
@@ -225,7 +225,7 @@ class RecordStream(RecordOrigin):
         return True
 
     def is_still(self, position: int) -> bool:
-        """Raises SentInPartError if a stretch that must go as one would be settled in part."""
+        """Raises SentInPartError if a stretch that must be sent whole would be settled in part."""
         if self._stretch.whole and self._base < position != self._base + (self._total or 0):
             sent, total = position - self._base, self._total or 0
             words = f"{self._stretch.name}: {sent:,} of {total:,} records were sent before the batch had to end, and they go together"
@@ -237,7 +237,7 @@ class RecordStream(RecordOrigin):
         return True
 
     def complete(self, result: SplitResult) -> SplitResult:
-        """Adds the source's position behind the settled records to the result."""
+        """Adds the source's position after the settled records to the result."""
         settled = result.offset.position - self._base
         finished = not result.changed and settled == self._total  # not `at_end`: a budget may have ended at the stretch's end
         if not (settled or finished):
@@ -282,7 +282,7 @@ def one_by_one(pairs: Iterable[Pair]) -> Iterator[Pair]:
 
 
 def too_large(stretch: Stretch) -> tuple[str, str]:
-    """Returns message and hint for a stretch that must go as one and exceeds a batch."""
+    """Returns message and hint for a stretch that must be sent whole and exceeds a batch."""
     words = f"{stretch.name}: what lies between two positions is more than delivery.max_batch_bytes ({stretch.most_bytes:,} bytes)"
     return (
         words,
@@ -307,7 +307,7 @@ def source_kind(
 
 
 class SourceHalves(NamedTuple):
-    """The classes of a source: what its partitions mean to the driver, its framing, and its stream in a task."""
+    """The classes of a source: the kind of its partitions for the driver, its framing, and its stream in a task."""
 
     partitions: type[RecordPartitions]
     records: type[Records]
@@ -322,7 +322,7 @@ def kind_of(options: type[PolledOptions], source: Callable[[Any], Any], halves: 
         return ContractSource(connector, chosen, delivery, offsets, log, made, halves.partitions(made, delivery.max_batch_bytes))
 
     def framing(chosen: PolledOptions, *, raw: bool) -> RecordFormat:
-        del raw  # there are no bytes as they stand in a file
+        del raw  # there are no bytes of a file
         return cast("RecordFormat", halves.records(source(chosen), f"source {chosen.type}"))
 
     def opened(split: Split, framed: Records) -> Stream:

@@ -1,4 +1,4 @@
-"""Calls an author's source on threads of its own, so that a call that hangs holds up no other connector.
+"""Calls an author's source on threads of its own, so that a call that hangs does not block another connector.
 
 `Looker` serves the agent, `ReadThreads` the tasks. A task process runs batches of many connectors: without these threads a `read` that
 never returns would get the process killed, together with the batches of the others.
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
 RUN_RECORDS = 1000
 RUN_BYTES = 2**17
-"""Most records, and about how many bytes, of one run. With 1 MiB records leave the core's cache before they are encoded, and all takes
-half as long again."""
+"""The most records, and about how many bytes, of one run. With 1 MiB records leave the core's cache before they are encoded, and everything
+takes half as long again."""
 SILENT_SECONDS = 45.0
 """A read that yields nothing for this long is given up. A process is killed when its batch is 60 s late."""
 WHOLE_SECONDS = 300.0
@@ -48,7 +48,7 @@ _LEAF_BYTES = 8
 NAME_BYTES = 16
 """About how many bytes a field has besides its value."""
 _MANY = frozenset({ArrowRows, EnvelopedRun})
-"""Types that stand for many records. A run ends with each."""
+"""Types that stand for many records. A run ends with each of them."""
 _LEAVES = frozenset({int, float, bool, type(None), Decimal, datetime, date})
 """Types that weigh `_LEAF_BYTES`."""
 
@@ -58,7 +58,7 @@ Weigh = Callable[[Record], int]
 
 
 class ReadRun(list[Pair]):
-    """Records that are handed on together. `size_bytes` is about how large they are."""
+    """Records that are passed on together. `size_bytes` is about how large they are."""
 
     size_bytes = 0
 
@@ -71,7 +71,7 @@ def weight(record: Record) -> int:
 
 
 def rows_weight(batch: RecordBatch) -> int:
-    """Returns about how many bytes each row of a batch has, without a look at values."""
+    """Returns about how many bytes each row of a batch has, without checking values."""
     return int(batch.nbytes // max(1, batch.num_rows) + NAME_BYTES * batch.num_columns)
 
 
@@ -214,7 +214,7 @@ class Looker:
             self._begin()
 
     def committed(self, positions: Mapping[str, Position]) -> None:
-        """Has `committed` called with these positions, before the next look."""
+        """Schedules a call of `committed` with these positions, before the next look."""
         with self._turn:
             self._saved.update(positions)
             self._begin()
@@ -268,7 +268,7 @@ class Looker:
                 self._turn.notify_all()
 
     def _has_work(self) -> bool:
-        """Whether there is a call to make, and room for its answer. A `committed` that failed is repeated with the next look."""
+        """Returns whether there is a call to make, and room for its answer. A failed `committed` is repeated with the next look."""
         return self._answer is None and (self._wanted is not None or (bool(self._saved) and not self._failed))
 
     def _ask(self, wanted: tuple[dict[str, Position], bool] | None, saved: dict[str, Position]) -> list[Finding] | Exception | None:

@@ -1,10 +1,10 @@
 """Plans batches for every source: which partition is next, how many a batch holds, what is in flight, and how long a failed one waits.
 
-A source passes its candidates in the order of their turns (a `TurnQueue` keeps it), decides itself which are readable, and says which may
-follow another one in the same batch.
+A source passes its candidates in the order of their turns (a `TurnQueue` keeps it), decides itself which are readable, and which may follow
+another one in the same batch.
 
-A partition belongs to a task for one batch only: any idle task takes the next one that has something to read. The order within a
-partition holds because it is in one batch at a time, and the next one is planned from the committed offset.
+A partition belongs to a task for one batch only: any idle task takes the next one that has something to read. The order within a partition
+holds because it is in one batch at a time, and the next one is planned from the committed offset.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ KEEP_COST = 20.0
 
 
 class Candidate(Protocol):
-    """A partition as the planner sees it."""
+    """A partition as a candidate for a batch."""
 
     @property
     def partition(self) -> SourcePartition:
@@ -68,7 +68,7 @@ class TurnQueue(Generic[T]):
         return one in self._members
 
     def add(self, one: T) -> None:
-        """Adds a member. One that is in keeps its place."""
+        """Adds a member. A present one keeps its position."""
         if one not in self._members:
             number = self._members[one] = next(self._numbers)
             if self._key is not None:
@@ -79,7 +79,7 @@ class TurnQueue(Generic[T]):
         self._members.pop(one, None)
 
     def served(self, one: T) -> None:
-        """Moves a member behind the others. No effect if it is not in."""
+        """Moves a member to the end. Has no effect if it is not present."""
         if self._members.pop(one, None) is not None:
             self.add(one)
 
@@ -133,7 +133,7 @@ class Planner(Generic[C]):
         return self.in_flight.pop(partition)
 
     def reads_any(self, partitions: Iterable[SourcePartition]) -> bool:
-        """Whether a task is reading one of these."""
+        """Returns whether a task is reading one of these."""
         return any(one in self.in_flight for one in partitions)
 
     def ready(self, candidates: Iterable[C], shares: int) -> list[C]:
@@ -152,7 +152,7 @@ class Planner(Generic[C]):
         return share if self._most is None else min(share, self._most)
 
     def may_follow(self, one: C) -> bool:
-        """Whether it may be read behind another one in the same batch: it is not in flight and does not wait after a failure."""
+        """Returns whether it may follow another one in the same batch: it is not in flight and does not wait after a failure."""
         return one.backoff.retry_at <= self._clock() and one.partition not in self.in_flight
 
     def fill(
@@ -196,7 +196,7 @@ class Changes:
 
 
 class UnsavedChanges:
-    """Changes that a source has asked to be saved and that nobody has confirmed yet, oldest first."""
+    """Changes that a source has asked to be saved and that are not confirmed yet, oldest first."""
 
     def __init__(self) -> None:
         self._changes: list[Changes] = []
@@ -260,15 +260,15 @@ class FileBackoff:
 
     @property
     def error_seconds(self) -> float:
-        """Returns the wait after one more failed read, in seconds."""
+        """The wait after one more failed read, in seconds."""
         return wait_seconds(RETRY_SECONDS, self.errors)
 
     def after_error(self, now: float, bounds: tuple[float, float] = RETRY_SECONDS) -> FileBackoff:
-        """Returns the back-off of what could not be read at `now`. It grows each time. `bounds`: first and longest wait in seconds."""
+        """Returns the back-off after a failed read at `now`. It grows each time. `bounds`: first and longest wait in seconds."""
         return FileBackoff(self.errors + 1, self.blocked, now + wait_seconds(bounds, self.errors))
 
     def after_block(self, now: float, bounds: tuple[float, float] = BLOCKED_SECONDS) -> FileBackoff:
-        """Returns the back-off of what could not be sent at `now`. `bounds` as above."""
+        """Returns the back-off after a failed attempt to send at `now`. `bounds`: first and longest wait in seconds."""
         return FileBackoff(self.errors, self.blocked + 1, now + wait_seconds(bounds, self.blocked))
 
 

@@ -1,4 +1,4 @@
-"""The driver's half for files at URIs: listed once, and read by a run to the end. A file replaced meanwhile is read from its beginning."""
+"""The driver's part for files at URIs: listed once, and read by a run to the end. A file replaced meanwhile is read from its beginning."""
 
 from __future__ import annotations
 
@@ -168,7 +168,7 @@ class RemoteFiles:
         return Split(one.partition, file.address.shown, file.address.uri, offset, end, final=True, mtime_ms=mtime_ms)
 
     def _recognise(self, files: list[_Tracked]) -> None:
-        """Sets the files' codecs, by their first bytes or as the options say."""
+        """Sets the files' codecs, by their first bytes or by the options."""
         if not asks_head(self._options):
             for one in files:
                 one.codec = codec_of(b"", self._options)
