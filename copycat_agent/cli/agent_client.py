@@ -1,4 +1,4 @@
-"""Finding the running agent, for the commands that ask it. They import nothing else of the agent's: a person waits for them."""
+"""Finds the running agent, for commands that query it. They import nothing else of the agent, so that they start fast."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _PROBE_SECONDS = 5.0
 
 
 def _complete(context: typer.Context, incomplete: str) -> list[str]:
-    """Names of the running agent's connectors; none when there is no agent."""
+    """Returns the names of the running agent's connectors that begin with `incomplete`; none if there is no agent."""
     asked = context.params
     with contextlib.suppress(CopycatError, OSError):
         client = find_agent(asked.get("socket"), asked.get("state_dir"), asked.get("config"))
@@ -36,16 +36,16 @@ Names = Annotated[list[str], typer.Argument(metavar="NAME...", help="Connectors.
 
 
 def find_agent(socket: Path | None, state_dir: Path | None, config: Path | None) -> AgentClient:
-    """The client of the agent that these options mean, or that answers where agents listen by default.
+    """Returns a client of the agent that these options select, or that answers at a default socket.
 
-    Does not ask it anything. DefinitionError when `config` is no good; an agent that is not there is told by the first call.
+    Makes no request: a missing agent is reported by the first call. Raises DefinitionError if `config` is invalid.
     """
     places = _places(socket, state_dir, config)
     return AgentClient(next((path for path in places if _answers(path)), next(filter(_is_there, places), places[0])))
 
 
 def _places(socket: Path | None, state_dir: Path | None, config: Path | None) -> list[Path]:
-    """Sockets to look at, the likeliest first: as `api.sockets.socket_path` chooses them."""
+    """Returns the sockets to try, the likeliest first, in the order of `api.sockets.socket_path`."""
     if socket:
         return [socket.absolute()]
     agent = _options(config) if config else None
@@ -67,15 +67,15 @@ def _answers(path: Path) -> bool:
         probe.settimeout(_PROBE_SECONDS)
         try:
             probe.connect(str(path))
-        except BlockingIOError:  # so many ask it that this one would have to wait
+        except BlockingIOError:  # its queue of connections is full
             return True
-        except OSError:  # too long, not there, nobody listens, not ours
+        except OSError:  # too long, missing, not listening, or not permitted
             return False
     return True
 
 
 def _is_there(path: Path) -> bool:
-    """Also what we may not look at: who may not, should hear that, and not that there is no agent."""
+    """Returns whether the path exists, also if it may not be checked: the user should see that error, not that there is no agent."""
     try:
         path.lstat()
     except PermissionError:

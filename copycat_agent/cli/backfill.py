@@ -1,4 +1,4 @@
-"""`copycat backfill`: files to their end, once, with an account of every record."""
+"""`copycat backfill`: reads files to their end, once, with an account of every record."""
 
 from __future__ import annotations
 
@@ -44,15 +44,15 @@ from copycat_agent.sources import SOURCES
 from copycat_agent.spark.cluster_host import is_cluster
 
 FILES_SHOWN = 200
-"""Of a run over more files: those with something to say first. `--format json` has them all."""
+"""The most files that are listed, failed and unfinished ones first. `--format json` has them all."""
 _ORDER = ("failed", "unfinished", "done", "skipped")
 _NAMES = {"acknowledged": "acknowledged", "dead_lettered": "dead-lettered", "dropped": "dropped", "rejected": "rejected"}
 ANSWER_SECONDS = 30.0
-"""So long a broker may take to answer before anything is read."""
+"""How long a broker may take to answer before anything is read."""
 
 
 def table_of(summary: Mapping[str, Any]) -> str:
-    """Plain text, as many lines as it takes."""
+    """Returns the account as plain text, in as many lines as needed."""
     return "\n".join(_lines(summary))
 
 
@@ -158,7 +158,7 @@ def backfill(  # noqa: PLR0913, PLR0917 - the command's options
 
 
 def _load(path: Path, settings: Settings, *, color: bool) -> Definition:
-    """The definition. Ends the command with 78 when it cannot be used."""
+    """Returns the definition. Ends the command with 78 if it cannot be used."""
     loaded = load_file(path, settings.agent)
     say_problems(loaded.problems, color=color)
     if loaded.definition is None:
@@ -169,14 +169,14 @@ def _load(path: Path, settings: Settings, *, color: bool) -> Definition:
 
 
 def _refuse_elsewhere(definition: Definition, master: str | None) -> None:
-    """Leave with 2 where the source cannot be read by a cluster."""
+    """Ends the command with 2 if the source cannot be read by a cluster."""
     source = definition.source.type
     if master and is_cluster(master) and (why := SOURCES[source].only_here):
         leave(f"--master {master}: source {source} is read on this host alone: {why}; leave --master out", exits.USAGE)
 
 
 def _require_broker(definition: Definition, stop: Stopping) -> None:
-    """Leave with 69 when no broker answers: nobody should wait for hours to be told."""
+    """Ends the command with 69 if no broker answers, so that this does not show only after hours."""
 
     def ask() -> None:
         with closing(ClusterProbe(definition.kafka, time.monotonic() + ANSWER_SECONDS)) as probe:
@@ -194,7 +194,7 @@ def _require_broker(definition: Definition, stop: Stopping) -> None:
 def _work(  # noqa: PLR0913 - what the command was told
     job: Job, run: Run | None, settings: Settings, stop: Stopping, output: Format, choose: Choose, *, quiet: bool, color: bool
 ) -> int:
-    """Run it to its end, or to the first signal; print the account. Returns the exit code."""
+    """Runs the job to its end, or to the first signal; prints the account. Returns the exit code."""
     try:
         work = Backfill(job, settings.agent, choose)
     except FatalError as error:
@@ -218,7 +218,7 @@ def _work(  # noqa: PLR0913 - what the command was told
 
 
 def _keep(run: Run | None, summary: Summary) -> bool:
-    """Write down a run that came to its end; False when that cannot be done: the account is for the user all the same."""
+    """Saves a run that came to its end. Returns False if that fails: the account is printed all the same."""
     if run is not None and summary["state"] == "finished":
         try:
             finish(run, summary, rows_of(run))
@@ -229,7 +229,7 @@ def _keep(run: Run | None, summary: Summary) -> bool:
 
 
 def _with_run(summary: Summary, run: Run | None) -> Summary:
-    """The summary, with which run it is of."""
+    """Returns the summary with the properties of its run."""
     head = {"version": summary["version"], "connector": summary["connector"], "run": run.name if run else None}
     asked = {
         "paths": list(run.asked) if run else None,
@@ -240,7 +240,7 @@ def _with_run(summary: Summary, run: Run | None) -> Summary:
 
 
 def _with_ways_out(error: FatalError, run: Run | None) -> CopycatError:
-    """An agent, or the same backfill, has the lock."""
+    """Adds a hint if an agent, or the same backfill, has the lock."""
     if "another agent" not in error.message:
         return error
     if run is not None:
@@ -272,7 +272,7 @@ def _say_how_it_ended(summary: Summary, run: Run | None, code: int) -> None:
 
 
 def command_to_resume(run: Run | None) -> str:
-    """What was typed, with --resume where PATHs were named."""
+    """Returns the typed command, with --resume if it named PATHs."""
     typed = [one for one in sys.argv[1:] if one not in ("--resume", "--again")]
     if run is not None:
         typed.append("--resume") if "--" not in typed else typed.insert(typed.index("--"), "--resume")

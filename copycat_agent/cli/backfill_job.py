@@ -1,4 +1,4 @@
-"""From the options of `copycat backfill` to a job: which files, which run, from which time on; and with `--plan` what it would send."""
+"""Makes a job from the options of `copycat backfill`: which files, which run, from which time on; and shows its plan with `--plan`."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ FILES_SHOWN = 200
 
 
 class BackfillRequest(NamedTuple):
-    """What the command line says. `rate` in bytes per second, 0 for no bound."""
+    """The request on the command line. `rate` in bytes per second, 0 for no limit."""
 
     paths: tuple[str, ...]
     window: WindowOptions | None
@@ -51,12 +51,12 @@ class BackfillRequest(NamedTuple):
 
 
 def usage(words: str) -> NoReturn:
-    """End the command: it was called in a way that means nothing."""
+    """Ends the command with a usage error."""
     leave(words, exits.USAGE)
 
 
 def moment(text: str | None, option: str) -> int | None:
-    """Epoch milliseconds of an RFC 3339 time or a date; without a zone it is the host's."""
+    """Returns the epoch milliseconds of an RFC 3339 time or a date; without a zone it is in the host's."""
     if text is None:
         return None
     try:
@@ -66,7 +66,7 @@ def moment(text: str | None, option: str) -> int | None:
 
 
 def window_of(since: str | None, until: str | None, time_field: str | None) -> WindowOptions | None:
-    """The times that are wanted; None when all are."""
+    """Returns the wanted times; None for all."""
     if since is None and until is None:
         if time_field is not None:
             usage("--time-field goes with --since or --until")
@@ -78,7 +78,7 @@ def window_of(since: str | None, until: str | None, time_field: str | None) -> W
 
 
 def rate_of(text: str | None) -> int:
-    """Bytes per second of `20MiB/s` or `20MiB`."""
+    """Returns the bytes per second of `20MiB/s` or `20MiB`."""
     if text is None:
         return 0
     try:
@@ -89,7 +89,7 @@ def rate_of(text: str | None) -> int:
 
 
 def resolve_run(definition: Definition, settings: Settings, asked: BackfillRequest) -> tuple[Job, Run | None]:
-    """The job, and the run it belongs to: None without PATHs. Begins a run on disk, or finds the one to go on with."""
+    """Returns the job, and its run: None without PATHs. Begins a run on disk, or finds the one to resume."""
     if not asked.paths:
         if asked.again:
             usage("--again needs PATHs: without any, the connector's own offsets say what is left (copycat offsets reset forgets them)")
@@ -113,7 +113,7 @@ def resolve_run(definition: Definition, settings: Settings, asked: BackfillReque
 
 
 def delivered_before(definition: Definition, settings: Settings, run: Run | None) -> Delivered:
-    """What Kafka has of this connector's files: by its own offsets and those of earlier runs."""
+    """Returns what Kafka has of this connector's files: by its own offsets and those of earlier runs."""
     live = [(one, offset, "the connector") for one, offset in offsets_in(offsets_of(definition, saved_offsets(settings.state_dir))).items()]
     earlier = [row for name in (definition.name, *definition.renamed_from) for row in Runs(settings.state_dir).rows(name)]
     own = f"backfill {run.name}" if run else ""
@@ -121,7 +121,7 @@ def delivered_before(definition: Definition, settings: Settings, run: Run | None
 
 
 def files_of(definition: Definition, paths: Sequence[str]) -> Chosen:
-    """The files that are meant; ends the command when a PATH means none, or the definition leaves out all of them."""
+    """Returns the chosen files. Ends the command if a PATH matches nothing, or the definition excludes all files."""
     if isinstance(definition.source, PolledOptions) and not isinstance(definition.source, FilesOptions):
         usage(
             f"source {definition.source.type} has no files: name no PATHs, and what is there is read from where the connector is;\n"
@@ -142,7 +142,7 @@ def files_of(definition: Definition, paths: Sequence[str]) -> Chosen:
 
 
 def _run(definition: Definition, runs: Runs, asked: BackfillRequest) -> Run:
-    """The run to go on with, or a new one."""
+    """Returns the run to resume, or a new one."""
     names = tuple(path if is_remote(path) else os.path.abspath(path) for path in asked.paths)  # noqa: PTH100 - links keep their names
     before, shape = runs.unfinished(definition.name, names), _shape(definition)
     if before is not None and is_worked_on(before):
@@ -203,7 +203,7 @@ def _when(run: Run) -> str:
 
 
 def _progress(run: Run) -> str:
-    """How far it was."""
+    """Returns how far the run had come, as a message."""
     rows = rows_of(run)
     done = sum(offset.done for offset in rows.values())
     records = sum(offset.records for offset in rows.values())
@@ -211,7 +211,7 @@ def _progress(run: Run) -> str:
 
 
 def show_plan(definition: Definition, settings: Settings, asked: BackfillRequest, *, as_json: bool) -> None:
-    """Print the plan on stdout."""
+    """Prints the plan on stdout."""
     logs.setup("error")
     chosen = files_of(definition, asked.paths) if asked.paths else None
     delivered = None if asked.again or chosen is None else delivered_before(definition, settings, None)
@@ -222,7 +222,7 @@ def show_plan(definition: Definition, settings: Settings, asked: BackfillRequest
 
 
 def _measured(runs: Runs, connector: str) -> float:
-    """Bytes per second of the latest finished run of this connector that took a while, 0.0 without one."""
+    """Returns the bytes per second of this connector's latest finished run of more than 1 s, 0.0 without one."""
     for run in reversed(runs.all()):
         try:
             account = json.loads((run.directory / "account.json").read_text("utf-8"))

@@ -97,7 +97,7 @@ def _masker(sought: Sought) -> Masker:
 
 
 def _sought(directory: Path | None, config: Path | None, state_dir: Path | None, socket: Path | None) -> Sought:
-    """What these options mean, as far as that can be said: an agent.yaml that does not load leaves the defaults."""
+    """Resolves these options as far as possible: with an agent.yaml that does not load, the defaults apply."""
     where = directory or (_HERE if os.path.isdir(_HERE) else None)  # noqa: PTH112 - pathlib raises where one may not look
     try:
         client = find_agent(socket, state_dir, config)

@@ -1,6 +1,6 @@
-"""`copycat check` and `copycat schema`: definitions without a broker and without the files they name.
+"""`copycat check` and `copycat schema`: checks definitions without a broker and without the files they name.
 
-The queries of definitions are answered by a Spark in this process: for `check`, for `try` and `test`, and for a dry run.
+Queries of definitions run on a Spark in this process: for `check`, for `try` and `test`, and for a dry run.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 @contextlib.contextmanager
 def spark_sql(options: SparkOptions | None) -> Iterator[LocalSql]:
-    """Spark in this process, started with the first query; people hear that it is."""
+    """Runs Spark in this process, started with the first query; a message says so."""
     from copycat_agent.spark.sql_local import LocalSql  # noqa: PLC0415 - imports pyspark, which few definitions need
 
     def tell(words: str) -> None:
@@ -58,22 +58,22 @@ def spark_sql(options: SparkOptions | None) -> Iterator[LocalSql]:
 
 
 def reads_by_spark(definition: Definition) -> bool:
-    """Whether Spark reads the records of its source, and the source asks a Spark session what is there."""
+    """Returns whether Spark reads the records of its source, which needs a Spark session to look for partitions."""
     return SOURCES[definition.source.type].frame is not None
 
 
 def spark_for(definitions: Iterable[Definition], options: SparkOptions | None) -> contextlib.AbstractContextManager[object]:
-    """Spark in this process where one of the definitions has its records read by it; it is started when it is first asked."""
+    """Returns a context with Spark in this process if Spark reads one of the definitions; it starts on first use."""
     return spark_sql(options) if any(map(reads_by_spark, definitions)) else contextlib.nullcontext()
 
 
 class Queries(contextlib.ExitStack):
-    """The queries of definitions, answered by a Spark of this process. A context manager: it ends Spark."""
+    """The queries of definitions, run by a Spark in this process. A context manager: it ends Spark."""
 
     _sql: LocalSql | None = None
 
     def of(self, definition: Definition, path: Path, options: SparkOptions) -> QueryStep | None:
-        """The query of the definition in the file `path`, None when it has none. Raises DefinitionError for one that is refused."""
+        """Returns the query of the definition in the file `path`, None if it has none. Raises DefinitionError if it is refused."""
         is_query = sql_at(definition.transforms) is not None
         if not (is_query or reads_by_spark(definition)):
             return None
@@ -88,7 +88,7 @@ class Queries(contextlib.ExitStack):
 
 @contextlib.contextmanager
 def answering(definitions: Iterable[Definition], options: SparkOptions | None) -> Iterator[Callable[..., Any] | None]:
-    """What runs batches in this process in place of `run_batch`: None when no definition needs Spark."""
+    """Yields a function that runs batches in this process in place of `run_batch`: None if no definition needs Spark."""
     if not any(sql_step(definition) or reads_by_spark(definition) for definition in definitions):
         yield None
         return
@@ -100,7 +100,7 @@ _NAMES_SHOWN = 3
 
 
 def _with(loaded: Loaded, look: Callable[[Definition, Path], Problem | None]) -> Loaded:
-    """The same, with the problem that `look` finds: a file that has one has no definition."""
+    """Returns `loaded` with the problems that `look` finds: a file with a problem has no definition."""
     found = {file.path: look(file.definition, file.path) for file in loaded.files if file.definition is not None}
     problems = {path: problem for path, problem in found.items() if problem is not None}
     files = tuple(
@@ -111,7 +111,7 @@ def _with(loaded: Loaded, look: Callable[[Definition, Path], Problem | None]) ->
 
 
 def _reader_problem(definition: Definition, path: Path) -> Problem | None:
-    """Why no reader of its data source can be made, if it has one. The reader is asked nothing but its schema."""
+    """Returns why no reader of its data source can be made, if it has one. The reader is only asked for its schema."""
     source = definition.source
     if isinstance(source, DataSourceOptions):
         try:
@@ -122,7 +122,7 @@ def _reader_problem(definition: Definition, path: Path) -> Problem | None:
 
 
 def _with_queries(loaded: Loaded, options: SparkOptions) -> Loaded:
-    """With a problem for each query that cannot be run. Starts Spark when there is a query."""
+    """Returns `loaded` with a problem for each query that cannot be run. Starts Spark if there is a query."""
     if not any(file.definition is not None and sql_step(file.definition) for file in loaded.files):
         return loaded
     with spark_sql(options) as sql:
@@ -142,7 +142,7 @@ def _query_problem(definition: Definition, path: Path, sql: LocalSql) -> Problem
 
 
 def _with_cluster(loaded: Loaded, master: str, options: SparkOptions) -> Loaded:
-    """With a problem for each definition that `run --master` would not run."""
+    """Returns `loaded` with a problem for each definition that `run --master` would not run."""
     from copycat_agent.agent.carriers import doubts, refused_on  # noqa: PLC0415 - 0.4 s, for those who ask about a cluster
 
     def look(definition: Definition, path: Path) -> Problem | None:
@@ -160,7 +160,7 @@ def _with_cluster(loaded: Loaded, master: str, options: SparkOptions) -> Loaded:
 
 
 def _finding(definition: Definition, error: CopycatError) -> Finding:
-    """What is wrong, where the definition says it: what its data source raises is mostly about its options."""
+    """Returns the finding at its place in the definition: errors of a data source are mostly about its options."""
     is_class = isinstance(error, UnusableReaderError) and error.option == "class"
     said = error.shown(definition.mask) if isinstance(error, ReaderFaultError) else ""
     words = definition.mask.text(error.message) + (f": {said}" if said else "")
@@ -201,7 +201,7 @@ def check(
 
 
 def _with_addresses(loaded: Loaded, directory: Path) -> Loaded:
-    """With a warning where `run` would not start a connector for want of an address, which may yet come with an option of it."""
+    """Returns `loaded` with a warning if `run` would not start a connector without an address, which `run` may still get as an option."""
     without = [one.name for one in loaded.definitions.values() if one.enabled and not one.kafka.bootstrap_servers]
     if not without:
         return loaded
@@ -216,7 +216,7 @@ def schema() -> None:
 
 
 def _write(loaded: Loaded, problems: Iterable[Problem], *, color: bool) -> None:
-    """Problems and warnings on stderr, then one line per definition on stdout."""
+    """Writes problems and warnings to stderr, then one line per definition to stdout."""
     say_problems(problems, color=color)
     say_problems(loaded.warnings, kind="warning", color=color)
     for file in loaded.files:
@@ -226,7 +226,7 @@ def _write(loaded: Loaded, problems: Iterable[Problem], *, color: bool) -> None:
 
 
 def _summary(file: LoadedFile) -> str:
-    """`good nginx-access: log_file -> logs.nginx`, or how many problems."""
+    """Returns a line such as `good nginx-access: log_file -> logs.nginx`, or the number of problems."""
     label = printable(file.name or file.path.name)
     if file.problems:
         count = len(file.problems)
@@ -239,7 +239,7 @@ def _summary(file: LoadedFile) -> str:
 
 
 def _report(loaded: Loaded, problems: Iterable[Problem]) -> dict[str, Any]:
-    """The same for programs; paths that are not UTF-8 have their odd bytes escaped."""
+    """Returns the report for programs; odd bytes of paths that are not UTF-8 are escaped."""
     return {
         "good": not problems,
         "definitions": [{"name": file.name, "path": printable(str(file.path)), "good": not file.problems} for file in loaded.files],

@@ -1,4 +1,4 @@
-"""Options that many commands share, and how all of them log, color, tell of problems in definitions and end with an error."""
+"""Options that many commands share, and their common logging, colors, messages about definitions and ends with an error."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 
 
 class Format(StrEnum):
-    """How a command writes what it found."""
+    """The format of a command's output."""
 
     TEXT = "text"
     JSON = "json"
 
 
 class LogFormat(StrEnum):
-    """How the agent writes its log."""
+    """The format of the agent's log."""
 
     AUTO = "auto"
     TEXT = "text"
@@ -54,29 +54,29 @@ NoColor = Annotated[bool, typer.Option("--no-color", help="No colors; NO_COLOR d
 
 
 def start_logging(agent: AgentOptions, *, verbose: bool, quiet: bool, log_format: LogFormat | None = None) -> None:
-    """Log as agent.yaml says; -v and -q override the level, --log-format the form."""
+    """Starts logging as in agent.yaml; -v and -q override the level, --log-format the format."""
     level = "debug" if verbose else "warning" if quiet else agent.log.level
     logs.setup(level, log_format or agent.log.format)
 
 
 def state_directory(state_dir: Path | None, agent: AgentOptions | None) -> Path:
-    """The agent's state directory: that of the option, else of agent.yaml, else of systemd, else the user's own. Absolute."""
+    """Returns the agent's state directory: that of the option, else of agent.yaml, else of systemd, else the user's own. Absolute."""
     chosen = state_dir or (agent and agent.state_dir) or os.environ.get("STATE_DIRECTORY") or Path.home() / ".local/state/copycat"
     return Path(chosen).absolute()
 
 
 def use_color(*, no_color: bool) -> bool:
-    """Whether stderr shows colors."""
+    """Returns whether stderr shows colors."""
     return not no_color and not os.environ.get("NO_COLOR") and os.isatty(2)
 
 
 def say_problems(problems: Iterable[Problem], *, kind: str = "error", color: bool = False) -> None:
-    """Write problems of definitions to stderr, an empty line behind each. `kind` is `error` or `warning`."""
+    """Writes problems of definitions to stderr, each followed by an empty line. `kind` is `error` or `warning`."""
     for problem in problems:
         typer.echo(render(problem, kind=kind, color=color) + "\n", err=True, color=color)
 
 
 def leave(words: str, code: int) -> NoReturn:
-    """End the command with `code`, one of `exits`, and one line on stderr: `error: ` and the words."""
+    """Ends the command with `code`, one of `exits`, and one line on stderr: `error: ` and the words."""
     typer.echo(f"error: {words}", err=True)
     raise typer.Exit(code)

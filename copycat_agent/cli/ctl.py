@@ -1,4 +1,4 @@
-"""`copycat ctl` and `copycat health`: tell the running agent what to do, and ask whether it is well (most probes end in `probe.quick`)."""
+"""`copycat ctl` and `copycat health`: commands to the running agent, and its health (most probes end in `probe.quick`)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`copycat demo` and `copycat dev-broker`: the whole main job on made-up logs, and a real one-node Kafka for trying things out."""
+"""`copycat demo` and `copycat dev-broker`: a full run on generated logs, and a real one-node Kafka for experiments."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ from copycat_agent.producer.consuming import read_topic
 from copycat_agent.worker import State, Status
 
 _RATE_SECONDS = 2.0
-"""Rates are over so long."""
+"""The period over which rates are measured."""
 _LINE_SECONDS = 2.0
-"""Between two lines where there is no terminal."""
+"""Time between two lines if there is no terminal."""
 _COLORS = {State.RUNNING: "green", State.FAILED: "red", State.RETRYING: "yellow", State.BLOCKED: "yellow"}
 _ROTATE_SECONDS = 1.5
-"""Between two rotations; the logs take turns."""
+"""Time between two rotations; the logs take turns."""
 _LOOK_SECONDS = 0.25
 _CATCH_UP_SECONDS = 60.0
-"""Without any progress for so long, what is missing is taken to be lost."""
+"""After this time without progress, missing lines are taken as lost."""
 
 
 class _Rates:
@@ -48,7 +48,7 @@ class _Rates:
         self._seen: dict[str, deque[tuple[float, int]]] = {}
 
     def of(self, name: str, count: int, now: float) -> float:
-        """`count` records since the beginning, at `now` (monotonic seconds)."""
+        """Takes in `count` records since the beginning, at `now` (monotonic seconds). Returns the rate."""
         seen = self._seen.setdefault(name, deque())
         seen.append((now, count))
         while len(seen) > 2 and seen[1][0] <= now - _RATE_SECONDS:  # noqa: PLR2004 - the window's both ends
@@ -58,23 +58,23 @@ class _Rates:
 
 
 class _View:
-    """Lines, for logs and pipes. Called from one thread in the order `begin`, `show`..., `end`, `verdict`; `say` and `end` at any time."""
+    """Prints lines, for logs and pipes. One thread calls `begin`, `show`..., `end`, `verdict` in order; `say` and `end` at any time."""
 
     def __init__(self) -> None:
         self._rates = _Rates()
         self._began = self._next = 0.0
 
     def say(self, text: str) -> None:
-        """A line of words."""
+        """Prints a line."""
         typer.echo(text)
 
     def begin(self, bootstrap: str) -> None:
-        """The broker is up at `bootstrap`."""
+        """Called when the broker is up at `bootstrap`."""
         self._began = time.monotonic()
         self.say(f"broker: {bootstrap}")
 
     def show(self, statuses: Sequence[Status], written: int, rotations: int) -> None:
-        """How things are now: the connectors, lines written to the logs and rotations of them so far."""
+        """Shows the state: the connectors, lines written to the logs and rotations of them so far."""
         now = time.monotonic()
         rates = {status.name: self._rates.of(status.name, status.counts.acknowledged, now) for status in statuses}
         if now < self._next:
@@ -90,10 +90,10 @@ class _View:
             )
 
     def end(self) -> None:
-        """Nothing more is shown live. Safe to call twice."""
+        """Ends the live view. Safe to call twice."""
 
     def verdict(self, proofs: Sequence[Proof]) -> None:
-        """The comparison and what it means."""
+        """Shows the comparison and its result."""
         for proof in proofs:
             self.say(
                 f"{proof.log}: written {proof.written:,}, arrived {proof.arrived:,}, lost {proof.lost:,}, "
@@ -151,7 +151,7 @@ class _LiveView(_View):
 
 
 def words_of(proofs: Sequence[Proof]) -> str:
-    """The verdict in a sentence."""
+    """Returns the verdict in a sentence."""
     written = sum(proof.written for proof in proofs)
     if all(proof.exact for proof in proofs):
         return f"EXACT: all {written:,} lines of {len(proofs)} logs arrived once, in order, byte by byte."
@@ -196,7 +196,7 @@ def demo(
 
 
 def _directory(wanted: Path | None, until_end: ExitStack) -> Path:
-    """The directory to work in. Leaves with exit 2 when the wanted one is not empty: an old state would spoil the count."""
+    """Returns the directory to work in. Ends the command with 2 if the wanted one is not empty: an old state would spoil the count."""
     if wanted is None:
         return Path(until_end.enter_context(tempfile.TemporaryDirectory(prefix="copycat-demo-", ignore_cleanup_errors=True)))
     wanted.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -206,7 +206,7 @@ def _directory(wanted: Path | None, until_end: ExitStack) -> Path:
 
 
 def _run(root: Path, seconds: float, rate: int, view: _View, until_end: ExitStack, stop: Stopping) -> tuple[Proof, ...]:
-    """Everything, up to the comparison. What is started here ends with `until_end`."""
+    """Runs everything up to the comparison. What is started here ends with `until_end`."""
     broker = DevBroker(root / "kafka")
     until_end.callback(broker.stop)
     connectors = write_definitions(root, root / "logs", broker.bootstrap)
@@ -232,7 +232,7 @@ def _run(root: Path, seconds: float, rate: int, view: _View, until_end: ExitStac
 
 
 def _grow(agent: Agent, traffic: Traffic, view: _View, seconds: float, stop: Stopping) -> None:
-    """The part to watch."""
+    """Lets the logs grow for `seconds`, and shows the state."""
     end = time.monotonic() + seconds
     _look(agent, traffic, view, lambda: time.monotonic() >= end, stop)
     traffic.stop()
@@ -241,7 +241,7 @@ def _grow(agent: Agent, traffic: Traffic, view: _View, seconds: float, stop: Sto
 
 
 def _catch_up(agent: Agent, traffic: Traffic, view: _View, stop: Stopping) -> None:
-    """Until everything is acknowledged, or nothing moves any more: then the comparison shows what is missing."""
+    """Waits until everything is acknowledged, or nothing moves any more: then the comparison shows what is missing."""
     best, since = -1, time.monotonic()
 
     def done() -> bool:
@@ -255,7 +255,7 @@ def _catch_up(agent: Agent, traffic: Traffic, view: _View, stop: Stopping) -> No
 
 
 def _look(agent: Agent, traffic: Traffic, view: _View, done: Callable[[], bool], stop: Stopping) -> None:
-    """Show how things are until `done`. Raises FatalError when Spark is given up, or a connector is."""
+    """Shows the state until `done`. Raises FatalError if Spark is given up, or a connector fails."""
     while not done():
         stop.check()
         statuses = agent.statuses()
@@ -305,7 +305,7 @@ def dev_broker(
 
 
 def _serve(broker: DevBroker, words: Console) -> None:
-    """Start, say so, and wait. Leaves by KeyboardInterrupt, or with exit 1 when Kafka ends by itself."""
+    """Starts the broker, prints its address, and waits. Ends by KeyboardInterrupt, or with exit 1 if Kafka ends by itself."""
     words.print(f"starting Kafka {KAFKA_VERSION}, log in {broker.log_path}", markup=False)
     broker.start()
     typer.echo(broker.bootstrap)

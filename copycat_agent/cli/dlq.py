@@ -1,4 +1,4 @@
-"""`copycat dlq`: what was dead-lettered, why, and sending it again."""
+"""`copycat dlq`: lists dead letters with their reasons, and sends them again."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ def replay(  # noqa: PLR0913, PLR0917 - the command's options
             work.run(limit=limit, everything=everything, only=places, told=lambda report: told(report.tried))
         ended = True
     finally:
-        if ended or work.report.tried:  # what went before Kafka did not answer any more
+        if ended or work.report.tried:  # the letters before Kafka stopped answering
             entry = report_entry(work.report)
             typer.echo(json.dumps(entry, indent=2) if output is Format.JSON else report_text(work.report, dry_run=dry_run))
     if work.report.stopped:
@@ -145,7 +145,7 @@ def replay(  # noqa: PLR0913, PLR0917 - the command's options
 
 
 def _place(text: str) -> LetterPlace:
-    """`0:17`, a letter's partition and offset."""
+    """Parses `0:17`, a letter's partition and offset."""
     if not (match := _PLACE.fullmatch(text)):
         raise typer.BadParameter(f"{text!r} is no PARTITION:OFFSET, as in 0:17", param_hint="--only")
     return LetterPlace(int(match[1]), int(match[2]))
@@ -154,9 +154,9 @@ def _place(text: str) -> LetterPlace:
 def _chosen(
     words: list[str], config: Path | None, state_dir: Path | None, socket: Path | None, servers: str | None, *, no_color: bool, one: bool
 ) -> tuple[list[Definition], str]:
-    """Definitions with a dead-letter topic, all of them or the one that `[DIR] [NAME]` names, and the name; leaves when there is none.
+    """Returns definitions with a dead-letter topic, all or the one of `[DIR] [NAME]`, and the name; ends the command if there is none.
 
-    A lone word is a NAME where `one` is wanted, and unless it only can be, or is, a directory.
+    A single word is a NAME if `one` is wanted; else it is one unless it can only be, or is, a directory.
     """
     if len(words) > 2:  # noqa: PLR2004 - DIR and NAME
         raise typer.BadParameter("at most a directory and a connector's name")
@@ -181,7 +181,7 @@ def _chosen(
 
 
 def _of_agent(client: AgentClient, config: Path | None, servers: str | None) -> tuple[Path, Path | None, str | None]:
-    """Directory, agent.yaml and servers as the running agent has them, the addresses that it was started with included."""
+    """Returns directory, agent.yaml and servers of the running agent, including the addresses that it was started with."""
     try:
         agent = client.get("/v1")
     except AgentUnreachableError as error:
@@ -199,12 +199,12 @@ def _topic(definition: Definition) -> str:
 
 
 def _names(definition: Definition) -> frozenset[str]:
-    """What its letters call it: letters keep the name that it had."""
+    """Returns the connector's names in its letters: letters keep the name that it had."""
     return frozenset((definition.name, *definition.renamed_from))
 
 
 def _by_topic(definitions: list[Definition]) -> list[list[Definition]]:
-    """Definitions that share a topic of one cluster."""
+    """Groups definitions that share a topic of one cluster."""
     groups: list[list[Definition]] = []
     for one in definitions:
         same = next((group for group in groups if (_topic(group[0]), group[0].kafka) == (_topic(one), one.kafka)), None)
@@ -230,7 +230,7 @@ def _survey(definitions: list[Definition], name: str) -> Survey:
 
 @contextmanager
 def _kafka() -> Iterator[None]:
-    """Leaves with 69 when Kafka does not answer; what it refuses is an error like any other."""
+    """Ends the command with 69 if Kafka does not answer; a refusal of Kafka is an ordinary error."""
     try:
         yield
     except BlockedError:
@@ -241,7 +241,7 @@ def _kafka() -> Iterator[None]:
 
 @contextmanager
 def _progress() -> Iterator[Callable[[int], None]]:
-    """A line on the terminal that counts; nothing elsewhere."""
+    """Shows a count on the terminal; nothing elsewhere."""
     console = Console(stderr=True)
     if not console.is_terminal:
         yield lambda _: None

@@ -14,7 +14,7 @@ _PLACE = ("partition", "offset", "path", "start", "end")
 
 
 def survey_text(found: Survey) -> str:
-    """The topic, then a line for each kind of letter."""
+    """Returns a line for the topic, and one for each kind of letter."""
     if not found.exists:
         return f"{visible(found.topic)}: the topic does not exist"
     total = sum(tally.letters for tally in found.tallies.values())
@@ -34,7 +34,7 @@ def _waiting(tally: Tally) -> str:
 
 
 def survey_entry(found: Survey) -> dict[str, Any]:
-    """The same for programs; `waiting` is null for connectors that the definitions do not know."""
+    """Returns the survey for programs; `waiting` is null for connectors that the definitions do not know."""
     return {
         "topic": found.topic,
         "exists": found.exists,
@@ -50,7 +50,7 @@ def survey_entry(found: Survey) -> dict[str, Any]:
 
 
 def letter_text(letter: Letter, topic: str) -> str:
-    """Where it lies, why it is here, where it comes from, and its bytes; no terminal acts upon any of it."""
+    """Returns a letter's place, reason, origin and bytes, with control characters escaped."""
     host = f" on {visible(letter.host)}" if letter.host else ""
     lines = [
         f"{visible(topic)}[{letter.partition}] {letter.offset}  {_moment(letter.at_ms) or '-'}",
@@ -71,7 +71,7 @@ def _shown(raw: bytes) -> str:
 
 
 def letter_entry(letter: Letter) -> dict[str, Any]:
-    """The same for programs, with all the bytes: as `raw` where they are UTF-8, else as `raw_base64`."""
+    """Returns the letter for programs, with all bytes: as `raw` if they are UTF-8, else as `raw_base64`."""
     entry = letter._asdict() | {"at": _moment(letter.at_ms), "file_time": _moment(letter.file_time_ms or None)}
     del entry["at_ms"], entry["file_time_ms"]
     if letter.raw is not None:
@@ -84,7 +84,7 @@ def letter_entry(letter: Letter) -> dict[str, Any]:
 
 
 def report_text(report: ReplayReport, *, dry_run: bool) -> str:
-    """The letters that stay, each with its reason, then what became of all."""
+    """Returns the letters that stay, each with its reason, then the totals."""
     topic = visible(report.topic)
     lines = [f"left: {topic}[{one.partition}] {one.offset}, {visible(one.path)}, {one.place}: {visible(why)}" for one, why in report.named]
     if report.left > len(report.named):
@@ -102,7 +102,7 @@ def report_text(report: ReplayReport, *, dry_run: bool) -> str:
 
 
 def report_entry(report: ReplayReport) -> dict[str, Any]:
-    """The same for programs."""
+    """Returns the report for programs."""
     return {
         "connector": report.connector, "topic": report.topic, "tried": report.tried, "sent": report.sent, "dropped": report.dropped,
         "left": report.left, "foreign": report.foreign, "missed": report.missed, "interrupted": report.stopped,
@@ -111,7 +111,7 @@ def report_entry(report: ReplayReport) -> dict[str, Any]:
 
 
 def _moment(at_ms: int | None) -> str | None:
-    """RFC 3339 in UTC, None where there is no time (or one that no calendar knows)."""
+    """Returns RFC 3339 in UTC, None if there is no time (or one outside the calendar)."""
     if at_ms is None:
         return None
     try:

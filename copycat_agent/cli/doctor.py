@@ -1,4 +1,4 @@
-"""`copycat doctor`: whether the world is as the definitions need it, and what to do where it is not."""
+"""`copycat doctor`: checks whether host and Kafka are as the definitions need them, and how to repair what is not."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def _exit_code(steps: list[CheckStep]) -> int:
 
 
 def _write(steps: list[CheckStep], *, quiet: bool, color: bool) -> None:
-    """The report, section by section, and a line that counts."""
+    """Writes the report, section by section, and a line of counts."""
     shown = [step for step in steps if not quiet or step.verdict in (CheckVerdict.WARN, CheckVerdict.FAIL)]
     for section, members in groupby(shown, key=lambda step: step.section):
         typer.echo(typer.style(printable(section), bold=True) if color else printable(section))
@@ -91,6 +91,6 @@ def _count(steps: Iterable[CheckStep]) -> str:
 
 
 def _entry(step: CheckStep) -> dict[str, object]:
-    """The step for programs. Odd bytes of paths are escaped."""
+    """Returns the step for programs. Odd bytes of paths are escaped."""
     fields = dataclasses.asdict(step)
     return {name: printable(value) if isinstance(value, str) and name != "fix" else value for name, value in fields.items()}

@@ -1,4 +1,4 @@
-"""`copycat explain`: what each connector makes of one path, or what an option means."""
+"""`copycat explain`: how each connector treats a path, or the meaning of an option."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ _log = logs.get("explain")
 
 
 def key_names() -> list[str]:
-    """Every key there is, for shells."""
+    """Returns all keys, for shells."""
     return sorted({one.key for one in all_keys()})
 
 
 def explain_key(text: str, output: Format) -> int:
-    """Print what the key means, or which ones may have been meant. Returns the exit code."""
+    """Prints the meaning of the key, or keys of similar names. Returns the exit code."""
     found = find_keys(text)
     if output is Format.JSON:
         typer.echo(json.dumps([one._asdict() for one in found], indent=2))
@@ -68,7 +68,7 @@ def _lines(one: OptionKey) -> list[str]:
 
 
 def _complete(context: typer.Context, incomplete: str) -> list[str]:
-    """Option keys; a word with a slash is a path, which the shell completes."""
+    """Returns matching option keys; a word with a slash is a path, which the shell completes."""
     del context
     return [] if "/" in incomplete else [name for name in key_names() if name.startswith(incomplete)]
 
@@ -131,7 +131,7 @@ def explain(
 
 
 def _explain_offset(place: OffsetPlace, where: Path, config: Path | None, output: Format) -> int:
-    """Print which file has a record. Returns the exit code."""
+    """Prints which file has a record. Returns the exit code."""
     logs.setup("error")
     loaded = load_directory(where, resolve_settings(where, config, None, None, None).agent)
     try:
@@ -175,7 +175,7 @@ def _explained(
 
 
 def _find_directory(state_dir: Path | None, config: Path | None) -> Path:
-    """Where definitions are when nobody says."""
+    """Returns the directory of definitions if none was given."""
     if _HERE.is_dir():
         return _HERE
     try:
@@ -187,7 +187,7 @@ def _find_directory(state_dir: Path | None, config: Path | None) -> Path:
 
 
 def _states(state_dir: Path, config: Path | None) -> dict[str, Mapping[str, Any]]:
-    """What the agent with these offsets says of its connectors; nothing when none answers, or another one."""
+    """Returns the states of the connectors of the agent with these offsets; none if no agent answers, or another one."""
     try:
         client = find_agent(None, state_dir, config)
         if client.get("/v1")["state_dir"] != str(state_dir):

@@ -1,4 +1,4 @@
-"""What `copycat explain PATH` found, for people and for programs."""
+"""The result of `copycat explain PATH`, for people and for programs."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ _PARTITIONS = {"key": "by the hash of the key", "sticky": "in sticky runs", "fil
 
 
 class Explained(NamedTuple):
-    """One connector's answer. `first` are its next records, None when there are none or nobody asked. `state`: a running agent's.
+    """One connector's answer. `first` are its next records, None if there are none or they were not asked for. `state`: a running agent's.
 
-    `live`: where the agent is in the file, None when it was not asked for that, or does not follow it.
+    `live`: the agent's position in the file, None if it was not asked for that, or does not follow the file.
     """
 
     answer: PathAnswer
@@ -38,7 +38,7 @@ class Explained(NamedTuple):
 
 
 def text_of(path: str, answers: list[Explained]) -> str:
-    """Connectors that read the file first, with everything; the others with their reason."""
+    """Returns the connectors that read the file, with all details; then the others with their reasons."""
     taken = [one for one in answers if one.answer.closeup]
     others = ["\n".join(_refused(one)) for one in answers if not one.answer.closeup]
     others[:1] = [f"\n{one}" for one in others[:1]]
@@ -183,7 +183,7 @@ def _sending_facts(definition: Definition) -> Iterator[tuple[str, str]]:
 
 
 def _changed(options: Options, name: str) -> str:
-    """What a definition says of an option that decides how a file is read, "" when it is the default."""
+    """Returns a definition's setting of an option that decides how a file is read, "" if it is the default."""
     field = type(options).model_fields.get(name)
     value = getattr(options, name, None)
     if field is None or value is None or value == field.get_default():
@@ -235,13 +235,13 @@ def _record(record: FirstRecord, unit: str) -> Iterator[str]:
 
 
 def _bytes(content: bytes) -> str:
-    """As one line of text, cut, odd bytes and controls as escapes."""
+    """Returns the content as one line of text, cut, with odd bytes and controls escaped."""
     text = visible(content[: 4 * _VALUE_CHARS].decode("utf-8", "surrogateescape"))
     return text if len(text) <= _VALUE_CHARS else f"{text[:_VALUE_CHARS]}... ({len(content):,} bytes)"
 
 
 def entry(one: Explained) -> dict[str, Any]:
-    """One connector's answer for programs."""
+    """Returns one connector's answer for programs."""
     answer = one.answer
     record, mask = answer.definition.record, answer.definition.mask
     found: dict[str, Any] = {

@@ -1,4 +1,4 @@
-"""`copycat fmt`: definitions in one form."""
+"""`copycat fmt`: writes definitions in canonical form."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _STDIN = "-"
 
 @dataclass(slots=True)
 class _Outcome:
-    """What became of the files so far."""
+    """The results for the files so far."""
 
     changed: int = 0
     same: int = 0
@@ -71,7 +71,7 @@ def _default() -> list[str]:
 
 
 def _files(paths: list[str]) -> Iterator[str]:
-    """The files meant: of a directory those that `run` takes for definitions."""
+    """Yields the chosen files: of a directory, those that `run` takes for definitions."""
     for path in paths:
         if path == _STDIN or not os.path.isdir(path):  # noqa: PTH112 - it may be no path
             yield path
@@ -102,7 +102,7 @@ def _format(name: str, outcome: _Outcome, *, check: bool, diff: bool, color: boo
 
 
 def _formatted(path: Path, content: bytes) -> bytes:
-    """The new content; raises `Changed` too when our own loader would not make the same of it."""
+    """Returns the new content. Raises `Changed`, too, if the loader would make something else of it."""
     if path.stem == "agent":
         return format_text(content, AgentOptions).encode()
     made = format_text(content, Definition).encode()
@@ -113,7 +113,7 @@ def _formatted(path: Path, content: bytes) -> bytes:
 
 
 def _told(problems: tuple[Problem, ...]) -> list[tuple[str, str]]:
-    """Problems without their places, which move."""
+    """Returns problems without their positions, which move."""
     return sorted((one.code, one.text) for one in problems)
 
 
@@ -149,7 +149,7 @@ def _diff(name: str, content: bytes, made: bytes) -> str:
 
 
 def _say(outcome: _Outcome, *, only_told: bool) -> None:
-    """One line about all of it."""
+    """Prints a line with the totals."""
     total = outcome.changed + outcome.same + outcome.bad + outcome.failed
     if not total:
         typer.echo("no *.yaml or *.yml there", err=True)

@@ -1,4 +1,4 @@
-"""`copycat import`: configurations of other products as definitions."""
+"""`copycat import`: converts configurations of other products into definitions."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from copycat_agent.workbench.importing import PRODUCTS, Imported, ImportedDefini
 
 
 class Product(StrEnum):
-    """What can be imported."""
+    """The products whose configurations can be imported."""
 
     FILEBEAT = "filebeat"
     FLUENT_BIT = "fluent-bit"
@@ -112,7 +112,7 @@ def _read(product: Product, file: Path, others: list[Path]) -> Imported:
 
 
 def _renamed(made: tuple[ImportedDefinition, ...]) -> tuple[ImportedDefinition, ...]:
-    """Names are the keys of offsets, so no two are the same."""
+    """Makes all names different: they are the keys of offsets."""
     seen: set[str] = set()
     for one in made:
         name, number = one.name, 1
@@ -125,7 +125,7 @@ def _renamed(made: tuple[ImportedDefinition, ...]) -> tuple[ImportedDefinition, 
 
 
 def _check(made: ImportedDefinition, text: str, imported: Imported) -> None:
-    """What does not load is told: the person has to know, whoever is at fault."""
+    """Reports what does not load: the user has to know, whoever is at fault."""
     loaded = load_content(Path(f"{made.name}.yaml"), text.encode(), AgentOptions(), resolve_env=False)
     for problem in loaded.problems:
         remark = Remark(0, f"{made.name}.yaml line {problem.line}", f"{problem.text}; {problem.hint}" if problem.hint else problem.text)
@@ -133,7 +133,7 @@ def _check(made: ImportedDefinition, text: str, imported: Imported) -> None:
 
 
 def _free_paths(texts: dict[str, str], directory: Path | None) -> dict[Path, str]:
-    """Where the texts go; none of these files is there already."""
+    """Returns the paths of the texts. Raises CopycatError if one of these files exists."""
     paths = {} if directory is None else {directory / f"{name}.yaml": text for name, text in texts.items()}
     for path in paths:
         if os.path.lexists(path):

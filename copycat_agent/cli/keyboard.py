@@ -1,4 +1,4 @@
-"""Keys of a terminal, one at a time, while something else is drawn on it."""
+"""Reads keys from a terminal, one at a time, while something else is drawn on it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import IO, Any, Self
 
 
 class KeyPress(Enum):
-    """What somebody wants, by whichever key."""
+    """The commands that keys stand for."""
 
     UP = auto()
     DOWN = auto()
@@ -37,16 +37,16 @@ _KEYS = {
     b"\x1b": KeyPress.BACK, b"\x7f": KeyPress.BACK, b"\x1b[D": KeyPress.BACK, b"\x1bOD": KeyPress.BACK,
     b"q": KeyPress.QUIT,
 }  # fmt: skip
-"""What terminals send: arrows as CSI or, in application mode, as SS3."""
+"""The sequences of terminals: arrows as CSI or, in application mode, as SS3."""
 _SEQUENCE = re.compile(rb"\x1b(?:\[[0-?]*[ -/]*[@-~]|O[@-~])")
 _BEGUN = re.compile(rb"\x1b(?:\[[0-?]*[ -/]*|O)?")
 _REST_SECONDS = 0.05
-"""A sequence comes in one piece, or nearly so: an escape that stays alone so long is the key Esc."""
+"""A sequence comes in one piece, or nearly so: an escape without more for this long is the key Esc."""
 _READ_BYTES = 1024
 
 
 class Keyboard:
-    """The keys of stdin while it is a terminal; without one there are none. A context manager: the terminal is as before afterwards."""
+    """The keys of stdin if it is a terminal; else there are none. A context manager, which restores the terminal at the end."""
 
     def __init__(self, stream: IO[str] = sys.stdin) -> None:
         self._descriptor = stream.fileno() if stream.isatty() else None
@@ -54,7 +54,7 @@ class Keyboard:
         self._before: list[Any] | None = None
 
     def __enter__(self) -> Self:
-        """Keys come without Enter and are not echoed; Ctrl-C stays a signal."""
+        """Makes keys come without Enter and without echo; Ctrl-C stays a signal."""
         if self._descriptor is not None:
             self._before = termios.tcgetattr(self._descriptor)
             tty.setcbreak(self._descriptor)
@@ -70,7 +70,7 @@ class Keyboard:
         return self._descriptor is not None
 
     def wait(self, seconds: float) -> KeyPress | None:
-        """The next key; None when none came within `seconds`, or one that means nothing. EOFError when the terminal is gone."""
+        """Returns the next key; None if none came within `seconds`, or an unknown one. Raises EOFError if the terminal is gone."""
         if not self._bytes:
             self._read(seconds)
         while self._bytes and _BEGUN.fullmatch(self._bytes) and self._read(_REST_SECONDS):
@@ -81,7 +81,7 @@ class Keyboard:
         return _KEYS.get(key)
 
     def _read(self, seconds: float) -> bool:
-        """Whether something came."""
+        """Reads input. Returns whether any came. Raises EOFError."""
         sources = [] if self._descriptor is None else [self._descriptor]
         if not select.select(sources, [], [], seconds)[0]:
             return False

@@ -1,4 +1,4 @@
-"""`copycat losses`: what was given up, where, when and why."""
+"""`copycat losses`: lists what was lost, where, when and why."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def _rows(totals: Totals) -> list[tuple[str, ...]]:
 
 
 def _values(loss: Loss) -> dict[str, Any]:
-    """The path with odd bytes escaped: any JSON library takes it."""
+    """Returns the loss for programs, with odd bytes of the path escaped: any JSON library takes it."""
     fields = loss._asdict() | {"path": visible(loss.path)}
     return {"connector": loss.partition.connector, "key": loss.partition.key} | {
         key: value for key, value in fields.items() if key != "partition"

@@ -1,4 +1,4 @@
-"""Entry point of `copycat`: the commands by name, each imported when it is asked for, and what their errors look like."""
+"""Entry point of `copycat`: the commands by name, each imported on use, and the output of their errors."""
 
 from __future__ import annotations
 
@@ -36,16 +36,15 @@ COMMANDS: Mapping[str, str] = {
     "offsets": "offsets", "dlq": "dlq", "health": "ctl", "passwd": "passwd", "try": "try_", "test": "test_command", "bundle": "bundle",
     "ui": "ui",
 }  # fmt: skip
-"""Command -> the module of this package with a function, or a `typer.Typer` of commands, that has the
-command's name; for a word of Python's (import, try) the module's. It is imported when the command is asked
-for: `run` does without rich, doctor and demo, 70 ms of its start."""
+"""Command -> the module of this package with a function, or a `typer.Typer` of commands, that has the command's name; for a Python keyword
+(import, try) the module's name. It is imported on use: `run` does without rich, doctor and demo, 70 ms of its start."""
 _NAME_WIDTH = 16
-"""Of the names that `--failpoints` lists."""
+"""The width of names in the list of `--failpoints`."""
 _LINE_END = re.compile(r"(?<=\S)\n(?=\S)")
 
 
 class Shell(StrEnum):
-    """Shells there is a script for."""
+    """The shells that have a script."""
 
     BASH = "bash"
     ZSH = "zsh"
@@ -53,7 +52,7 @@ class Shell(StrEnum):
 
 
 def answer_shells() -> None:
-    """Let the app answer the scripts: typer sets this up itself only for apps that also have --install-completion."""
+    """Lets the app answer the scripts: typer sets this up itself only for apps that also have --install-completion."""
     completion_init()
 
 
@@ -68,17 +67,17 @@ def completion(shell: Annotated[Shell, typer.Argument(metavar="bash|zsh|fish", h
 
 
 def _autoloaded(script: str) -> str:
-    """For zsh, which runs a file of its `fpath` as the function: typer's script would only register, the first TAB do nothing."""
+    """Adapts the script for zsh, which runs a file of its `fpath` as the function: else it would only register on the first TAB."""
     body, _, register = script.strip().rpartition("\n")
     call = register.split()[1]
     return f'{body}\nif [[ $zsh_eval_context[-1] == loadautofunc ]]; then\n  {call} "$@"\nelse\n  {register}\nfi'
 
 
 def occupy_standard_streams() -> None:
-    """Put the null device where stdin, stdout or stderr is closed (`2>&-`).
+    """Opens the null device for stdin, stdout or stderr if they are closed (`2>&-`).
 
-    Otherwise the next file that is opened gets its number, and what libraries and children write to "stderr" goes into the
-    offset store; and Python has no stream at all there.
+    Otherwise the next file that is opened would get the number, and libraries and children that write to "stderr" would write into the
+    offset store; and Python would have no stream object.
     """
     for number, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
         try:
@@ -90,14 +89,14 @@ def occupy_standard_streams() -> None:
 
 
 def forgive_encodings() -> None:
-    """Write what a terminal's encoding cannot spell, and odd bytes of file names, as backslash escapes instead of failing."""
+    """Writes characters that a terminal's encoding lacks, and odd bytes of file names, as backslash escapes instead of failing."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
 
 
 def listing(output: Format) -> str:
-    """Names with their windows, and how to use one."""
+    """Returns the failpoints with their windows, and how to use one."""
     if output is Format.JSON:
         return json.dumps([{"name": name, "window": window, "where": where} for name, window, where in _rows()], indent=2)
     lines = [f"{name:<{_NAME_WIDTH}}{window:<5}{where}" for name, window, where in _rows()]
@@ -110,7 +109,7 @@ def listing(output: Format) -> str:
 
 
 def _rows() -> list[tuple[str, str, str]]:
-    """Name, window, and what is true there."""
+    """Returns name, window and description of each failpoint."""
     cut = {name: words.partition(": ") for name, words in failpoints.NAMES.items()}
     return [(name, window, where) for name, (window, _, where) in cut.items()]
 
@@ -121,22 +120,22 @@ def version() -> None:
 
 
 class CommandGroup(TyperGroup):
-    """The group of all commands; looks one up by importing it."""
+    """The group of all commands; it imports a command when that is looked up."""
 
     def __init__(self, **settings: Any) -> None:  # noqa: ANN401 - typer's
-        """For typer."""
+        """Called by typer."""
         super().__init__(**settings)
-        self.commands: dict[str, Any] = dict.fromkeys(COMMANDS)  # the names: for the list, completion and "did you mean"
+        self.commands: dict[str, Any] = dict.fromkeys(COMMANDS)  # the names, for the list, completion and "did you mean"
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ANN401 - typer keeps the types to itself
-        """The command, None when there is none of this name."""
+        """Returns the command, None if there is none of this name."""
         if cmd_name in self.commands and self.commands[cmd_name] is None:
             self.commands[cmd_name] = _load(cmd_name)
         return super().get_command(ctx, cmd_name)
 
 
 def _load(name: str) -> Any:  # noqa: ANN401 - see `get_command`
-    gc.disable()  # what is imported stays: to look through it again and again is a tenth of the time that it takes
+    gc.disable()  # imported modules stay: scanning them again and again would take a tenth of the time
     try:
         module = importlib.import_module(f"copycat_agent.cli.{COMMANDS[name]}")
     finally:
@@ -184,7 +183,7 @@ def copycat(
 
 
 def main() -> None:
-    """Run the command line. Errors go to stderr with their next step, exit codes are those of `exits`."""
+    """Runs the command line. Errors go to stderr with their next step, exit codes are those of `exits`."""
     occupy_standard_streams()
     forgive_encodings()
     answer_shells()
@@ -197,7 +196,7 @@ def main() -> None:
     except CopycatError as error:
         typer.echo(f"error: {printable(str(error))}", err=True)
         sys.exit(exits.FAILED)
-    except OSError as error:  # mostly stdout on a full disk: a traceback would tell a user less
+    except OSError as error:  # mostly stdout on a full disk: a traceback would help a user less
         typer.echo(f"error: {printable(str(error))}", err=True)
         sys.exit(exits.FAILED)
     except KeyboardInterrupt:

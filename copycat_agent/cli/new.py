@@ -1,4 +1,4 @@
-"""`copycat new`: a definition to begin with, guessed from a sample where there is one, and a test out of the sample."""
+"""`copycat new`: writes a first definition, guessed from a sample if there is one, and a test made of the sample."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ _SHOWN = 10
 
 
 class Tried(NamedTuple):
-    """`good` of `total` records are sent as they should be; `bad` are the lines where the others begin, or their numbers (`by_record`).
+    """`good` of `total` records are sent as intended; `bad` are the lines where the others begin, or their numbers (`by_record`).
 
-    `records` are those that may serve as a test, the best first. `error` is why the sample was not read to its end, "" when it was.
+    `records` are those that may serve as a test, the best first. `error` is why the sample was not read to its end, "" if it was.
     """
 
     good: int
@@ -49,7 +49,7 @@ class Tried(NamedTuple):
 
 
 def tried(definition: Definition, sample: SampleFile) -> Tried:
-    """The sample through the real pipeline."""
+    """Runs the sample through the real pipeline."""
     packed_or_binary = sample.kind in ("parquet", "avro", "binary")
     try:
         taken = take(definition, sample.path if packed_or_binary else sample.content, most=400 if packed_or_binary else 0)
@@ -61,12 +61,12 @@ def tried(definition: Definition, sample: SampleFile) -> Tried:
     places = tuple(one.number if by_record else sample.content.count(b"\n", 0, one.start) + 1 for one in bad)
     why = str(taken.error) if taken.error else taken.damage
     usable = [one for one in good if one.fate == "sent" and one.outputs]
-    usable.sort(key=lambda one: (len(one.kept_errors), b"\n" not in (one.raw or b"").rstrip()))  # one of several lines shows more
+    usable.sort(key=lambda one: (len(one.kept_errors), b"\n" not in (one.raw or b"").rstrip()))  # a record of several lines shows more
     return Tried(len(good), len(taken.records), places, by_record, tuple(usable), why)
 
 
 def case_of(parts: DefinitionDraft, sample: SampleFile, results: Tried) -> Case | None:
-    """A test that quotes the first record that went through all steps, None when none can be quoted."""
+    """Returns a test that quotes the first record that went through all steps, None if none can be quoted."""
     for record in results.records[:_LINES_MAX]:
         lines = _quoted(parts, sample, record)
         if lines is None:
@@ -78,12 +78,12 @@ def case_of(parts: DefinitionDraft, sample: SampleFile, results: Tried) -> Case 
 
 
 def holds(definition: Definition) -> bool:
-    """Whether the definition's own tests pass."""
+    """Returns whether the definition's own tests pass."""
     return all(outcome.good for outcome in run_tests(definition))
 
 
 def _quoted(parts: DefinitionDraft, sample: SampleFile, record: TriedRecord) -> tuple[str, ...] | None:
-    """The record's lines, with the header of a table above them. None for what cannot be quoted, or is too long for that."""
+    """Returns the record's lines, with the header of a table above them. None if they cannot be quoted, or are too long for that."""
     if record.raw is None or sample.kind:
         return None
     try:
@@ -115,7 +115,7 @@ def _expected(parts: DefinitionDraft, record: TriedRecord) -> Iterator[tuple[str
 
 
 def _scalars(fields: Mapping[str, object]) -> Iterator[tuple[str, Value]]:
-    """Fields whose values say something in one line."""
+    """Yields fields whose values fit into one line."""
     kept = 0
     for name, value in fields.items():
         if kept < _FIELDS_MAX and isinstance(value, str | int | float) and len(str(value)) <= _TEXT_MAX:
@@ -124,7 +124,7 @@ def _scalars(fields: Mapping[str, object]) -> Iterator[tuple[str, Value]]:
 
 
 def _names_zone(parts: DefinitionDraft) -> bool:
-    """Whether the time is the same on every host."""
+    """Returns whether the time is the same on every host."""
     steps = parts.guess.steps if parts.guess else ()
     formats = [step.options["format"] for step in steps if step.action == "timestamp" and isinstance(step.options, Mapping)]
     return any(isinstance(one, str) and _WITH_ZONE.match(one) is not None for one in formats) or any(
@@ -139,7 +139,7 @@ def _lacks_year(parts: DefinitionDraft) -> bool:
 
 
 def _read_time(sample: SampleFile) -> str:
-    """Times without a year are those nearest to when the sample was written."""
+    """Returns the reference for times without a year: when the sample was written."""
     written = time_text(sample.path.stat().st_mtime_ns // 10**6, "seconds")
     return written if written.endswith("Z") else time_text(time.time() * 1000, "seconds")
 
@@ -149,7 +149,7 @@ _OF_FILES = ("log_file", "spool_dir")
 
 
 def _sample_of(subject: str) -> str:
-    """What a source of records has to begin with. Raises CopycatError for a source that has nothing, or that nobody has."""
+    """Returns the sample definition of a source of records. Raises CopycatError if it has none, or does not exist."""
     if subject in _OF_FILES:
         return ""
     kind = SOURCES.find(subject)
@@ -205,7 +205,7 @@ def _guessed(sample: SampleFile) -> Guess:
 
 
 def _loaded(parts: DefinitionDraft) -> tuple[str, LoadedFile]:
-    """The text, as our own loader takes it. What does not load is the fault of a name or topic that was given, or of ours."""
+    """Returns the text and its loaded form. Ends the command with 78 if it does not load: a name or topic is invalid, or the draft."""
     text = draft(parts)
     loaded = load_content(Path(f"{parts.name}.yaml"), text.encode(), AgentOptions(), resolve_env=False)
     if loaded.problems:
@@ -215,7 +215,7 @@ def _loaded(parts: DefinitionDraft) -> tuple[str, LoadedFile]:
 
 
 def _with_test(parts: DefinitionDraft, text: str, sample: SampleFile, results: Tried) -> tuple[str, DefinitionDraft]:
-    """The same with a first test, when there is one that passes."""
+    """Returns text and draft with a first test, if there is one that passes."""
     case = case_of(parts, sample, results)
     if case is None:
         return text, parts
@@ -243,7 +243,7 @@ def _write(text: str, output: Path | None) -> None:
 
 
 def _say(sample: SampleFile, parts: DefinitionDraft, results: Tried | None) -> None:
-    """What was recognised, what parses, and what does not."""
+    """Prints what was recognised, what parses, and what does not."""
     assert parts.guess is not None
     lines = [f"{visible(str(sample.path))}: {parts.guess.what}{f', {sample.encoding}' if sample.encoding else ''}"]
     if sample.is_cut:

@@ -1,4 +1,4 @@
-"""`copycat offsets`: look at what is saved, change it, and decide which positions an exactly-once connector goes on from."""
+"""`copycat offsets`: shows and changes saved offsets, and decides which positions an exactly-once connector continues from."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def adopt(  # noqa: PLR0913, PLR0917 - the command's options
         msg = f"{agent!a:.60} is not the uuid of an agent"
         raise DataError(msg, "keys in __copycat_offsets begin with it, and so do transactional ids, behind copycat.")
     which: Adopt = "topic" if from_topic else "local"
-    with access(socket, state_dir, config, create=bool(agent)) as store:  # whose state directory is gone has none
+    with access(socket, state_dir, config, create=bool(agent)) as store:  # an agent whose state directory is gone has none
         lanes = _lanes(store, checked_name(name), agent)
         means = taken_over(name, agent) if agent else meaning_of(name, which, lanes)
         if sys.stdin.isatty() and not yes:
@@ -73,7 +73,7 @@ def adopt(  # noqa: PLR0913, PLR0917 - the command's options
 
 
 def _lanes(store: Access, name: str, agent: str | None) -> Mapping[str, Any] | None:
-    """What is known of the connector's lanes. UnknownConnectorError for one that nobody knows."""
+    """Returns what is known of the connector's lanes. Raises UnknownConnectorError if the connector is not known."""
     lanes = store.lanes(name)
     if lanes is None and not agent and name not in (known := store.known()):
         msg = f"no offsets are saved for {visible(name)}"
@@ -265,7 +265,7 @@ def rename(
 
 
 def _change(store: Access, name: str, before: Offsets, changes: Changes, *, force: bool, output: Format) -> None:
-    """Save, and print what that changed."""
+    """Saves the changes, and prints their effect."""
     if changes:
         store.save(name, changes, force=force)
     after = store.read(name)
@@ -282,7 +282,7 @@ def _change(store: Access, name: str, before: Offsets, changes: Changes, *, forc
 
 
 def _selected(name: str, saved: Offsets, path: Path | None, key: str | None) -> list[SourcePartition]:
-    """All partitions, or those that `path` or `key` means."""
+    """Returns all partitions, or those that `path` or `key` selects."""
     if path is None and key is None:
         return list(saved)
     _one_of(path, key)
@@ -300,7 +300,7 @@ def _one_of(path: Path | None, key: str | None) -> None:
 
 
 def _known(store: Access, name: str) -> str:
-    """`name`, when it has offsets."""
+    """Returns `name` if it has offsets. Raises UnknownConnectorError."""
     names = store.connectors()
     if name not in names:
         msg = f"no offsets are saved for {visible(name)}"

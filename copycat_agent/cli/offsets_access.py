@@ -1,6 +1,6 @@
-"""Saved offsets, wherever they can be had: through the running agent, else in its file. Never both: who has the lock writes.
+"""Access to saved offsets: through the running agent, else in its file. Never both: only the owner of the lock writes.
 
-Commands make no store, and move no damaged one aside.
+Commands create no store, and move no damaged one aside.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ Offsets = Mapping[SourcePartition, SavedRow]
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
 
 Changes = Mapping[SourcePartition, SavedRow | None]
-"""What to save; None deletes."""
+"""The rows to save; None deletes."""
 Totals = Mapping[tuple[str, LossReason], LossTotal]
 
 
 def line_rules(name: str, path: Path) -> LineRules | None:
-    """As the definition in this file says. Raises CopycatError when it does not load, or is another connector's."""
+    """Returns the line rules of the definition in this file. Raises CopycatError if it does not load, or is another connector's."""
     loaded = load_file(path, AgentOptions(), resolve_env=False)
     if loaded.definition is None:
         raise CopycatError(render(loaded.problems[0]).splitlines()[0], f"copycat check {path.parent} says more")
@@ -52,7 +52,7 @@ def line_rules(name: str, path: Path) -> LineRules | None:
 
 
 def rules_of(source: Mapping[str, Any]) -> LineRules | None:
-    """As a definition's source says; None when an option that matters is hidden."""
+    """Returns the line rules of a definition's source; None if an option that matters is hidden."""
     line = source.get("line") or {}
     said = {"delimiter": line.get("delimiter"), "encoding": source.get("encoding")}
     if HIDDEN in said.values():
@@ -61,61 +61,61 @@ def rules_of(source: Mapping[str, Any]) -> LineRules | None:
 
 
 class _ByFile:
-    """No agent runs: this process holds the lock of the store.
+    """Access without an agent: this process holds the lock of the store.
 
-    Everything raises `CopycatError`, of an agent `BusyError` when a connector runs and `force` is not given.
+    Everything raises `CopycatError`, with an agent `BusyError` if a connector runs and `force` is not given.
     """
 
     def __init__(self, store: OffsetStore) -> None:
         self._store = store
 
     def connectors(self) -> tuple[str, ...]:
-        """Names with saved offsets."""
+        """Returns the names with saved offsets."""
         return self._store.connectors()
 
     def known(self) -> tuple[str, ...]:
-        """Names with saved offsets, and of connectors that run without any yet."""
+        """Returns the names with saved offsets, and of running connectors without any yet."""
         return self._store.connectors()
 
     def read(self, name: str) -> Mapping[SourcePartition, SavedRow]:
-        """What is saved for a connector; empty for one that is not known."""
+        """Returns the saved rows of a connector; empty if it is not known."""
         return self._store.saved(name)
 
     def lanes(self, name: str) -> Mapping[str, Any] | None:
-        """`to_lanes_document` of a connector's exactly-once lanes, None for one that has none."""
+        """Returns `to_lanes_document` of a connector's exactly-once lanes, None if it has none."""
         return to_lanes_document(self._store.lanes(name))
 
-    def line_rules(self, name: str) -> LineRules | None:  # noqa: ARG002 - nobody knows it
-        """What a line is for the connector; None when nobody here knows its definition."""
+    def line_rules(self, name: str) -> LineRules | None:  # noqa: ARG002 - it is not known here
+        """Returns the line rules of the connector; None if its definition is not known here."""
         return None
 
     def save(self, name: str, changes: Changes, *, force: bool) -> None:  # noqa: ARG002 - nothing runs
-        """Save and delete; what is not named stays."""
+        """Saves and deletes rows; others stay."""
         given = {partition: offset for partition, offset in changes.items() if offset is not None}
         self._store.reset(given, [partition for partition in changes if partition not in given])
 
     def reset(self, name: str, *, force: bool) -> None:  # noqa: ARG002 - nothing runs
-        """Delete everything; what Kafka says of the connector does not count any more either."""
+        """Deletes everything; Kafka's positions of the connector do not count any more either."""
         self._store.begin_anew(name)
 
     def adopt(self, name: str, which: Adopt, agent: str, *, force: bool) -> str:  # noqa: ARG002 - nothing runs
-        """Decide which positions it goes on from. Returns the agent's new uuid where it got one, else ""."""
+        """Decides which positions it continues from. Returns the agent's new uuid if it got one, else ""."""
         if agent:
             self._store.take_over(name, agent)
             return ""
         return self._store.adopt(name, which)
 
     def rename(self, old: str, new: str, *, force: bool) -> int:  # noqa: ARG002 - nothing runs
-        """Returns how many moved."""
+        """Renames a connector. Returns how many rows moved."""
         return self._store.rename(old, new)
 
     def losses(self, name: str | None, limit: int) -> tuple[tuple[Loss, ...], Totals]:
-        """The newest entries of the ledger, newest first, and its totals."""
+        """Returns the newest entries of the ledger, newest first, and its totals."""
         return self._store.losses(name, limit), {key: sums for key, sums in self._store.loss_totals().items() if name in {None, key[0]}}
 
 
 class _BySocket:
-    """The agent runs, and has the lock. The methods are those of `_ByFile`."""
+    """Access through the running agent, which has the lock. The methods are those of `_ByFile`."""
 
     def __init__(self, client: AgentClient) -> None:
         self._client = client
@@ -168,9 +168,9 @@ Access = _ByFile | _BySocket
 
 @contextlib.contextmanager
 def access(socket: Path | None, state_dir: Path | None, config: Path | None, *, create: bool = False) -> Iterator[Access]:
-    """The agent that these options mean if it answers, else the file in the state directory, locked meanwhile.
+    """Yields access through the selected agent if it answers, else to the file in the state directory, locked meanwhile.
 
-    `create`: made anew where there is none.
+    `create`: creates a missing store.
     """
     client = find_agent(socket, state_dir, config)
     if _is_the_one(client, state_dir, asked_for=socket is not None):
@@ -189,7 +189,7 @@ def access(socket: Path | None, state_dir: Path | None, config: Path | None, *, 
 
 
 def read_documents(name: str, source: str) -> Changes:
-    """What to import. DataError says what is wrong with it."""
+    """Returns the rows to import. Raises DataError with the reason if they are invalid."""
     try:
         text = sys.stdin.read() if source == "-" else Path(source).read_text("utf-8")
         body: Any = json.loads(text)
@@ -211,11 +211,10 @@ def read_documents(name: str, source: str) -> Changes:
 def moved_cursor(
     connector: str, saved: Mapping[SourcePartition, SourceOffset], wanted: str, *, path: str, key: str, force: bool = False
 ) -> dict[SourcePartition, SourceOffset]:
-    """The partition with this name or key at another position; empty where it is no partition of such a source.
+    """Returns the row of the partition with this name or key at another position; empty if it is no partition of such a source.
 
-    The name that its source had for it is replaced by the key: a source that refuses positions of another one takes this.
-    A value alone is the `offset` of a position that has one. Raises DataError for a position that is no JSON, and
-    without `force` for one that is unlike the one that is saved.
+    The partition's name is replaced by its key: a source that refuses positions of another source accepts that. A bare value is the
+    `offset` of a position that has one. Raises DataError for a position that is not JSON, and without `force` for one unlike the saved one.
     """
     chosen = next((one for one, offset in saved.items() if offset.cursor and (one.key == key or (path and offset.path == path))), None)
     if chosen is None:
@@ -235,7 +234,7 @@ def moved_cursor(
 
 
 def _is_alike(position: Any, before: Any) -> bool:  # noqa: ANN401 - any JSON
-    """Whether it may be a position of the same source: of one kind, a map with no other keys, no number below 0 for one that is not."""
+    """Returns whether it may be a position of the same source: of the same type, a map without new keys, a number of the same sign."""
     if isinstance(position, dict) and isinstance(before, dict):
         return bool(position) and all(name in before and _is_alike(value, before[name]) for name, value in position.items())
     if before is None:
@@ -244,7 +243,7 @@ def _is_alike(position: Any, before: Any) -> bool:  # noqa: ANN401 - any JSON
 
 
 def checked_name(name: str) -> str:
-    """`name`, when a connector can have it. UnknownConnectorError when none can."""
+    """Returns `name` if a connector can have it. Raises UnknownConnectorError if none can."""
     if not _NAME.fullmatch(name):
         msg = f"no connector can have the name {name!a:.80}"
         raise UnknownConnectorError(msg, "1 to 63 lower-case letters, digits and -, not - first")
@@ -252,7 +251,7 @@ def checked_name(name: str) -> str:
 
 
 def _is_the_one(client: AgentClient, state_dir: Path | None, *, asked_for: bool) -> bool:
-    """Whether an agent answers, and is that of the state directory that was named, if one was."""
+    """Returns whether an agent answers, and is that of the given state directory, if one is given."""
     try:
         theirs = client.get("/v1")["state_dir"]
     except AgentUnreachableError:

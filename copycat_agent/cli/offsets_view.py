@@ -1,4 +1,4 @@
-"""Saved offsets in words: as rows, what a change makes different, lanes of exactly-once connectors, and what adopting positions means."""
+"""Views of saved offsets: as rows, the differences of a change, lanes of exactly-once connectors, and the effect of adopting positions."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ _GOES_ON = {"local": "the positions of this host", "topic": "the positions in Ka
 
 
 def columns(rows: Iterable[Sequence[str]]) -> list[str]:
-    """Rows as lines, columns below each other; the last one as long as it is."""
+    """Returns rows as lines with aligned columns; the last column is not padded."""
     table = [tuple(row) for row in rows]
     widths = [max(map(len, column)) for column in zip(*table, strict=True)]
     return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in table]
 
 
 def listed(offsets: Offsets) -> list[str]:
-    """One line per file: how far it is settled, how large it was, what it is."""
+    """Returns one line per file: how far it is settled, how large it was, what it is."""
     rows = [
         (offset.cursor or str(offset.position), str(offset.size), str(offset.records), _state(offset), partition.key, visible(offset.path))
         for partition, offset in by_path(offsets)
@@ -32,7 +32,7 @@ def listed(offsets: Offsets) -> list[str]:
 
 
 def lane_lines(lanes: Mapping[str, Any] | None) -> list[str]:
-    """What is known of a connector's lanes, below its files; nothing for one that has none."""
+    """Returns what is known of a connector's lanes, for below its files; nothing if it has none."""
     if lanes is None:
         return []
     where = "no partition" if lanes["partition"] is None else f"partition {lanes['partition']}"
@@ -52,7 +52,7 @@ def _whose(one: Mapping[str, Any]) -> str:
 
 
 def compared(before: Offsets, after: Offsets) -> list[str]:
-    """What is different: `-` for what was, `+` for what is. Empty when nothing is."""
+    """Returns the differences: `-` for old rows, `+` for new ones. Empty if there are none."""
     lines = []
     states = [one for one in (*before, *after) if one.key == STATE_KEY]
     for partition in dict.fromkeys([*states, *(one for one, _ in (*by_path(before), *by_path(after)))]):
@@ -64,7 +64,7 @@ def compared(before: Offsets, after: Offsets) -> list[str]:
 
 
 def by_path(saved: Offsets) -> list[tuple[SourcePartition, SourceOffset]]:
-    """Offsets by path and key, without what the connector remembers besides."""
+    """Returns offsets sorted by path and key, without the connector's other state."""
     return sorted(offsets_in(saved).items(), key=lambda item: (item[1].path, item[0].key))
 
 
@@ -89,7 +89,7 @@ def _state(offset: SourceOffset) -> str:
 
 
 def summary(name: str, saved: Offsets, lanes: Mapping[str, Any] | None) -> Mapping[str, Any]:
-    """Return what `copycat offsets list` says of one connector; `lanes` is None for one that has none."""
+    """Returns the entry of one connector in `copycat offsets list`; `lanes` is None if it has none."""
     files = [offset for _, offset in by_path(saved)]
     gone = sum(offset.gone_ms > 0 or (offset.done and not offset.mtime_ns) for offset in files)
     by_claims = any(offset.cursor and "into" in json.loads(offset.cursor) for offset in files)
@@ -106,12 +106,12 @@ def summary(name: str, saved: Offsets, lanes: Mapping[str, Any] | None) -> Mappi
 
 
 def _settled_bytes(offset: SourceOffset) -> int:
-    """Of a spooled file that is read its size on the disk: its position may be a record's number."""
+    """Returns the settled bytes; for a finished spooled file its size on disk, as its position may be a record number."""
     return offset.size if offset.done and offset.mtime_ns else offset.position
 
 
 def meaning_of(name: str, which: Adopt, lanes: Mapping[str, Any] | None) -> str:
-    """Say what happens when the connector goes on from these positions."""
+    """Returns what happens when the connector continues from these positions."""
     words = f"{name} goes on from {_GOES_ON[which]}"
     if which == "topic":
         return f"{words}: what is behind them is sent again, even where this host has seen it committed"
@@ -125,7 +125,7 @@ def meaning_of(name: str, which: Adopt, lanes: Mapping[str, Any] | None) -> str:
 
 
 def taken_over(name: str, agent: str) -> str:
-    """Say what happens when the connector takes over the positions of another agent, named by its uuid."""
+    """Returns what happens when the connector takes over the positions of another agent, given by its uuid."""
     return (
         f"{name} takes over what Kafka says of {name} of agent {agent}: files that are the same here, by device, inode and first bytes, are"
         " read on from there. That agent must never start again: it would find its lanes taken, and refuse"

@@ -1,4 +1,4 @@
-"""`copycat plan`: what would be read, from where, and where it would go."""
+"""`copycat plan`: shows what would be read, from where, and where it would go."""
 
 from __future__ import annotations
 
@@ -39,16 +39,16 @@ _KEYS_SHOWN = 40
 _PASSED_SHOWN = 20
 _NAMES_SHOWN = 3
 FILES_SHOWN = 50
-"""Of each connector; those with something to read, or with trouble, come first."""
+"""How many files of each connector are shown; those with something to read, or with trouble, come first."""
 AT_WORK = frozenset({"running", "retrying", "blocked", "paused"})
 """States in which a connector follows files."""
 _FILES_MAX = 10_000
-"""As many as the agent gives in one answer."""
+"""The most files in one answer of the agent."""
 _log = logs.get("plan")
 
 
 class LiveAgent:
-    """What the running agent has in memory. Every method raises AgentUnreachableError, and other errors with the agent's own words."""
+    """The present state of the running agent. Every method raises AgentUnreachableError, and other errors with the agent's own message."""
 
     def __init__(self, client: AgentClient) -> None:
         self._client = client
@@ -56,19 +56,19 @@ class LiveAgent:
         self.statuses: Mapping[str, Mapping[str, Any]] = {one["name"]: one for one in client.get("/v1/connectors")["connectors"]}
 
     def offsets(self, definition: Definition) -> dict[SourcePartition, SavedRow]:
-        """What is saved for the connector, as `offsets_of` has it."""
+        """Returns the saved rows of the connector, as `offsets_of` does."""
         saved: dict[SourcePartition, SavedRow] = {}
         for name in (definition.name, *definition.renamed_from):
             saved |= saved_rows(name, self._client.get(address("offsets", name)))
         return offsets_of(definition, saved)
 
     def files(self, name: str) -> tuple[tuple[FileView, ...], int]:
-        """The files that a connector follows, as many as come in one answer, and how many there are."""
+        """Returns the files that a connector follows, as many as fit into one answer, and their total number."""
         found = self._client.get(address("connectors", name, f"/files?limit={_FILES_MAX}"))
         return tuple(FileView(**one) for one in found["files"]), found["total"]
 
     def file(self, answer: PathAnswer) -> FileView | None:
-        """Where the agent is in the file of an answer."""
+        """Returns the agent's view of the file of an answer; None if it does not follow the file."""
         name = answer.definition.name
         if answer.closeup is None or self.statuses.get(name, {}).get("state") not in AT_WORK:
             return None
@@ -77,7 +77,7 @@ class LiveAgent:
 
 
 class Planned(NamedTuple):
-    """One connector: its definition, the files it would follow, what they add up to, and what it would not read though it matches."""
+    """One connector: its definition, the files it would follow, their totals, and paths that match but would not be read."""
 
     definition: Definition
     files: tuple[FileView, ...]
@@ -87,7 +87,7 @@ class Planned(NamedTuple):
 
 
 def text_of(planned: list[Planned], most: int) -> str:
-    """Plain lines, up to `most` files of each connector (0: all of them), and the sum of several."""
+    """Returns plain lines, up to `most` files of each connector (0: all of them), and the sum of several."""
     lines = [line for one in planned for line in _lines(one, most)]
     if len(planned) > 1:
         running = [one for one in planned if one.definition.enabled]
@@ -100,7 +100,7 @@ def text_of(planned: list[Planned], most: int) -> str:
 
 
 def _lines(one: Planned, most: int) -> Iterator[str]:
-    """`nginx: 2 of 14 files have 1,234 bytes to read -> logs.nginx`, then files, then what is passed over and lost."""
+    """Yields `nginx: 2 of 14 files have 1,234 bytes to read -> logs.nginx`, then files, then what is passed over and lost."""
     record = one.definition.record
     behind = sum(file.unread > 0 for file in one.files)
     state = "" if one.definition.enabled else " (disabled)"
@@ -134,18 +134,18 @@ def _has_partitions(one: Planned) -> bool:
 
 
 def _rank(file: FileView) -> int:
-    """Trouble first, then what has something to read."""
+    """Returns the rank for sorting: trouble first, then files with something to read."""
     return 0 if file.state in ("failing", "blocked") else 1 if file.unread > 0 else 2
 
 
 def _usual(files: Iterable[FileView]) -> str:
-    """Why most files are read from where they are, when that need not be said of each."""
+    """Returns why most files are read from where they are, so that it need not be repeated for each; "" if there is no such reason."""
     ((why, count),) = Counter(file.why for file in files if file.key).most_common(1) or [("", 0)]
     return why if count > 1 else ""
 
 
 def _file(file: FileView, topic: _PerFile, usual: str) -> str:
-    """`PATH: at 0 of 8, 8 to read, it was never read before -> t.a.log [key]`."""
+    """Returns `PATH: at 0 of 8, 8 to read, it was never read before -> t.a.log [key]`."""
     if not file.key:
         return f"{visible(file.path)}: {visible(file.why)}"
     left = f"{file.unread:,} to read" if file.unread > 0 else "read" if file.size else "empty"
@@ -165,7 +165,7 @@ def _file(file: FileView, topic: _PerFile, usual: str) -> str:
 
 
 class _PerFile:
-    """Topic and key of a file's records, where they depend on the file only."""
+    """Topic and key of a file's records, if they depend on the file only."""
 
     def __init__(self, definition: Definition) -> None:
         record = definition.record
@@ -175,14 +175,14 @@ class _PerFile:
         self._key = None if record.key is None else _by_file(record.key)
 
     def topic(self, file: FileView) -> str | None:
-        """None when it depends on the record, or is the same for all."""
+        """Returns the topic; None if it depends on the record, or is the same for all."""
         return self._render(self._topic, file)
 
     def key(self, file: FileView) -> str | None:
         return self._render(self._key, file)
 
     def suffix(self, file: FileView) -> str:
-        """` -> topic, key ...` as far as they are the file's own."""
+        """Returns ` -> topic, key ...` as far as they depend on the file only."""
         topic, key = self.topic(file), self.key(file)
         return ("" if topic is None else f" -> {visible(topic)}") + ("" if key is None else f", key {visible(key)}")
 
@@ -202,7 +202,7 @@ def _by_file(text: str) -> Template | None:
 
 
 def shared_files(planned: Iterable[Planned]) -> Iterator[str]:
-    """A line for every two enabled connectors that send the same files to one topic."""
+    """Yields a line for every two enabled connectors that send the same files to one topic."""
     readers: dict[str, list[Planned]] = {}
     paths: dict[tuple[str, str], list[str]] = {}
     for one in planned:
@@ -225,7 +225,7 @@ def _same_topic(one: Definition, other: Definition) -> bool:
 
 
 def entry(one: Planned) -> dict[str, Any]:
-    """The same for programs. `records` are those before the position."""
+    """Returns the plan for programs. `records` are those before the position."""
     per_file = _PerFile(one.definition)
     return {
         "connector": one.definition.name,
@@ -287,7 +287,7 @@ def plan(
 
 
 def _choose(loaded: Loaded, directory: Path, only: Sequence[str]) -> list[Definition]:
-    """The definitions to look at. Says what is wrong with the others; ends the command when none is left."""
+    """Returns the chosen definitions. Reports what is wrong with the others; ends the command if none is left."""
     say_problems(loaded.problems)
     if unknown := sorted(set(only) - loaded.definitions.keys()):
         leave(f"no definition named {', '.join(map(visible, unknown))} loads from {visible(str(directory))}", exits.USAGE)
@@ -298,7 +298,7 @@ def _choose(loaded: Loaded, directory: Path, only: Sequence[str]) -> list[Defini
 
 
 def _asked(agent: LiveAgent, chosen: Sequence[Definition]) -> Iterator[Planned]:
-    """As the agent has them in memory. Of one that it does not run it knows offsets only: then its directories are looked at."""
+    """Yields the plans by the agent's state. Of a connector that it does not run it has offsets only: then its directories are scanned."""
     for one in chosen:
         status = agent.statuses.get(one.name)
         if status is None:
@@ -313,7 +313,7 @@ def _asked(agent: LiveAgent, chosen: Sequence[Definition]) -> Iterator[Planned]:
 
 
 def _look(definition: Definition, saved: Mapping[SourcePartition, SavedRow]) -> Planned:
-    """One scan by the source itself, whose changes nobody saves."""
+    """Scans once with the source itself; its changes are not saved."""
     kind = SOURCES[definition.source.type]
     log = _log.bind(connector=definition.name)
     made = create_source(kind.make, definition, offsets_of(definition, saved), log, only_looks=True)

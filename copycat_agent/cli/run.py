@@ -1,4 +1,4 @@
-"""`copycat run`: the agent, in the foreground, what the service manager hears of it, and what the connectors did."""
+"""`copycat run`: the agent, in the foreground, its messages to the service manager, and the final account."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ from copycat_agent.transforms import sql_step
 from copycat_agent.worker import State, Status
 
 READY_SECONDS = 10.0
-"""How long the first look of a connector at its directories may hold up "ready": a dead network file system must not for ever."""
+"""How long the connectors' first scans may delay "ready": a dead network file system must not delay it for ever."""
 _LOOK_SECONDS = 0.5
 
 _log = logs.get("agent")
 
 
 def account(statuses: Iterable[Status]) -> str:
-    """One line per connector: every record that was read, and what became of it."""
+    """Returns one line per connector: every record that was read, and its outcome."""
     return "\n".join(_line(status) for status in statuses)
 
 
@@ -73,7 +73,7 @@ def _line(status: Status) -> str:
 
 
 class Serving:
-    """Called by the loop of `run`, in its thread. Does nothing without a service manager."""
+    """Reports to the service manager. Called by the loop of `run`, in its thread. Does nothing without a service manager."""
 
     def __init__(self, manager: ServiceManager, agent: Agent) -> None:
         self._manager = manager
@@ -83,7 +83,7 @@ class Serving:
         self._reload_asked = False
 
     def tick(self) -> None:
-        """Tell what is new and feed the watchdog, unless the agent hangs. Called about twice a second."""
+        """Reports changes and feeds the watchdog, unless the agent hangs. Called about twice a second."""
         if not self._manager.listens:
             return
         status = self._summary()
@@ -98,16 +98,16 @@ class Serving:
         self._manager.feed(self._agent.heartbeat())
 
     def reloading(self) -> None:
-        """A reload is about to be asked for."""
+        """Called before a reload is requested."""
         self._reload_asked = True
         self._manager.reloading()
 
     def stopping(self) -> None:
-        """The agent is about to settle what is in flight."""
+        """Called before the agent settles what is in flight."""
         self._manager.stopping("settles what is in flight")
 
     def _summary(self) -> str:
-        """`3 connectors: 2 running, 1 blocked`."""
+        """Returns a text such as `3 connectors: 2 running, 1 blocked`."""
         counts = self._agent.worker.states()
         total = sum(counts.values())
         states = ", ".join(f"{number} {state}" for state, number in sorted(counts.items()))
@@ -199,7 +199,7 @@ def run(  # noqa: PLR0913, PLR0917 - the command's options
 
 
 def _is_on_cluster(master: str | None, *, to_the_end: bool) -> bool:
-    """Leaves with 2 for a run to the end on a cluster: another command does that."""
+    """Returns whether the master is a cluster. Ends the command with 2 for a run to the end there: another command does that."""
     on_cluster = master is not None and is_cluster(master)
     if on_cluster and to_the_end:
         leave(
@@ -211,9 +211,9 @@ def _is_on_cluster(master: str | None, *, to_the_end: bool) -> bool:
 
 @contextlib.contextmanager
 def _led(settings: Settings, stop: Stopping, manager: ServiceManager, *, stands_by: bool) -> Iterator[Leading | None]:
-    """Around the agent: this process leads those with its agent_id, once it is its turn; None without one.
+    """Yields the leadership of those with this agent_id, once it is this process's turn; None without an agent_id.
 
-    Leaves when it is asked to stop before.
+    Ends the command if it is stopped before.
     """
     agent = settings.agent
     if agent.agent_id is None:
@@ -235,19 +235,19 @@ def _led(settings: Settings, stop: Stopping, manager: ServiceManager, *, stands_
 
 
 def _leave_if_asked(stop: Stopping, *, until_idle: bool) -> None:
-    """Before anything was started."""
+    """Ends the command if a stop was requested before anything was started."""
     if stop.asked:
         raise typer.Exit(exits.INTERRUPTED if until_idle else exits.GOOD)
 
 
 def _waits_for_clients(loaded: WantedDefinitions) -> bool:
-    """Whether nothing is wrong with an agent that runs nothing: its definitions may come over Kafka Connect's REST API."""
+    """Returns whether an agent that runs nothing is right: its definitions may come over Kafka Connect's REST API."""
     connect = loaded.options.api.connect
     return connect is not None and connect.writable and not loaded.problems and not loaded.kept
 
 
 def _exit_code(statuses: Iterable[Status], summaries: Iterable[Summary], *, until_idle: bool, stopped: bool) -> int:
-    """What became of the connectors, for who started the run. `stopped`: by a signal."""
+    """Returns the exit code by the outcomes of the connectors. `stopped`: by a signal."""
     if any(summary["totals"]["files"]["failed"] for summary in summaries):
         return exits.FAILED
     for status in statuses:
@@ -257,7 +257,7 @@ def _exit_code(statuses: Iterable[Status], summaries: Iterable[Summary], *, unti
 
 
 def _first_load(files: DefinitionFiles, only: list[str], *, color: bool) -> WantedDefinitions:
-    """The definitions to run. Problems go to stderr; leaves with 78 or 2 when nothing is left to run."""
+    """Returns the definitions to run. Problems go to stderr; ends the command with 78 or 2 if nothing is left to run."""
     loaded = files.load()
     say_problems(loaded.problems, color=color)
     say_problems(loaded.warnings, kind="warning", color=color)

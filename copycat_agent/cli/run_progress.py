@@ -1,4 +1,4 @@
-"""How far a run to the end is: bars on a terminal, else a line a minute, both on stderr; and the account of `run --until-idle`."""
+"""The progress of a run to the end: bars on a terminal, else a line a minute, both on stderr; and the account of `run --until-idle`."""
 
 from __future__ import annotations
 
@@ -25,34 +25,34 @@ if TYPE_CHECKING:
     from copycat_agent.cli.running import Stopping
 
 BARS = 8
-"""Files in progress that are shown one by one."""
+"""How many files in progress are shown one by one."""
 LOOK_SECONDS = 0.2
 LINE_SECONDS = 60.0
-"""Between two lines where there is no terminal."""
+"""Time between two lines if there is no terminal."""
 _FAILED_SHOWN = 10
 _SMOOTH_SECONDS = 10.0
-"""Rates are means over about so long."""
+"""The period over which rates are averaged."""
 
 
 class FollowedRun(Protocol):
-    """What is followed."""
+    """The interface of a run whose progress is shown."""
 
     def wait(self, seconds: float) -> bool:
-        """At most so long; True once it is over."""
+        """Waits up to `seconds`. Returns True once the run is over."""
 
     @property
     def status(self) -> Status:
-        """How it is now."""
+        """Its present state."""
 
     def trouble(self) -> str:
-        """Why nothing moves now, "" while it does."""
+        """Returns why nothing moves now, "" while something does."""
 
     def files(self) -> Sequence[FileView]:
-        """How far it is in each file."""
+        """Returns the progress in each file."""
 
 
 class RunPace:
-    """Rates and what is left, from looks now and then."""
+    """Rates and the time left, from occasional looks."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -62,7 +62,7 @@ class RunPace:
         self.records_per_second = self.bytes_per_second = 0.0
 
     def look(self, status: Status) -> None:
-        """Take in how it stands."""
+        """Takes in the present state."""
         now = self._clock()
         records, left = status.counts.read, status.lag.bytes
         if not self._is_first and now > self._at:
@@ -73,14 +73,14 @@ class RunPace:
         self._at, self._records, self._left = now, records, left
 
     def left(self) -> str:
-        """How long what is left takes at this pace; "" when nobody knows."""
+        """Returns how long the rest takes at this pace; "" if that is not known."""
         if self._left and self.bytes_per_second > 1:
             return f"about {age(self._left / self.bytes_per_second)} left"
         return ""
 
 
 class Bars:
-    """On a terminal: one bar for everything, and one for each of a few files that are being read."""
+    """Shows, on a terminal, one bar for everything, and one for each of a few files that are being read."""
 
     def __init__(self, work: FollowedRun, *, color: bool) -> None:
         self._work = work
@@ -104,7 +104,7 @@ class Bars:
         self._progress.stop()
 
     def look(self) -> None:
-        """Show how far it is."""
+        """Shows the progress."""
         status = self._work.status
         self._pace.look(status)
         self._most = max(self._most, status.lag.bytes)
@@ -129,7 +129,7 @@ class Bars:
 
 
 def follow(work: FollowedRun, stop: Stopping, *, quiet: bool, color: bool) -> None:
-    """Until it is over, or a stop is asked for. Trouble is told even when `quiet`, once for each kind and then once a minute."""
+    """Shows the progress until the run is over or stopped. Trouble is shown even if `quiet`, once for each kind and then once a minute."""
     shows_bars = os.isatty(2) and not quiet
     teller = Bars(work, color=color) if shows_bars else ProgressLines(work, quiet=quiet)
     trouble = _Trouble()
@@ -140,7 +140,7 @@ def follow(work: FollowedRun, stop: Stopping, *, quiet: bool, color: bool) -> No
 
 
 class _Trouble:
-    """Says why nothing moves: what it waits for may take a person."""
+    """Reports why nothing moves: it may need a person."""
 
     def __init__(self) -> None:
         self._told = ""
@@ -157,7 +157,7 @@ class _Trouble:
 
 
 class ProgressLines:
-    """A line a minute; nothing when `quiet`."""
+    """Prints a line a minute; nothing if `quiet`."""
 
     def __init__(self, work: FollowedRun, *, quiet: bool) -> None:
         self._work = work
@@ -172,7 +172,7 @@ class ProgressLines:
         pass
 
     def look(self) -> None:
-        """Say how far it is, if it is time to."""
+        """Prints the progress, if it is time to."""
         if self._quiet or time.monotonic() < self._next:
             return
         self._next = time.monotonic() + LINE_SECONDS
@@ -182,7 +182,7 @@ class ProgressLines:
 
 
 def line_of(status: Status, pace: RunPace) -> str:
-    """`app: 1,234 records read (5.6 MiB), 78.9 MiB in 3 files left; 1,000 records/s, 5.0 MiB/s; about 2m left`."""
+    """Returns `app: 1,234 records read (5.6 MiB), 78.9 MiB in 3 files left; 1,000 records/s, 5.0 MiB/s; about 2m left`."""
     counts, lag = status.counts, status.lag
     done = f"{status.name}: {counts.read:,} records read ({size(counts.read_bytes)}), {size(lag.bytes)} in {lag.files:,} files left"
     now = f"{rate(pace.records_per_second)} records/s, {size(pace.bytes_per_second)}/s"
@@ -190,10 +190,10 @@ def line_of(status: Status, pace: RunPace) -> str:
 
 
 class UntilIdle:
-    """Made before the connectors begin; `end` before the agent is closed."""
+    """The progress and account of `--until-idle`. Made before the connectors begin; call `end` before the agent is closed."""
 
     def __init__(self, agent: Agent, *, bars: bool, color: bool) -> None:
-        """`bars`: show how far it is on stderr, a terminal."""
+        """`bars`: shows the progress on stderr, a terminal."""
         self._agent = agent
         self._began = time.time()
         self._before = dict(agent.loss_totals())
@@ -202,7 +202,7 @@ class UntilIdle:
             self._bars.__enter__()
 
     def wait(self, seconds: float) -> bool:
-        """At most so long; True once all have come to their end."""
+        """Waits up to `seconds`. Returns True once all have come to their end."""
         if self._bars:
             self._bars.look()
         return self._agent.worker.wait(seconds)
@@ -216,11 +216,11 @@ class UntilIdle:
         return Status("all", State.RUNNING, counts=sum((status.counts for status in statuses), Counts()), lag=lag)
 
     def trouble(self) -> str:
-        """Why a connector does not move, "" while all do."""
+        """Returns why a connector does not move, "" while all do."""
         return next((one.reason for one in self._agent.statuses() if one.state in {State.RETRYING, State.BLOCKED}), "")
 
     def files(self) -> Sequence[FileView]:
-        """What they follow, as far as they answer now."""
+        """Returns the followed files, of connectors that answer now."""
         found: list[FileView] = []
         for status in self._agent.statuses():
             with contextlib.suppress(CopycatError):
@@ -228,7 +228,7 @@ class UntilIdle:
         return found
 
     def end(self, *, interrupted: bool) -> list[Summary]:
-        """Settle what is in flight, and give the account of each connector. Those that came to their end begin their next one anew."""
+        """Settles what is in flight. Returns the account of each connector; those that came to their end begin their next one anew."""
         if self._bars:
             self._bars.__exit__()
         self._agent.worker.stop()
@@ -243,12 +243,12 @@ class UntilIdle:
 
 
 def failed_files(summaries: Sequence[Summary]) -> list[str]:
-    """A line for each of the first files that could not be read to their end."""
+    """Returns a line for each of the first files that could not be read to their end."""
     failed = [file for summary in summaries for file in summary["files"] if file["state"] == "failed"]
     lines = [f"  failed: {visible(file['path'])}: {file['why']}" for file in failed[:_FAILED_SHOWN]]
     return [*lines, f"  and {len(failed) - _FAILED_SHOWN} more"] if len(failed) > _FAILED_SHOWN else lines
 
 
 def as_document(summaries: Sequence[Summary], code: int) -> str:
-    """The accounts of all connectors as JSON."""
+    """Returns the accounts of all connectors as JSON."""
     return json.dumps({"version": VERSION, "exit_code": code, "connectors": summaries}, indent=2)

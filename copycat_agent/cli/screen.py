@@ -1,4 +1,4 @@
-"""What a terminal shows: tables that fit, never cut, and pictures of the agent one after the other, also while it is away."""
+"""Terminal output: tables that fit without being cut, and repeated views of the agent, also while it is away."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from rich.text import Text
 from copycat_agent.api import AgentClient, AgentUnreachableError, address
 
 GAP = 2
-"""Blanks between two columns."""
+"""Spaces between two columns."""
 WRAP_CELLS = 20
-"""What a column that wraps needs at least."""
+"""The least width of a column that wraps."""
 _ENDLESS = 10_000
 
 
 @dataclass(frozen=True, slots=True)
 class TableColumn:
-    """One column. `rank` 0 always stays; else the highest rank goes first. `is_idle`: its values say nothing now (all zero).
+    """One column. `rank` 0 always stays; else the highest rank is left out first. `is_idle`: its values are all zero or empty.
 
-    `wraps`: what does not fit goes on in the next line, so it asks for little room.
+    `wraps`: long values continue in the next line, so it needs little room.
     """
 
     title: str
@@ -39,13 +39,13 @@ class TableColumn:
 
     @property
     def width(self) -> int:
-        """Terminal cells of its widest value."""
+        """The width of its widest value, in terminal cells."""
         widest = max((cell_len(str(cell)) for cell in (self.title, *self.cells)), default=0)
         return min(widest, WRAP_CELLS) if self.wraps else widest
 
 
 def fitting(columns: Sequence[TableColumn], width: int) -> list[TableColumn]:
-    """Those that fit into `width` cells, in their order: idle ones go first, then by rank."""
+    """Returns the columns that fit into `width` cells, in their order: idle ones are left out first, then by rank."""
     kept = list(columns)
     while sum(column.width + GAP for column in kept) - GAP > width:
         spare = [column for column in kept if column.rank]
@@ -56,7 +56,7 @@ def fitting(columns: Sequence[TableColumn], width: int) -> list[TableColumn]:
 
 
 def table(columns: Sequence[TableColumn], width: int, chosen: int | None = None) -> Table:
-    """The columns that fit, without lines around them. Row `chosen` (from 0) is marked."""
+    """Returns a table of the columns that fit, without lines around them. Row `chosen` (from 0) is marked."""
     kept = fitting(columns, width)
     made = Table(box=None, padding=(0, GAP, 0, 0), pad_edge=False, header_style="bold")
     for column in kept:
@@ -68,14 +68,14 @@ def table(columns: Sequence[TableColumn], width: int, chosen: int | None = None)
 
 
 class Rates:
-    """Fed with every look at the connectors."""
+    """The rates of acknowledged records, updated with every look at the connectors."""
 
     def __init__(self) -> None:
         self._last: dict[str, tuple[float, int]] = {}
         self._rates: dict[str, float] = {}
 
     def look(self, connectors: Iterable[Mapping[str, Any]], now: float) -> None:
-        """Connectors as the API shows them, at `now` (monotonic seconds). A count that shrank began anew."""
+        """Takes in connectors in the form of the API, at `now` (monotonic seconds). A count that shrank began anew."""
         for one in connectors:
             name, count = one["name"], one["counts"]["acknowledged"]
             then, before = self._last.get(name, (now, count))
@@ -85,13 +85,13 @@ class Rates:
                 self._rates[name] = moved / (now - then)
 
     def of(self, name: str) -> float | None:
-        """Acknowledged records per second between the last two looks, None before there were two."""
+        """Returns the acknowledged records per second between the last two looks, None before there were two."""
         return self._rates.get(name)
 
 
 @dataclass(slots=True)
 class LookAtAgent:
-    """What was last seen. `away_since` is 0 while the agent answers, else when it stopped to (epoch seconds), and `why`."""
+    """The last known state. `away_since` is 0 while the agent answers, else when it stopped answering (epoch seconds), and `why`."""
 
     agent: dict[str, Any]
     connectors: list[dict[str, Any]]
@@ -102,17 +102,17 @@ class LookAtAgent:
 
 
 class AgentWatch:
-    """Asks one agent, about all connectors or one."""
+    """Queries one agent, about all connectors or one."""
 
     def __init__(self, client: AgentClient, name: str | None = None) -> None:
-        """Ask for the first time: raises what `AgentClient` raises."""
+        """Makes the first query: raises what `AgentClient` raises."""
         self._client, self._name = client, name
         agent, connectors = self._ask()
         self.seen = LookAtAgent(agent, connectors, time.time())
         self.seen.rates.look(connectors, time.monotonic())
 
     def look(self) -> LookAtAgent:
-        """Ask again. An agent that does not answer leaves the last picture, with since when."""
+        """Queries again. If the agent does not answer, the last state is kept, with the time since when."""
         try:
             self.seen.agent, self.seen.connectors = self._ask()
         except AgentUnreachableError as error:
@@ -130,7 +130,7 @@ class AgentWatch:
 
 
 def show(watch: AgentWatch, draw: Callable[[LookAtAgent], RenderableType], console: Console, interval: float) -> None:
-    """Draw every `interval` seconds until Ctrl-C: in place on a terminal, one block after the other elsewhere."""
+    """Draws every `interval` seconds until Ctrl-C: in place on a terminal, one block after the other elsewhere."""
     try:
         if console.is_terminal:
             with Live(draw(watch.seen), console=console, auto_refresh=False) as live:
@@ -143,11 +143,11 @@ def show(watch: AgentWatch, draw: Callable[[LookAtAgent], RenderableType], conso
             time.sleep(interval)
             watch.look()
     except KeyboardInterrupt:
-        return  # it is how one leaves
+        return  # the user leaves this way
 
 
 def make_console(*, no_color: bool) -> Console:
-    """Of stdout. Where there is no terminal to fit into, and no COLUMNS says otherwise, lines are as long as they have to be."""
+    """Returns a console for stdout. Without a terminal or COLUMNS, lines are as long as needed."""
     console = Console(no_color=no_color or None, highlight=False, markup=False)
     if not console.is_terminal and "COLUMNS" not in os.environ:
         console.width = _ENDLESS

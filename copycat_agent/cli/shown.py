@@ -1,4 +1,4 @@
-"""Values as people read them: ages, sizes, counts, values of records, what is promised, and text that no terminal acts upon."""
+"""Values as text for people: ages, sizes, counts, values of records, guarantees, and text without control characters."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ BY_CLAIMS = "exactly once: each record is in one file. What is written is known 
 
 
 def spark(values: Sequence[float], width: int) -> str:
-    """The last `width` values as bars, relative to the largest of them, "" without any."""
+    """Returns the last `width` values as bars, relative to the largest of them, "" without any."""
     last = values[-width:]
     most = max(last, default=0.0)
     if most <= 0:
@@ -41,7 +41,7 @@ def spark(values: Sequence[float], width: int) -> str:
 
 
 def as_json(content: bytes | None) -> object:
-    """Bytes of a record as a JSON value: text, or `{"base64": ...}` where they are no UTF-8."""
+    """Returns bytes of a record as a JSON value: text, or `{"base64": ...}` if they are not UTF-8."""
     if content is None:
         return None
     try:
@@ -51,14 +51,14 @@ def as_json(content: bytes | None) -> object:
 
 
 def type_of(value: object) -> str:
-    """In a word: text, int, float, bool, null, timestamp, ..."""
+    """Returns the type in a word: text, int, float, bool, null, timestamp, ..."""
     if value is None:
         return "null"
     return next((word for kind, word in _TYPES if isinstance(value, kind)), "text")
 
 
 def value_text(value: object) -> str:
-    """One line that no terminal acts upon. Texts are in double quotes."""
+    """Returns one line without control characters. Texts are in double quotes."""
     if isinstance(value, datetime | date | time):
         return value.isoformat()
     if isinstance(value, Decimal):
@@ -73,7 +73,7 @@ def value_text(value: object) -> str:
 
 
 def leaves(fields: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, object]]:
-    """Dotted names and values; an object without fields is a value."""
+    """Yields dotted names and values; an object without fields is a value."""
     for name, value in fields.items():
         if isinstance(value, Mapping) and value:
             yield from leaves(value, f"{prefix}{name}.")
@@ -82,7 +82,7 @@ def leaves(fields: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, o
 
 
 def plain(value: object) -> object:
-    """The same for JSON: what JSON cannot say as `value_text` shows it."""
+    """Returns the value for JSON, with types that JSON lacks as `value_text` shows them."""
     if isinstance(value, Mapping):
         return {str(name): plain(inner) for name, inner in value.items()}
     if isinstance(value, list | tuple):
@@ -91,12 +91,12 @@ def plain(value: object) -> object:
 
 
 def guarantee_of(connector: Mapping[str, Any]) -> str:
-    """What a connector of the running agent promises, in words."""
+    """Returns the guarantee of a connector of the running agent, in words."""
     return WORDS[connector.get("guarantee", "at_least_once")]
 
 
 def exactly_once_facts(connector: Mapping[str, Any]) -> Iterator[str]:
-    """Lines about a connector of the running agent that promises exactly once; none about others."""
+    """Yields lines about a connector of the running agent that guarantees exactly once; none about others."""
     if connector.get("guarantee") != EXACTLY_ONCE:
         return
     if connector.get("sink", "kafka") != "kafka":
@@ -117,7 +117,7 @@ def exactly_once_facts(connector: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _outcomes(counted: Mapping[str, int]) -> str:
-    """`12 committed, 1 given up, 0 whose outcome had to be asked for; lanes were opened once`."""
+    """Returns `12 committed, 1 given up, 0 whose outcome had to be asked for; lanes were opened once`."""
     opened = counted.get("openings", 0)
     times = "once" if opened == 1 else f"{opened:,} times"
     return (

@@ -1,4 +1,4 @@
-"""`copycat status`, `ls` and `describe`: how the connectors of the running agent are, what one of them does, and where it is."""
+"""`copycat status`, `ls` and `describe`: the state of the running agent's connectors, and details of one of them."""
 
 from __future__ import annotations
 
@@ -35,23 +35,23 @@ from copycat_agent.cli.shown import EXACTLY_ONCE, exactly_once_facts, guarantee_
 from copycat_agent.display import age, count, rate, size, visible
 
 LINE_CELLS = 15
-"""Of a line in a table: one a minute."""
+"""The width of a rate line in a table: one cell a minute."""
 BETWEEN_LOOKS_SECONDS = 0.5
-"""A rate needs two looks."""
+"""Time between two looks: a rate needs two."""
 _STYLES = {"running": "green", "failed": "bold red", "retrying": "yellow", "blocked": "yellow", "paused": "cyan", "stopped": "dim"}
 
 _OUTSIDE = frozenset({"retrying", "blocked"})
-"""States in which a connector waits for something outside, which `doctor` looks at."""
+"""States in which a connector waits for something outside, which `doctor` checks."""
 
 Connector = Mapping[str, Any]
 Lines = Mapping[str, Sequence[float]]
-"""Records per second over the last 15 minutes, by connector, as the agent keeps them."""
+"""Records per second over the last 15 minutes, by connector, as kept by the agent."""
 
 
 def connectors_table(
     connectors: Sequence[Connector], rates: Rates, now: float, width: int, lines: Lines | None = None, chosen: int | None = None
 ) -> Table:
-    """One row per connector, row `chosen` marked. `now` in epoch seconds, `width` in terminal cells; `lines` adds those of the agent."""
+    """Returns one row per connector, row `chosen` marked. `now` in epoch seconds, `width` in terminal cells; `lines` are rate lines."""
     columns = [
         TableColumn("connector", [visible(one["name"]) for one in connectors], left=True),
         TableColumn("state", [state_text(one) for one in connectors], left=True),
@@ -82,13 +82,13 @@ def connectors_table(
 
 
 def reasons(connectors: Sequence[Connector]) -> list[Text]:
-    """What a connector says about its state, one paragraph each."""
+    """Returns the reasons of the connectors' states, one paragraph each."""
     told = [(one, reason_words(one)) for one in connectors]
     return [Text(f"{visible(one['name'])}: {words}", _style(one)) for one, words in told if words]
 
 
 def state_text(one: Connector) -> Text:
-    """The state as definitions.md writes it; what is off on purpose in the file says so."""
+    """Returns the state as definitions.md writes it; one that is switched off in its file is marked."""
     return Text(state_words(one), _style(one))
 
 
@@ -134,7 +134,7 @@ def status(  # noqa: PLR0913, PLR0917 - the command's options
 
 
 def frame(look: LookAtAgent, width: int) -> RenderableType:
-    """The picture of one look, for --watch."""
+    """Returns the view of one look, for --watch."""
     now = time.time()
     clock = time.strftime("%H:%M:%S", time.localtime(now))
     head = Text(f"{clock}  {look.why}; waiting for it since {age(now - look.away_since)}", "bold red") if look.away_since else Text(clock)
@@ -143,7 +143,7 @@ def frame(look: LookAtAgent, width: int) -> RenderableType:
 
 
 def _once(look: LookAtAgent, console: Console) -> None:
-    """The table on stdout, what is wrong with the agent as a whole on stderr."""
+    """Prints the table on stdout, and warnings about the agent as a whole on stderr."""
     console.print(connectors_table(look.connectors, look.rates, time.time(), console.width))
     for paragraph in reasons(look.connectors):
         console.print(paragraph, soft_wrap=True)
@@ -158,7 +158,7 @@ def _once(look: LookAtAgent, console: Console) -> None:
 
 
 def _json(watched: AgentWatch, interval: float | None) -> None:
-    """One document, or one per line and interval."""
+    """Prints one document, or one per line and interval."""
     if interval is None:
         typer.echo(json.dumps(_document(watched.seen), indent=2))
         return
@@ -238,7 +238,7 @@ def _show_files(followed: Mapping[str, Any], console: Console) -> None:
 
 
 def files_parts(followed: Mapping[str, Any], width: int, now: float) -> list[RenderableType]:
-    """Files with their positions, and why those in trouble are; `now` in epoch seconds."""
+    """Returns files with their positions, and the reasons of those in trouble; `now` in epoch seconds."""
     found = followed["files"]
     if not found:
         return [Text(f"files: {followed['total']}")]

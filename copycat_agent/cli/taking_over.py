@@ -1,4 +1,4 @@
-"""`copycat import --positions`: where another product was, said file by file, and saved for the agent to go on there."""
+"""`copycat import --positions`: judges another product's positions, file by file, and saves them for the agent to continue from."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _log = logs.get("import")
 
 @dataclass(frozen=True, slots=True)
 class TakenOver:
-    """What was judged, for people and for programs."""
+    """The judged positions, for people and for programs."""
 
     takeover: Takeover
     state: PeerState
@@ -31,11 +31,11 @@ class TakenOver:
 
     @property
     def is_complete(self) -> bool:
-        """Whether every file that is there, and that a definition reads, goes on where the product was."""
+        """Whether every existing file that a definition reads continues at the product's position."""
         return all(one.taken or not one.is_there or not one.connector or one.position is None for one in self.takeover.judgements)
 
     def lines(self, *, written: bool) -> list[str]:
-        """One line for each file, and the sum."""
+        """Returns one line for each file, and the sum."""
         judgements = self.takeover.judgements
         lines = [f"  {_line(one)}" for one in sorted(judgements, key=lambda one: (one.connector, one.path))]
         known = [one for one in judgements if one.position is not None]
@@ -46,12 +46,12 @@ class TakenOver:
         return ["positions:", *lines, *(f"  {visible(note)}" for note in self.state.notes), total]
 
     def entries(self) -> list[dict[str, Any]]:
-        """The same for programs."""
+        """Returns the judgements for programs."""
         return [one._asdict() for one in self.takeover.judgements]
 
 
 def judged(product: str, where: Path, texts: Mapping[str, str], *, trust_names: bool) -> TakenOver:
-    """What becomes of the positions that the product has at `where`. `texts` are definitions by name. Raises CopycatError."""
+    """Judges the positions that the product has at `where`. `texts` are definitions by name. Raises CopycatError."""
     logs.setup("error")
     state = PEERS[product](where)
     heirs = [_heir(name, text, state) for name, text in texts.items()]
@@ -59,7 +59,7 @@ def judged(product: str, where: Path, texts: Mapping[str, str], *, trust_names: 
 
 
 def save(taken: TakenOver, *, force: bool, socket: Path | None, state_dir: Path | None, config: Path | None) -> None:
-    """Save what was taken: through the agent when it runs, else in its file. All or nothing where positions are saved already."""
+    """Saves the taken positions, through the running agent or in its file. Saves none if any is saved already, unless `force`."""
     rows = taken.takeover.rows
     if not rows:
         return
@@ -85,7 +85,7 @@ def _heir(name: str, text: str, state: PeerState) -> Heir:
 
 
 def _with_paths(definition: Definition) -> Definition:
-    """The definition, when it says itself which files it reads."""
+    """Returns the definition if its files are known without resolving references. Raises CopycatError."""
     said = definition.source.model_dump()
     for path in (*said.get("include", ()), said.get("dir") or ""):
         if "${" in path:

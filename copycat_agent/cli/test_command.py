@@ -1,4 +1,4 @@
-"""`copycat test`: the tests that stand in definitions, run, shown and written as JUnit XML."""
+"""`copycat test`: runs the tests in definitions, shows them, and writes them as JUnit XML."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ from copycat_agent.options import SparkOptions
 from copycat_agent.workbench.trying import ABSENT, CaseMismatch, CaseOutcome, Difference, TriedRecord, run_tests
 
 _MOST_CHARACTERS = 300
-"""Of a value or a line that are shown."""
+"""The length at which a shown value or line is cut."""
 _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 class Tested(NamedTuple):
-    """A definition and what became of its tests; `lines` says where each begins. `problems`: it does not load. `mask` hides its secrets."""
+    """A definition and the outcomes of its tests; `lines` has where each begins. `problems`: it does not load. `mask` hides its secrets."""
 
     name: str
     path: Path
@@ -45,16 +45,16 @@ class Tested(NamedTuple):
     mask: Mask = NOTHING_SECRET
 
     def place(self, outcome: CaseOutcome) -> str:
-        """`connectors.d/nginx.yaml:14`."""
+        """Returns `connectors.d/nginx.yaml:14`."""
         return f"{visible(str(self.path))}:{self.line(outcome)}"
 
     def line(self, outcome: CaseOutcome) -> int:
-        """Where the test begins in the file."""
+        """Returns the line at which the test begins."""
         return self.lines[outcome.number] if outcome.number < len(self.lines) else 0
 
 
 def picture(tested: Tested, *, quiet: bool) -> Iterator[Text]:
-    """The tests of one definition; `quiet`: only those that fail."""
+    """Yields the tests of one definition; `quiet`: only those that fail."""
     for outcome in tested.outcomes:
         if outcome.good and quiet:
             continue
@@ -65,7 +65,7 @@ def picture(tested: Tested, *, quiet: bool) -> Iterator[Text]:
 
 
 def failures(tested: Tested, outcome: CaseOutcome) -> Iterator[Text]:
-    """Why a test fails, line by line."""
+    """Returns why a test fails, line by line."""
     return (masked(line, tested.mask) for line in _failures(outcome, tested.mask))
 
 
@@ -77,7 +77,7 @@ def _failures(outcome: CaseOutcome, mask: Mask) -> Iterator[Text]:
 
 
 def _hidden(mismatch: CaseMismatch, mask: Mask) -> CaseMismatch:
-    """The same without secrets in values and input, before anything of them is cut or encoded."""
+    """Returns the mismatch without secrets in values and input, before anything of them is cut or encoded."""
     sides = [one._replace(expected=mask.value(one.expected), got=mask.value(one.got)) for one in mismatch.differences]
     return replace(mismatch, differences=tuple(sides), sampled=mismatch.sampled and hidden_in(mismatch.sampled, mask))
 
@@ -101,12 +101,12 @@ def _difference(one: Difference, width: int) -> Iterator[Text]:
 
 
 def _typed(value: object) -> str:
-    """A value with its type, or that there is none."""
+    """Returns a value with its type, or that there is none."""
     return "nothing" if value is ABSENT else f"{_short(value_text(value))} ({type_of(value)})" if value is not None else "null"
 
 
 def _input(sampled: TriedRecord) -> Iterator[Text]:
-    """What the record was made of, and which steps failed on the way."""
+    """Yields the input of the record, and which steps failed on the way."""
     text = value_text(sampled.value) if sampled.raw is None else sampled.raw.decode("utf-8", "backslashreplace")
     yield Text(f"  input record {sampled.number}: {_short(visible(text))}", "dim")
     for step in sampled.kept_errors:
@@ -122,7 +122,7 @@ def _short(text: str) -> str:
 
 
 def summary(tested: Sequence[Tested]) -> str:
-    """`3 tests of 2 definitions: 2 passed, 1 failed; without tests: app`."""
+    """Returns `3 tests of 2 definitions: 2 passed, 1 failed; without tests: app`."""
     outcomes = [outcome for one in tested for outcome in one.outcomes]
     passed, with_tests = sum(outcome.good for outcome in outcomes), [one for one in tested if one.outcomes]
     words = f"{_count(len(outcomes), 'test')} of {_count(len(with_tests), 'definition')}: {passed} passed"
@@ -140,7 +140,7 @@ def _count(number: int, noun: str) -> str:
 
 
 def report(tested: Sequence[Tested]) -> dict[str, Any]:
-    """The same for programs."""
+    """Returns the results for programs."""
     outcomes = [outcome for one in tested for outcome in one.outcomes]
     return {
         "good": all(outcome.good for outcome in outcomes) and not any(one.problems for one in tested),
@@ -184,7 +184,7 @@ def _difference_entry(one: Difference) -> dict[str, Any]:
 
 
 def junit(tested: Sequence[Tested]) -> bytes:
-    """One `testsuite` per definition, one `testcase` per test with its file and line; a definition that does not load is an error."""
+    """Returns one `testsuite` per definition, one `testcase` per test with file and line; a definition that does not load is an error."""
     root = ET.Element("testsuites", name="copycat test")
     stamp = datetime.now(UTC).isoformat(timespec="seconds").removesuffix("+00:00")
     for one in tested:
@@ -228,7 +228,7 @@ def _add_up(suite: ET.Element, one: Tested) -> None:
 
 
 def _text(text: str) -> str:
-    """What XML can hold of it."""
+    """Replaces characters that XML cannot hold."""
     return _NOT_XML.sub("\ufffd", text)
 
 
@@ -270,11 +270,11 @@ def _test(
 
 
 test = _test
-"""The command. Under another name above, since tools take functions of this name for tests."""
+"""The command. It has another name above, since tools take functions of this name for tests."""
 
 
 def _write(path: Path, content: bytes) -> None:
-    """With the directories above it. Raises CopycatError."""
+    """Writes a file, and creates the directories above it. Raises CopycatError."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content)
@@ -283,7 +283,7 @@ def _write(path: Path, content: bytes) -> None:
 
 
 class _Loaded(NamedTuple):
-    """`problems` are those that belong to no definition."""
+    """The loaded definitions. `problems` are those that belong to no definition."""
 
     files: Sequence[LoadedFile]
     problems: tuple[Problem, ...] = ()
@@ -291,7 +291,7 @@ class _Loaded(NamedTuple):
 
 
 def _load(path: Path, config: Path | None) -> _Loaded:
-    """The definitions; none where agent.yaml is wrong."""
+    """Returns the definitions; none if agent.yaml is invalid."""
     directory = path if path.is_dir() or not path.exists() else path.absolute().parent
     try:
         agent = load_agent(find_agent_file(directory, config), offline=True)
@@ -305,7 +305,7 @@ def _load(path: Path, config: Path | None) -> _Loaded:
 
 
 def _tested(file: LoadedFile, queries: Queries, spark: SparkOptions, console: Console | None, *, quiet: bool) -> Tested:
-    """Run the tests of one definition, and show them when they are through."""
+    """Runs the tests of one definition, and shows them when they are done."""
     name = printable(file.name or file.path.name)
     if file.definition is None or not file.definition.tests:
         return Tested(name, file.path, problems=file.problems)

@@ -31,16 +31,16 @@ from copycat_agent.templates import time_text
 
 _UP = "UP"
 ONCE_SECONDS = 1.0
-"""--once looks twice, so that it can tell rates."""
+"""Time between the two looks of --once, which rates need."""
 _RESIZE_SECONDS = 0.25
-"""So soon it is seen that the terminal has another size."""
+"""How soon a new size of the terminal is noticed."""
 _SLICE_SECONDS = 10.0
-"""One request lasts so long: the agent notices within it that nobody listens any more."""
+"""How long one request lasts: within it the agent notices that nobody listens any more."""
 _LIMIT = 1_000
 
 
 def kafka_table(connectors: Sequence[Mapping[str, Any]], width: int) -> Table | None:
-    """All brokers by name, as all producers together see them; None when no producer has said anything yet."""
+    """Returns all brokers by name, as all producers together see them; None if no producer has reported any yet."""
     seen: dict[str, list[Mapping[str, Any]]] = {}
     for client in _clients(connectors):
         for broker in client["brokers"]:
@@ -58,7 +58,7 @@ def kafka_table(connectors: Sequence[Mapping[str, Any]], width: int) -> Table | 
 
 
 def clients_line(connectors: Sequence[Mapping[str, Any]]) -> Text:
-    """What waits in the producers' queues, in words."""
+    """Returns how much is in the producers' queues, in words."""
     clients = _clients(connectors)
     records, waiting = sum(one["queue_records"] for one in clients), sum(one["queue_bytes"] for one in clients)
     retries = sum(one["retries"] for one in clients)
@@ -70,7 +70,7 @@ def _clients(connectors: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]
 
 
 def _states(brokers: Sequence[Mapping[str, Any]]) -> Text:
-    """`UP`, or how many producers see what."""
+    """Returns `UP`, or the states with the numbers of producers that see them."""
     states = Counter(visible(broker["state"]) for broker in brokers)
     if len(states) == 1:
         state = next(iter(states))
@@ -79,7 +79,7 @@ def _states(brokers: Sequence[Mapping[str, Any]]) -> Text:
 
 
 def _rtt(brokers: Sequence[Mapping[str, Any]]) -> str:
-    """The worst of the producers' means."""
+    """Returns the worst of the producers' means."""
     known = [broker["rtt_ms"] for broker in brokers if broker["rtt_ms"] is not None]
     return f"{max(known):.1f} ms" if known else "-"
 
@@ -100,7 +100,7 @@ def top(
         console.print(frame(watched.look(), console.width))
     else:
         for number in (signal.SIGTERM, signal.SIGHUP):
-            signal.signal(number, _leave)  # the terminal is given back as it was
+            signal.signal(number, _leave)  # restores the terminal
         with contextlib.suppress(KeyboardInterrupt, EOFError):
             live(watched, console, interval)
 
@@ -110,9 +110,9 @@ def _leave(number: int, _frame: object) -> None:
 
 
 def live(watched: TopWatch, console: Console, interval: float) -> None:
-    """Draw until somebody leaves: what the agent says every `interval` seconds, and what a key or another size asks for at once.
+    """Draws until the user leaves: the agent's state every `interval` seconds, and a key's or a resize's effect at once.
 
-    Raises KeyboardInterrupt, and EOFError when the terminal is gone.
+    Raises KeyboardInterrupt, and EOFError if the terminal is gone.
     """
     screen, look, drawn = TopScreen(), watched.seen, console.size
 
@@ -136,7 +136,7 @@ def live(watched: TopWatch, console: Console, interval: float) -> None:
 
 
 def frame(look: LookAtTop, width: int, now: float | None = None) -> RenderableType:
-    """All of it as one picture, `width` cells wide; `now` in epoch seconds."""
+    """Returns everything as one view, `width` cells wide; `now` in epoch seconds."""
     now, seen = time.time() if now is None else now, look.agent
     table = connectors_table(seen.connectors, seen.rates, now, width, look.lines)
     return Group(*_above(seen, now), Text(), table, *_beneath(seen, width))
@@ -192,13 +192,13 @@ def tap(  # noqa: PLR0913, PLR0917 - the command's options
                 console.print(head(record), style="bold", soft_wrap=True)
                 console.print(body(record), soft_wrap=True)
     except KeyboardInterrupt:
-        pass  # it is how one leaves
+        pass  # the user leaves this way
     if not shown:
         typer.echo(f"{name} sent nothing in this time", err=True)
 
 
 def head(record: Mapping[str, Any]) -> str:
-    """Where it goes and where it comes from, in a line."""
+    """Returns the record's target and origin, in a line."""
     parts = [record["topic"], f"key {_text(record, 'key')}", f"{visible(record['path'])}:{record['start']}"]
     if record["timestamp_ms"] is not None:
         parts.append(time_text(record["timestamp_ms"]))
@@ -206,7 +206,7 @@ def head(record: Mapping[str, Any]) -> str:
 
 
 def body(record: Mapping[str, Any]) -> str:
-    """Headers, then the value, a line each."""
+    """Returns the headers, then the value, a line each."""
     headers = [f"  {visible(header['name'])}: {_text(header, 'value')}" for header in record["headers"]]
     return "\n".join([*headers, f"  {_text(record, 'value')}"])
 
@@ -221,7 +221,7 @@ def _records(client: AgentClient, name: str, limit: int, seconds: float) -> Iter
 
 
 def _text(record: Mapping[str, Any], name: str) -> str:
-    """UTF-8 as it is, other bytes as escapes, `-` for none."""
+    """Returns a text: UTF-8 unchanged, other bytes as escapes, `-` for none."""
     if name in record:
         return "-" if record[name] is None else visible(record[name], backslash=True)
     return visible(base64.b64decode(record[f"{name}_base64"]).decode(errors="surrogateescape"), backslash=True)

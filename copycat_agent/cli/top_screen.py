@@ -1,4 +1,4 @@
-"""The screen of `copycat top`: connectors to choose from, one of them opened, and the part of it that a terminal has room for."""
+"""The screen of `copycat top`: a list of connectors to choose from, one of them opened, and scrolling within the terminal's size."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ from copycat_agent.display import age, count, rate, size, visible
 from copycat_agent.errors import UnknownConnectorError
 
 FILES = 200
-"""Files of an opened connector, those in trouble first."""
+"""How many files of an opened connector are shown, those in trouble first."""
 LINE_POINTS = 60
-"""Of an opened connector's line."""
+"""The points of an opened connector's rate line."""
 _HEAD_SHARE = 3
-"""Of the terminal's lines the head takes one in so many: an agent may have much to complain of."""
+"""The head gets at most one in this many of the terminal's lines: an agent may have many warnings."""
 _LIST_KEYS = "\u2191\u2193 choose   Enter open   q quit"
 _OPEN_KEYS = "\u2191\u2193 PgUp PgDn scroll   Esc back   q back   Ctrl-C quit"
 
 Drawn = list[list[Segment]]
-"""Lines as they are written."""
+"""Rendered lines."""
 
 
 @dataclass(slots=True)
 class LookAtTop:
-    """What was last seen: the agent, its lines, and of the opened connector its own line and its files."""
+    """The last known state: the agent, its rate lines, and for the opened connector its own line and its files."""
 
     agent: LookAtAgent
     lines: Lines = field(default_factory=dict)
@@ -46,28 +46,28 @@ class LookAtTop:
 
 
 class TopWatch:
-    """Asks one agent what `top` shows."""
+    """Queries one agent for what `top` shows."""
 
     def __init__(self, client: AgentClient) -> None:
-        """Ask for the first time: raises what `AgentClient` raises."""
+        """Makes the first query: raises what `AgentClient` raises."""
         self._client, self._watch = client, AgentWatch(client)
         self.seen = LookAtTop(self._watch.seen)
         self._ask("")
 
     def look(self, opened: str = "") -> LookAtTop:
-        """Ask again, also about the connector `opened`. An agent that does not answer leaves the last picture."""
+        """Queries again, also about the connector `opened`. If the agent does not answer, the last state is kept."""
         self._watch.look()
         self._ask(opened)
         return self.seen
 
     def open(self, name: str) -> LookAtTop:
-        """Ask about this connector, with everything else as it was."""
+        """Queries only this connector."""
         self.seen.line, self.seen.files = (), None
         self._ask(name)
         return self.seen
 
     def _ask(self, opened: str) -> None:
-        """What the agent says beyond `AgentWatch`. One that was started before an upgrade knows no lines."""
+        """Queries what `AgentWatch` does not. An agent that was started before an upgrade has no rate lines."""
         with contextlib.suppress(AgentUnreachableError, UnknownConnectorError):
             if not self.seen.agent.away_since:
                 self.seen.lines = self._rates(f"points={LINE_CELLS}")
@@ -83,7 +83,7 @@ class TopWatch:
 
 
 class TopScreen:
-    """What is chosen, opened and scrolled to. Keys change it; `picture` draws it."""
+    """The selection, opened connector and scroll position. Keys change it; `picture` draws it."""
 
     def __init__(self) -> None:
         self.opened = ""
@@ -91,11 +91,11 @@ class TopScreen:
         self._chosen = ""
         self._scrolled = 0
         self._room = 1
-        """Lines that the last picture had for what scrolls, and how many of that there were."""
+        """How many lines the last view had for the scrolled part, and how long that was."""
         self._length = 0
 
     def press(self, key: KeyPress, look: LookAtTop) -> bool:
-        """Returns whether it goes on: False when somebody wants to leave."""
+        """Handles a key. Returns False if the user wants to leave."""
         if self.opened:
             left = key in {KeyPress.BACK, KeyPress.QUIT}
             self.opened = "" if left else self.opened
@@ -109,7 +109,7 @@ class TopScreen:
         return key is not KeyPress.QUIT
 
     def picture(self, look: LookAtTop, head: RenderableType, beneath: RenderableType, console: Console) -> RenderableType:
-        """As many lines as the terminal has: `head`, what scrolls (`beneath` comes last where all are shown), and the keys."""
+        """Returns as many lines as the terminal has: `head`, the scrolled part (with `beneath` in the list), and the keys."""
         names, now = [one["name"] for one in look.agent.connectors], time.time()
         if self.opened not in names:
             self.opened = ""
@@ -122,11 +122,11 @@ class TopScreen:
         table = connectors_table(look.agent.connectors, look.agent.rates, now, console.width, look.lines, chosen if names else None)
         titles, *rows = _lines(console, table)
         body = [*rows, *_lines(console, beneath)]
-        last = len(body) - 1 if chosen == len(rows) - 1 else chosen  # what stands beneath the table is reached by its last row
+        last = len(body) - 1 if chosen == len(rows) - 1 else chosen  # the last row of the table also scrolls to what is beneath it
         return self._fitted(console, [*above, [], titles], body, _LIST_KEYS, (chosen, last))
 
     def _fitted(self, console: Console, above: Drawn, body: Drawn, keys: str, sight: tuple[int, int] | None = None) -> RenderableType:
-        """What is above, as much of the body as there is room for, and the keys. Lines `sight` of it are seen, the first at least."""
+        """Returns the upper lines, as much of the body as fits, and the keys. Lines `sight` of it are visible, the first one at least."""
         self._room, self._length = max(1, console.height - len(above) - 1), len(body)
         if sight:
             self._scrolled = min(max(self._scrolled, sight[1] - self._room + 1), sight[0])
@@ -138,12 +138,12 @@ class TopScreen:
         return SegmentLines([*above, *shown, *empty, *foot][: console.height], new_lines=True)
 
     def _number(self, names: Sequence[str]) -> int:
-        """Of the chosen one; of the first where it is gone."""
+        """Returns the number of the chosen connector; of the first one if it is gone."""
         return names.index(self._chosen) if self._chosen in names else 0
 
 
 def _moved(key: KeyPress, at: int, length: int, page: int) -> int:
-    """Where `at` goes by a key, within `length`."""
+    """Returns where a key moves `at`, within `length`."""
     steps = {
         KeyPress.UP: -1,
         KeyPress.DOWN: 1,
@@ -164,7 +164,7 @@ def _title(one: Mapping[str, Any]) -> Text:
 
 
 def _opened(one: Mapping[str, Any], look: LookAtTop, width: int, now: float) -> list[RenderableType]:
-    """Everything about one connector: why, counts, line, losses by reason, files."""
+    """Returns all details of one connector: reason, counts, rate line, losses by reason, files."""
     why, current = reason_words(one), look.agent.rates.of(one["name"])
     told = connector_facts(one, now) | {"state since": age(now - one["since"]), "records/s": "" if current is None else rate(current)}
     errors = told.pop("errors")
@@ -184,7 +184,7 @@ def _opened(one: Mapping[str, Any], look: LookAtTop, width: int, now: float) -> 
 
 
 def _facts(pairs: Sequence[tuple[str, str]], width: int) -> Table:
-    """Names with their values, two pairs in a line where that fits, column by column."""
+    """Returns names with their values, two pairs in a line if they fit, column by column."""
     longest = max(len(name) + len(words) for name, words in pairs) + 2
     columns = 2 if 2 * longest + 2 * GAP <= width else 1
     height = -(-len(pairs) // columns)
@@ -196,5 +196,5 @@ def _facts(pairs: Sequence[tuple[str, str]], width: int) -> Table:
 
 
 def _losses(one: Mapping[str, Any]) -> str:
-    """`2.0 KiB destroyed, 10 B too_long`."""
+    """Returns `2.0 KiB destroyed, 10 B too_long`."""
     return ", ".join(f"{size(total['size_bytes'])} {visible(reason)}" for reason, total in sorted(one["losses"].items()))

@@ -30,17 +30,17 @@ from copycat_agent.watch import Watcher
 from copycat_agent.workbench.trying import MOST_RECORDS, QueryStep, TrialResult, take
 
 _LOOK_SECONDS = 1.0
-"""Files are looked at so often without an event too: not every file system has events."""
+"""How often files are checked without an event: not every file system has events."""
 _SAVING_SECONDS = 0.05
-"""Editors save in several steps."""
+"""Delay after a change: editors save in several steps."""
 
 Mark = tuple[int, int, int] | None
 STREAM_BYTES_MAX = 16 * 2**20
-"""So much of stdin or a pipe is looked at: a sample, not a stream."""
+"""The most bytes read of stdin or a pipe: a sample, not a stream."""
 
 
 def repeat(work: Callable[[], object], paths: Sequence[Path], console: Console) -> None:
-    """Do `work` now, and again whenever one of `paths` is another file than before. On a terminal the screen is cleared before."""
+    """Does `work` now, and again whenever one of `paths` has changed. On a terminal the screen is cleared before."""
     watcher, wake = Watcher(), Wake()
     watcher.watch(wake, {str(path.absolute().parent) for path in paths})
     try:
@@ -56,7 +56,7 @@ def repeat(work: Callable[[], object], paths: Sequence[Path], console: Console) 
                 wake.take()
             time.sleep(_SAVING_SECONDS)
     except KeyboardInterrupt:
-        return  # it is how one leaves
+        return  # the user leaves this way
     finally:
         watcher.close()
 
@@ -66,7 +66,7 @@ def _marks(paths: Sequence[Path]) -> list[Mark]:
 
 
 def _mark(path: Path) -> Mark:
-    """What tells one version of a file from the next; None while there is none."""
+    """Returns what differs between versions of a file; None while there is none."""
     try:
         info = os.stat(path)  # noqa: PTH116 - as everywhere in this package
     except OSError:
@@ -108,7 +108,7 @@ def try_(  # noqa: PLR0913, PLR0917 - the command's options
 
 
 class Shown(NamedTuple):
-    """How the command shows what it found."""
+    """How the command shows its results."""
 
     console: Console
     output: Format
@@ -128,7 +128,7 @@ class Trial:
         self._shown = shown
 
     def __call__(self) -> int:
-        """Show the records on stdout, the account of them on stderr. Returns the exit code; raises nothing that files can cause."""
+        """Shows the records on stdout, the account of them on stderr. Returns the exit code; raises nothing that files can cause."""
         try:
             definition, query, assumed = self._load()
         except DefinitionError as error:
@@ -149,7 +149,7 @@ class Trial:
         return exits.FAILED if samples.error or samples.damage or any(one.error for one in samples.records) else exits.GOOD
 
     def _load(self) -> tuple[Definition, QueryStep | None, tuple[str, ...]]:
-        """The definition, its query if it has one, and the references that a name stands for. Raises DefinitionError."""
+        """Returns the definition, its query if it has one, and the references that were not resolved. Raises DefinitionError."""
         agent = load_agent(find_agent_file(self._definition.absolute().parent, self._config), offline=True)
         loaded = load_file(self._definition, agent, offline=True)
         if loaded.definition is None:
@@ -168,7 +168,7 @@ class Trial:
 
 
 def _stream(file: str) -> bytes:
-    """The beginning of stdin, or of a pipe with a name, as the shell makes for `<(zcat a.gz)`."""
+    """Returns the beginning of stdin, or of a named pipe, as the shell makes for `<(zcat a.gz)`."""
     if file == "-":
         if sys.stdin.isatty():
             typer.echo("sample lines from the terminal; Ctrl-D ends them", err=True)

@@ -1,4 +1,4 @@
-"""How `copycat try` shows records: the line, what the steps made of it, and what comes out."""
+"""The output of `copycat try`: the line, what the steps made of it, and the result."""
 
 from __future__ import annotations
 
@@ -17,29 +17,29 @@ from copycat_agent.transforms import kind_of
 from copycat_agent.workbench.trying import Fields, Output, StepTrace, TrialResult, TriedRecord, stopped
 
 _MOST_LINES = 20
-"""Lines of one record that are shown; a group may have hundreds."""
+"""The most lines of one record that are shown; a group may have hundreds."""
 _MOST_CHARACTERS = 2000
-"""Of one line that are shown."""
+"""The most characters of one line that are shown."""
 _LEAST_ROOM, _MOST_ROOM = 30, 120
-"""Characters around the caret that are shown where a line has to be cut."""
+"""The most and least characters around the caret if a line has to be cut."""
 _BAR = " | "
 _ORIGIN = ("copycat.file", "copycat.offset", "copycat.end")
 _LABELS = {"dead-lettered": "dead letter", "passed over": "passed over", "stops": "stops the connector"}
 
 
 def masked(line: Text, mask: Mask) -> Text:
-    """The line without secrets; its colours are lost where it held one."""
+    """Returns the line without secrets; it loses its colours if it held one."""
     shown = mask.text(line.plain)
     return line if shown == line.plain else Text(shown)
 
 
 def hidden(samples: TrialResult, mask: Mask) -> TrialResult:
-    """The same without secrets, before anything is cut or encoded: half of one, or its base64, would show. Messages of errors stay."""
+    """Hides secrets, before anything is cut or encoded: half of one, or its base64, would show. Messages of errors stay."""
     return samples._replace(records=tuple(hidden_in(one, mask) for one in samples.records))
 
 
 def hidden_in(one: TriedRecord, mask: Mask) -> TriedRecord:
-    """One record as `hidden` shows it."""
+    """Returns one record without secrets."""
     return one._replace(
         raw=mask.value(one.raw),
         value=mask.value(one.value),
@@ -49,7 +49,7 @@ def hidden_in(one: TriedRecord, mask: Mask) -> TriedRecord:
 
 
 def picture(samples: TrialResult, definition: Definition, width: int, *, verbose: bool) -> Iterator[Text]:
-    """All records, line by line, and what is to be said of them together. `width`: how long a line may be without being wrapped."""
+    """Yields all records, line by line, and remarks about all of them. `width`: the length of a line that is not wrapped."""
     for sampled in samples.records:
         yield from _record(sampled, definition, width, verbose=verbose)
         yield Text("")
@@ -81,7 +81,7 @@ def _record(sampled: TriedRecord, definition: Definition, width: int, *, verbose
 
 
 def _input(sampled: TriedRecord) -> Iterator[Text]:
-    """The record as it stands in the file, its number before it."""
+    """Yields the record as it is in the file, with its number."""
     text = value_text(sampled.value) if sampled.raw is None else sampled.raw.decode("utf-8", "backslashreplace")
     lines = text.split("\n")
     width = _gutter(sampled)
@@ -101,7 +101,7 @@ def _short(line: str) -> str:
 
 
 def _step(step: StepTrace, definition: Definition) -> Iterator[Text]:
-    """One step and what it changed."""
+    """Yields one step and its changes."""
     changes = list(changed(step.before, step.after)) if step.outcome in {"done", "kept"} else []
     words = {"skipped": "  skipped, its if does not match", "dropped": "  drops it", "kept": "  fails", "failed": "  fails"}.get(
         step.outcome
@@ -122,7 +122,7 @@ def _step(step: StepTrace, definition: Definition) -> Iterator[Text]:
 
 
 def changed(before: Fields, after: Fields) -> Iterator[tuple[str, str, object, object]]:
-    """Fields that a step removed (-), added (+) or changed (~), with their values: by dotted names."""
+    """Yields fields that a step removed (-), added (+) or changed (~), with their values: by dotted names."""
     old, new = _leaves(before), _leaves(after)
     yield from (("-", name, value, None) for name, value in old.items() if name not in new)
     for name, value in new.items():
@@ -137,7 +137,7 @@ def _leaves(value: Fields) -> dict[str, object]:
 
 
 def _where(step: StepTrace, sampled: TriedRecord, definition: Definition, width: int, *, is_below: bool) -> Iterator[Text]:
-    """A caret where the pattern stopped. `is_below`: the record's line stands just above; else the text that was parsed is shown too."""
+    """Yields a caret where the pattern stopped. `is_below`: the record's line is just above; else the parsed text is shown too."""
     found = stopped(definition, step)
     if found is None:
         return
@@ -158,7 +158,7 @@ def _where(step: StepTrace, sampled: TriedRecord, definition: Definition, width:
 
 
 def _output(output: Output) -> Iterator[Text]:
-    """A record as it would be sent."""
+    """Yields a record as it would be sent."""
     head = Text.assemble("  ", ("sent     ", "green"), (visible(output.topic), "bold"))
     if output.key is not None:
         head.append("  key ").append(_bytes(output.key), "bold")
@@ -182,7 +182,7 @@ def _output(output: Output) -> Iterator[Text]:
 
 
 def _value(value: object) -> Iterator[tuple[str, str]]:
-    """A value, and its type where that does not show."""
+    """Yields a value, and its type if that is not obvious."""
     yield _short(value_text(value)), ""
     if not isinstance(value, str | list | tuple | Mapping) and value is not None:
         yield f"  {type_of(value)}", "dim"
@@ -199,12 +199,12 @@ def _failure(sampled: TriedRecord, definition: Definition) -> Iterator[Text]:
 
 
 def assumed_words(references: Sequence[str]) -> str:
-    """That secrets are not read, and what is not set here."""
+    """Returns that secrets are not read, and which ones."""
     return f"looked at without {', '.join(map(visible, references))}: the name stands for each"
 
 
 def summary(samples: TrialResult) -> str:
-    """`20 records in: 17 out, 2 dropped (transforms[3] drop_if), 1 failed (transforms[0] regex)`."""
+    """Returns `20 records in: 17 out, 2 dropped (transforms[3] drop_if), 1 failed (transforms[0] regex)`."""
     records = samples.records
     parts = [f"{sum(len(one.outputs) for one in records):,} out"]
     for words, chosen in (
@@ -232,7 +232,7 @@ def _counted(counts: Counter[str]) -> str:
 
 
 def report(samples: TrialResult) -> dict[str, Any]:
-    """The same for programs."""
+    """Returns the results for programs."""
     return {
         "records": [_entry(one) for one in samples.records],
         "has_more": samples.has_more,

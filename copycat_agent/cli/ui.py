@@ -14,7 +14,7 @@ from copycat_agent.display import visible
 from copycat_agent.errors import CopycatError
 
 _SCREENS = ("BROWSER", "DISPLAY", "WAYLAND_DISPLAY")
-"""Variables of a session that has a browser to open it with; elsewhere one would be looked for that takes over the terminal."""
+"""Variables of a session with a browser; in others a text browser might take over the terminal."""
 
 
 def ui(

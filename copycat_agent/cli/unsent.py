@@ -1,4 +1,4 @@
-"""Records that would be sent, and are not: `copycat run --dry-run`, and the next records of one file for `copycat explain`."""
+"""Records that would be sent: `copycat run --dry-run`, and the next records of one file for `copycat explain`."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from copycat_agent.workbench.trying import StandIn, StandIns
 from copycat_agent.worker import State, Status, Worker
 
 MOST_BYTES = 4 * 2**20
-"""Of a file that are looked at, at most, however few records they make."""
+"""The most bytes of a file that are read, however few records they make."""
 _SECONDS = 5.0
 _ORIGIN = ("copycat.file", "copycat.offset", "copycat.end")
 
@@ -48,9 +48,9 @@ _LOOK_SECONDS = 0.1
 
 
 class FirstRecord(NamedTuple):
-    """A record, or a stretch that yields none: bytes (or record numbers) `start` up to `end` of the file. `why`: what is wrong with it.
+    """A record, or a range without one: bytes (or record numbers) `start` up to `end` of the file. `why`: what is wrong with it.
 
-    `timestamp_ms` is 0 where the time of sending counts. A dropped stretch has no topic.
+    `timestamp_ms` is 0 if the time of sending counts. A dropped range has no topic.
     """
 
     fate: Fate
@@ -68,9 +68,9 @@ class FirstRecord(NamedTuple):
 class FirstRecords(NamedTuple):
     """The next records of a file.
 
-    `end` is where they end, and `open_bytes` how many bytes behind that are no whole record yet, as far as is known. `error` is what
-    would stop the connector, or hold it up, behind them. Of a packed file: `origin` is the file that it is the rest of, None for
-    none, and `damage` says why it cannot be unpacked.
+    `end` is where they end, and `open_bytes` how many bytes after that are no whole record yet, as far as is known. `error` is what would
+    stop or delay the connector after them. Of a packed file: `origin` is the file that it is the rest of, None if there is none, and
+    `damage` says why it cannot be unpacked.
     """
 
     records: tuple[FirstRecord, ...]
@@ -82,7 +82,7 @@ class FirstRecords(NamedTuple):
 
 
 def first_records(definition: Definition, split: Split, count: int) -> FirstRecords:
-    """About `count` records from the split's offset on; a split of at most `MOST_BYTES` is read no further than needed."""
+    """Returns about `count` records from the split's offset on; reads at most `MOST_BYTES` of the split, and only as far as needed."""
     keeper = StandIn()
     keepers = StandIns(lambda _: keeper)
     told = definition.record.model_copy(update={"origin_headers": True})
@@ -95,13 +95,13 @@ def first_records(definition: Definition, split: Split, count: int) -> FirstReco
     mask = definition.mask
     records = tuple(map(mask.value, _in_order(result, begin, [_record(one, definition) for one in keeper.kept])))
     end, is_packed = result.offset.position, bool(split.offset.compression)
-    # where a packed file ends, or one whose positions are record numbers, who has not read it does not know
+    # the end of a packed file, or of one whose positions are record numbers, is not known before it is read
     is_rest = result.at_end and result.error is None and not is_packed and split.end < ENDLESS
     return FirstRecords(records[:count], end, split.end - end if is_rest else 0, result.error, origin, result.damage)
 
 
 def _in_order(result: SplitResult, position: int, sent: list[FirstRecord]) -> Iterator[FirstRecord]:
-    """Everything from `position` up to the result's offset: what is sent, and between that what is not."""
+    """Yields everything from `position` up to the result's offset: what is sent, and what is not, in order."""
     told = {letter.start for letter in sent}
     rejected = [
         FirstRecord("rejected", one.start, one.end, why=f"stage {one.stage}: {one.reason}")
@@ -132,7 +132,7 @@ def _record(message: Message, definition: Definition) -> FirstRecord:
     shown = tuple(pair for pair in headers or () if keep_origin or pair[0] not in _ORIGIN)
     why = f"stage {_word(said, letters.STAGE)}: {_word(said, letters.MESSAGE)}" if is_letter else ""
     chosen = definition.record.partition if isinstance(definition.record.partition, int) and not is_letter else None
-    del partition  # without Kafka it is known only where the definition names it
+    del partition  # without Kafka it is known only if the definition names it
     return FirstRecord("dead-lettered" if is_letter else "sent", start, end, topic, key, value, shown, chosen, timestamp_ms or 0, why)
 
 
@@ -141,7 +141,7 @@ def _word(said: dict[str, bytes], name: str) -> str:
 
 
 class Page:
-    """Where the records go: whole lines, from any thread. `closed` when nobody reads any more (`| head`)."""
+    """The output of records: whole lines, from any thread. `closed` once nobody reads any more (`| head`)."""
 
     def __init__(self, write: Callable[[str], object]) -> None:
         self._write = write
@@ -149,7 +149,7 @@ class Page:
         self.closed = threading.Event()
 
     def put(self, lines: Sequence[str]) -> None:
-        """Write the lines; without effect after the reader has gone."""
+        """Writes the lines; has no effect after the reader has gone."""
         with self._lock:
             if lines and not self.closed.is_set():
                 try:
@@ -159,7 +159,7 @@ class Page:
 
 
 class Printer(StandIn):
-    """Takes what would be sent, and prints it when the pipeline asks whether it has arrived."""
+    """Takes the records that would be sent, and prints them when the pipeline checks for their arrival."""
 
     def __init__(self, definition: Definition, page: Page) -> None:
         super().__init__()
@@ -177,7 +177,7 @@ class Printer(StandIn):
 
 
 def show_records(directory: Path, settings: Settings, only: Sequence[str], stop: Stopping, *, color: bool) -> int:
-    """The command: records on stdout, the account of them on stderr. Returns the exit code."""
+    """Runs the command: records on stdout, the account of them on stderr. Returns the exit code."""
     loaded = load_directory(directory, settings.agent)
     say_problems(loaded.problems, color=color)
     if unknown := sorted(set(only) - loaded.definitions.keys()):
@@ -197,9 +197,9 @@ def show_records(directory: Path, settings: Settings, only: Sequence[str], stop:
 def dry_run(
     definitions: Sequence[Definition], state_dir: Path, stopping: Callable[[], bool], spark: SparkOptions | None = None
 ) -> tuple[Status, ...]:
-    """Print what these connectors would send next, to the end of what is there; returns what became of each.
+    """Prints what these connectors would send next, to the present end; returns their final states.
 
-    Saved offsets are read, from a copy. Raises CopycatError when they cannot be.
+    Saved offsets are read, from a copy. Raises CopycatError if that fails.
     """
     page = Page(_write)
     saved = saved_offsets(state_dir)
@@ -222,12 +222,12 @@ def dry_run(
 
 
 def _shown_only(run: Callable[..., tuple[SplitResult, ...]], batch: Batch, *more: Any) -> tuple[SplitResult, ...]:  # noqa: ANN401 - as `run_batch`
-    """Run a batch, whose records go to a stand-in for a producer also where they would be files."""
+    """Runs a batch, whose records go to a stand-in for a producer even if they would be written to files."""
     return run(replace(batch, delivery=AT_LEAST_ONCE), *more)
 
 
 def _harmless(definition: Definition) -> Definition:
-    """As it is, but telling where each record comes from, at full speed, and leaving files where they are: Kafka has none of them."""
+    """Returns the definition with origins in headers, without limits, and without touching files: nothing reaches Kafka."""
     record = definition.record.model_copy(update={"origin_headers": True})
     delivery = definition.delivery.model_copy(update={"guarantee": "at_least_once"})  # nothing is begun in Kafka
     update = {"source": only_looking(definition.source), "record": record, "limits": LimitsOptions(), "delivery": delivery}
@@ -235,7 +235,7 @@ def _harmless(definition: Definition) -> Definition:
 
 
 def _readable(converters: ConvertersOptions) -> ConvertersOptions:
-    """What is written by a schema is shown as JSON: the registry is not asked, and above all nothing is registered."""
+    """Replaces converters with schemas by JSON: the registry is not called, and above all nothing is registered."""
     instead = {part: CONVERTERS[name].options.model_validate({"type": name}) for part, name in (("key", "string"), ("value", "json"))}
     chosen = {part: getattr(converters, part) for part in instead}
     return converters.model_copy(
@@ -244,7 +244,7 @@ def _readable(converters: ConvertersOptions) -> ConvertersOptions:
 
 
 def _account(status: Status) -> str:
-    """What would become of the connector's records, and why it ended where it did."""
+    """Returns what would become of the connector's records, and why it ended."""
     counts = status.counts
     parts = [f"{counts.read:,} records ({counts.read_bytes:,} bytes) read", f"{counts.acknowledged:,} to send"]
     parts += [
@@ -268,7 +268,7 @@ def _write(text: str) -> None:
 
 
 def _line(definition: Definition, mask: Mask, message: Message) -> str:
-    """One record as JSON. Bytes that are not UTF-8 come as `{"base64": ...}`."""
+    """Returns one record as JSON. Bytes that are not UTF-8 come as `{"base64": ...}`."""
     topic, value, key, partition, _, _, timestamp_ms, headers = message + (None,) * (8 - len(message))
     pairs = list(headers or ())
     origin = dict(pairs[::-1])

@@ -75,7 +75,7 @@ class TurnQueue(Generic[T]):
                 heapq.heappush(self._heap, (self._key(one), number, one))
 
     def discard(self, one: T) -> None:
-        """Removes a member, if it is in."""
+        """Removes a member, if it is present."""
         self._members.pop(one, None)
 
     def served(self, one: T) -> None:
