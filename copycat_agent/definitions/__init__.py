@@ -1,4 +1,4 @@
-"""Definitions: YAML files -> frozen options, strictly, with the place of all that is wrong; and from a value back to where it was said.
+"""Loads definitions: YAML files -> frozen options, strictly, with the position of every error; and finds the origin of a value.
 
 `load_directory` is what `run` and `check` use; `load_file` takes one definition, `load_agent` the agent's own file.
 """
@@ -73,12 +73,12 @@ def load_directory(
     known: Mapping[Path, LoadedFile] = MappingProxyType({}),
     drafts: Mapping[Path, bytes] = MappingProxyType({}),
 ) -> Loaded:
-    """Load every `*.yaml` and `*.yml` of `directory`, sorted; hidden files and deeper directories are skipped.
+    """Loads every `*.yaml` and `*.yml` of `directory`, sorted; hidden files and deeper directories are skipped.
 
-    Raises nothing: one bad file stops no other, and a directory that cannot be read is a problem too. Of two files with
-    one name neither loads: the name is the key of the offsets, and which of them is meant is not for us to guess. `offline`: see
-    `load_file`. `known` are files that are as they were when they were loaded, with the same agent options: they are not read again.
-    `drafts` are what files would hold that are not written yet.
+    Raises nothing: one bad file stops no other, and a directory that cannot be read is a problem too. Of two files with one name neither
+    loads: the name is the key of the offsets, and the loader must not guess which one is meant. `offline`: see `load_file`. `known` are
+    files that are unchanged since they were loaded, with the same agent options: they are not read again. `drafts` are contents of files
+    that are not written yet.
     """
     try:
         paths = sorted(path for path in directory.iterdir() if path.suffix in {".yaml", ".yml"} and not path.name.startswith("."))
@@ -97,14 +97,14 @@ def load_directory(
 def load_file(
     path: Path, agent: AgentOptions, *, resolve_env: bool = True, offline: bool = False, environ: Mapping[str, str] | None = None
 ) -> LoadedFile:
-    """Load one definition, with the agent's Kafka options under its own. Raises nothing; `environ` defaults to `os.environ`.
+    """Loads one definition, with the agent's Kafka options under its own. Raises nothing; `environ` defaults to `os.environ`.
 
-    `offline` is for looking at samples, where Kafka's settings are not needed: no secret is read, and a variable need not be set. A
-    name stands for each, told in `LoadedFile.assumed`. What has to be known all the same is a problem.
+    `offline` is for trying samples, which do not need Kafka's settings: no secret is read, and a variable need not be set. A name stands
+    for each, listed in `LoadedFile.assumed`. Values that are needed all the same are problems.
     """
     environ = environ if environ is not None else os.environ
     loaded = _load(path, None, agent, environ, resolve_env=resolve_env, offline=offline)
-    if offline and loaded.definition is None and not loaded.problems:  # a name will not do, as for a number
+    if offline and loaded.definition is None and not loaded.problems:  # a name is no valid value, as for a number
         return _load(path, None, agent, environ, resolve_env=True)
     return loaded
 
@@ -112,7 +112,7 @@ def load_file(
 def load_content(
     path: Path, content: bytes, agent: AgentOptions, *, resolve_env: bool = True, environ: Mapping[str, str] | None = None
 ) -> LoadedFile:
-    """`load_file` for a file that would hold `content`; what is at `path`, if anything, is not looked at."""
+    """Loads as `load_file` a file that would hold `content`; an existing file at `path` is not read."""
     return _load(path, content, agent, environ if environ is not None else os.environ, resolve_env=resolve_env)
 
 
@@ -141,10 +141,10 @@ def load_agent(
     offline: bool = False,
     environ: Mapping[str, str] | None = None,
 ) -> AgentOptions:
-    """The agent's options: the file at `path` (None: only defaults) under what the command line says.
+    """Returns the agent's options: the file at `path` (None: only defaults), overridden by the command line.
 
-    `overrides` maps dotted options (`kafka.bootstrap_servers`) to values; those that are None say nothing. `offline`: see `load_file`.
-    Raises `DefinitionError` with every problem.
+    `overrides` maps dotted options (`kafka.bootstrap_servers`) to values; None sets nothing. `offline`: see `load_file`. Raises
+    `DefinitionError` with every problem.
     """
     agent = AgentOptions()
     if path is not None:
@@ -159,7 +159,7 @@ def load_agent(
 
 
 def find_agent_file(directory: Path, config: Path | None = None) -> Path | None:
-    """`config` when it is given, else `agent.yaml` beside `directory` when there is one."""
+    """Returns `config` if it is given, else an existing `agent.yaml` beside `directory`; None if there is none."""
     beside = directory.absolute().parent / "agent.yaml"
     return config or (beside if beside.exists() else None)
 
@@ -167,7 +167,7 @@ def find_agent_file(directory: Path, config: Path | None = None) -> Path | None:
 def _read(
     path: Path, environ: Mapping[str, str], *, resolve_env: bool, offline: bool = False, content: bytes | None = None
 ) -> tuple[Reader | None, Places, tuple[Problem, ...], bytes]:
-    """Parse a file, or what it would hold. The reader is None when there are problems that stop here. Last comes the content's digest."""
+    """Parses a file, or its new content. The reader is None if problems prevent reading. The last item is the content's digest."""
     masker, text = Masker(), ""
     try:
         content = read_small_file(path, FILE_BYTES_MAX) if content is None else content
@@ -184,9 +184,9 @@ def _read(
 
 
 def findings_of(content: bytes, agent: AgentOptions) -> tuple[Finding, ...]:
-    """What is wrong in a definition that would hold `content`, by option instead of by line. References are left as they are.
+    """Returns the findings in a definition that would hold `content`, by option instead of by line. References are not resolved.
 
-    Secrets are hidden. Raises `DefinitionError` for what is no map in YAML.
+    Secrets are hidden. Raises `DefinitionError` if it is no map in YAML.
     """
     reader, _places, problems, _ = _read(Path("definition"), {}, resolve_env=False, content=content)
     if reader is None:
@@ -202,14 +202,14 @@ def digest_of(content: bytes) -> bytes:
 
 
 OriginKind = Literal["definition", "changed", "agent", "command line", "default"]
-"""changed: from the definition's file, which no longer says what runs; so its lines are not told."""
+"""changed: from the definition's file, which no longer says what runs; so its lines are not given."""
 
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """A value by its dotted option, as the definition would write it (secrets masked), and where it was said.
+    """A value by its dotted option, as the definition would write it (secrets masked), and its origin.
 
-    `path` and `line` are those of the file for `definition` and `agent`; `line` is 0 where there is none to name.
+    `path` and `line` are those of the file for `definition` and `agent`; `line` is 0 if there is none.
     """
 
     option: str
@@ -222,10 +222,10 @@ class Origin:
 def origins(
     path: Path, agent_path: Path | None, definition: Definition, agent: AgentOptions, overridden: Collection[str] = ()
 ) -> tuple[Origin, ...]:
-    """Every value of `definition`, which was loaded from `path` with `agent` under it, in the order of the options.
+    """Returns every value of `definition`, which was loaded from `path` with `agent` under it, in the order of the options.
 
-    `overridden` are the dotted options of agent.yaml that the command line set. Reads both files again and raises nothing:
-    where the definition's says something else by now, or cannot be read, its values are told as `changed`.
+    `overridden` are the dotted options of agent.yaml that the command line set. Reads both files again and raises nothing: if the
+    definition's file has changed since, or cannot be read, its values are given as `changed`.
     """
     own, defaults = _tree(path), _tree(agent_path) if agent_path else None
     is_current = own is not None and load_file(path, agent).definition == definition
@@ -234,14 +234,14 @@ def origins(
 
 
 def lines_of(path: Path, section: str) -> tuple[int, ...]:
-    """Returns the line numbers of the file at which the items of a list begin. Empty when the file cannot be read any more."""
+    """Returns the line numbers of the file at which the items of a list begin. Empty if the file cannot be read any more."""
     node = _tree(path)
     items = node.items.get(section) if node is not None else None
     return tuple(item.start.line for item in items.items) if isinstance(items, SequenceNode) else ()
 
 
 def problem_in(path: Path, finding: Finding) -> Problem:
-    """Something wrong in a definition that was loaded from `path`, with the place as its file has it now."""
+    """Returns a problem in a definition that was loaded from `path`, at its position in the file's present content."""
     try:
         text = decode(read_small_file(path, FILE_BYTES_MAX))
     except (OSError, SyntaxProblem):
@@ -270,7 +270,7 @@ class _Finder:
         return Origin(option, value, "definition", str(self.path), mark.line)
 
     def _inherited(self, loc: Loc, option: str, value: object) -> Origin:
-        """A value of the Kafka section that the definition does not set; merging has made all of them look set."""
+        """Returns the origin of a value of the Kafka section that the definition does not set; after merging all of them look set."""
         if option in self.overridden:
             return Origin(option, value, "command line")
         if self.agent is not None and _holds(self.agent, loc):
@@ -279,9 +279,9 @@ class _Finder:
 
 
 def _leaves(options: Options, shown: dict[str, Any], loc: Loc, is_set: bool) -> Iterator[tuple[Loc, object, bool]]:  # noqa: FBT001
-    """Place, value and whether it was said, of everything that is no section of its own."""
+    """Yields place, value and whether it was set, of everything that is not a section."""
     for name, info in type(options).model_fields.items():
-        if name not in shown:  # the tests, which are no part of what runs
+        if name not in shown:  # the tests, which are not part of what runs
             continue
         value, at = getattr(options, name), (*loc, key_of(name, info))
         said = is_set and name in options.model_fields_set
@@ -297,12 +297,12 @@ def _leaves(options: Options, shown: dict[str, Any], loc: Loc, is_set: bool) -> 
 
 
 def _holds(node: Node | None, loc: Loc) -> bool:
-    """Whether the document says something at `loc`."""
+    """Returns whether the document has a value at `loc`."""
     return len(way_to(node, loc)) == len(loc)
 
 
 def _mark(node: Node | None, loc: Loc) -> Mark:
-    """Returns the place of the key of `loc`, or of what it is a part of: a short form says several options in one place."""
+    """Returns the position of the key of `loc`, or of a parent: a short form sets several options in one place."""
     way = way_to(node, loc)
     return (way[-1][0] or way[-1][1]).start if way else Mark(0, 0)
 

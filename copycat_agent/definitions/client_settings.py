@@ -1,8 +1,8 @@
-"""What may stand under `kafka.client` and `source.kafka.client`: librdkafka properties that tune, never those that carry the promises.
+"""The properties allowed under `kafka.client` and `source.kafka.client`: librdkafka's for tuning, never those that guarantees rely on.
 
-Three kinds of names are refused, each with the place where the same thing is said, or the reason: what the agent decides
-itself, what carries a secret, and what loads code or runs a command. The table of properties is the library's own
-(`rd_kafka_conf_properties_show`), as `tests/unit/definitions/test_client_settings.py` checks, which also prints it anew.
+Three kinds of names are refused, each with the option to use instead, or the reason: what the agent decides itself, what carries a secret,
+and what loads code or runs a command. The table of properties is the library's own (`rd_kafka_conf_properties_show`), as
+`tests/unit/definitions/test_client_settings.py` checks, which also prints it anew.
 """
 
 from __future__ import annotations
@@ -116,8 +116,8 @@ PROPERTIES: dict[str, str] = {
     **dict.fromkeys(_CONSUMERS.split(), "consumer"),
     **dict.fromkeys(_CALLBACKS.split(), "callback"),
 }
-"""Name -> `bool`, `text`, `int LEAST..MOST`, `float LEAST..MOST`, `enum A|B`, `flags A|B`, or `consumer` and `callback`, which no producer
-can be given in a file. Where a name is both global and per topic, the global one."""
+"""Name -> `bool`, `text`, `int LEAST..MOST`, `float LEAST..MOST`, `enum A|B`, `flags A|B`, or `consumer` and `callback`, which a file
+cannot set for a producer. If a name is both global and per topic, the global one."""
 
 _CODE = "it loads code or runs a command in the agent's process"
 _PROMISE = "delivery.guarantee decides this"
@@ -190,7 +190,7 @@ REFUSED: dict[str, str] = {
         ("enable.idempotence", "enable.gapless.guarantee", "acks", "request.required.acks", "delivery.report.only.error"), _PROMISE
     ),
 }
-"""Names that librdkafka knows and a definition may not set, with the right place or the reason."""
+"""Names that librdkafka has and a definition must not set, with the option to use or the reason."""
 
 _ASSERTION = "use kafka.security.oauth.assertion, with method: jwt_bearer"
 REFUSED.update({name: _ASSERTION for name in PROPERTIES if name.startswith("sasl.oauthbearer.assertion.")})
@@ -200,14 +200,14 @@ _NARROWER = {
     "max.in.flight.requests.per.connection": "int 1..5",
     "retries": "int 1..2147483647",  # 0 is refused with idempotence
     "message.send.max.retries": "int 1..2147483647",
-    "queue.buffering.max.messages": "int 1..10000000",  # 0 means without bound, and memory must have one
+    "queue.buffering.max.messages": "int 1..10000000",  # 0 means unlimited, and memory must be limited
     "queue.buffering.max.kbytes": "int 1..2097151",
 }
 
 ACCEPTED: dict[str, str] = {
     name: _NARROWER.get(name, kind) for name, kind in PROPERTIES.items() if name not in REFUSED and kind not in {"callback", "consumer"}
 }
-"""Names that `kafka.client` may set, with the values they take, written as in `PROPERTIES`."""
+"""Names that `kafka.client` may set, with the allowed values, written as in `PROPERTIES`."""
 
 READING: dict[str, str] = {
     **ACCEPTED,
@@ -222,7 +222,7 @@ READING: dict[str, str] = {
     "queued.max.messages.kbytes": "int 1..2097151",
     "queued.min.messages": "int 1..10000000",
 }
-"""As `ACCEPTED`, of `source.kafka.client`. Of waits less than the library takes: a read that gets nothing for 20 s is given up."""
+"""As `ACCEPTED`, for `source.kafka.client`. Waits are shorter than the library allows: a read without data for 20 s is given up."""
 
 _REFUSED_READING = {
     "isolation.level": "use source.isolation",
@@ -232,7 +232,7 @@ _REFUSED_READING = {
 
 
 def check_name(name: str, accepted: Mapping[str, str] = ACCEPTED) -> tuple[str, str] | None:
-    """Returns what is wrong with a name as (text, hint), or None when it may be set. `accepted`: `ACCEPTED` or `READING`."""
+    """Returns what is wrong with a name as (text, hint), or None if it may be set. `accepted`: `ACCEPTED` or `READING`."""
     if name in accepted:
         return None
     if name in REFUSED:
@@ -253,7 +253,7 @@ def _of_consumers(name: str, accepted: Mapping[str, str]) -> str:
 
 
 def check_value(name: str, text: str) -> str | None:
-    """Returns None when `text` is a value that the accepted `name` takes, else which ones it takes. The text is never repeated."""
+    """Returns None if `text` is a valid value of the accepted `name`, else the valid ones. The text is never repeated."""
     kind, _, values = READING[name].partition(" ")
     if kind == "bool":
         return None if text in {"true", "false"} else "takes true or false"

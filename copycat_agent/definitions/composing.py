@@ -1,6 +1,6 @@
-"""Putting one document together: the parts that the packages of sources, transforms and converters bring, and the rest.
+"""Composes one definition or agent.yaml: the options of the packages of sources, transforms and converters, and the rest.
 
-Nothing raises; what is wrong goes to the reader's findings, and the result is None when anything did.
+Nothing raises; errors go to the reader's findings, and then the result is None.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ _O = TypeVar("_O", bound=Options)
 
 
 def compose(reader: Reader, agent: AgentOptions) -> Definition | None:
-    """The definition in the document, with the agent's Kafka options under its own."""
+    """Returns the definition in the document, with the agent's Kafka options under its own; None if there are findings."""
     reader.unknown_keys(Definition, ())
     own = {"source": _source, "transforms": _transforms, "converters": _converters, "sink": _sink, "record": _record}
     simple = [name for name in Definition.model_fields if name not in own and name != "kafka"]
@@ -82,7 +82,7 @@ def compose(reader: Reader, agent: AgentOptions) -> Definition | None:
     definition = Definition(**parts)
     hide_secrets(reader, definition)
     definition.keep_secret(reader.in_records)
-    # only now: what is hidden in this file's options stays so in the merged ones
+    # only now: options that are hidden in this file stay hidden in the merged ones
     whole = with_implied(definition).model_copy(update={"kafka": under(agent.kafka, definition.kafka)})
     return whole.model_copy(update={"source": whole.source.completed(whole)})
 
@@ -93,7 +93,7 @@ def _check(reader: Reader, parts: Mapping[str, Any]) -> None:
             check_source(reader, parts["source"])
             if (read := getattr(parts["source"], "kafka", None)) is not None:
                 check_kafka(reader, read, read, ("source", "kafka"))
-        else:  # options of these names may mean anything there
+        else:  # in other packages options of these names may mean anything
             check_format(reader, parts["source"])
         if parts["delivery"] is not FAILED and parts["record"] is not FAILED:
             check_ordering(reader, parts["source"], parts["delivery"], parts["record"])
@@ -110,7 +110,7 @@ def _check(reader: Reader, parts: Mapping[str, Any]) -> None:
 
 
 def _check_output(reader: Reader, parts: Mapping[str, Any]) -> None:
-    """Where records go, and what they look like there."""
+    """Checks where records go, and their form there."""
     if _writes_files(parts):
         check_files(reader, parts["sink"], parts["source"], parts["converters"])
     elif parts["record"] is not FAILED:
@@ -120,7 +120,7 @@ def _check_output(reader: Reader, parts: Mapping[str, Any]) -> None:
 
 
 def compose_agent(reader: Reader) -> AgentOptions:
-    """The agent's options in the document, as far as they are good."""
+    """Returns the agent's options in the document, as far as they are valid."""
     reader.unknown_keys(AgentOptions, ())
     parts: dict[str, Any] = {name: reader.field(AgentOptions, name) for name in AgentOptions.model_fields if name != "kafka"}
     parts["kafka"] = _kafka(reader, KafkaOptions())
@@ -132,7 +132,7 @@ def compose_agent(reader: Reader) -> AgentOptions:
 
 
 def overridden(agent: AgentOptions, overrides: Mapping[str, object]) -> AgentOptions:
-    """`agent` with dotted options from the command line over it. Raises `DefinitionError` for a value that will not do."""
+    """Returns `agent` with dotted options from the command line. Raises `DefinitionError` for an invalid value."""
     for option, value in overrides.items():
         agent = _replaced(agent, option.split("."), value)
         addresses = agent.kafka.bootstrap_servers if option == "kafka.bootstrap_servers" else ()
@@ -159,7 +159,7 @@ def _command_line(option: str, text: str, hint: str) -> Problem:
 
 
 def _kafka(reader: Reader, defaults: KafkaOptions) -> KafkaOptions | Failed:
-    """The `kafka` section, option by option, so that one bad option does not hide what is wrong with the others."""
+    """Reads the `kafka` section, option by option, so that one bad option does not hide errors in the others."""
     node = reader.node(("kafka",))
     if not isinstance(node, MappingNode):
         return cast("KafkaOptions | Failed", reader.field(Definition, "kafka"))
@@ -178,7 +178,7 @@ def _source(reader: Reader) -> object:
 
 
 def _with_format(reader: Reader, model: type[Options]) -> object:
-    """A source with a format: that is of the class that its `type` names, or a name alone."""
+    """Reads a source with a format: an object of the class that its `type` names, or a name alone."""
     loc = ("source",)
     reader.unknown_keys(model, loc)
     parts: dict[str, Any] = {name: reader.field(model, name, loc) for name in model.model_fields if name != "format"}
@@ -192,7 +192,7 @@ def _sink(reader: Reader) -> object:
 
 
 def _record(reader: Reader) -> object:
-    """Files need none: their path stands for the topic, which `with_implied` sees to."""
+    """Reads `record`. With files it may be missing: their path stands for the topic, see `with_implied`."""
     if reader.node(("record",)) is None and reader.text(("sink", "type")) == "files":
         return RecordOptions(topic="{@topic}")
     return reader.field(Definition, "record")
@@ -219,7 +219,7 @@ def _transform(reader: Reader, loc: Loc) -> object:
             hint = f"write - {name}: {{}}"
         return reader.report(loc, "wrong-type", "needs one action", hint)
     keys = [key for key in node.items if key not in action_keys(StepOptions)]
-    # a package is only asked for a name that is not one of ours
+    # a package is only asked for a name that is not built in
     actions = [key for key in keys if key in TRANSFORMS.built_in] or [key for key in keys if TRANSFORMS.find(key) is not None]
     if len(actions) == 1:
         found = TRANSFORMS.find(actions[0])
@@ -243,7 +243,7 @@ def _step(reader: Reader, action: str, model: type[Options], loc: Loc) -> object
 
 
 def _needs_nothing(name: str, options: type[Options]) -> bool:
-    """Whether `name: {}` is a whole step."""
+    """Returns whether `name: {}` is a whole step."""
     try:
         options.model_validate({name: {}}, strict=True, context=FROM_YAML)
     except Exception:  # noqa: BLE001 - a package's options raise anything
@@ -256,13 +256,13 @@ def _known(registry: Registry[Any]) -> str:
 
 
 def _unusable(reader: Reader, loc: Loc, found: Unusable | None, *, on_key: bool = False) -> Failed:
-    """A part that a package names and cannot give."""
+    """Reports a part that a package declares but cannot provide."""
     assert found is not None
     return reader.report(loc, "unusable-package", found.why, found.hint, on_key=on_key)
 
 
 def _options(reader: Reader, registry: Registry[Any], name: str, model: type[Options], loc: Loc, *, short: str | None = None) -> object:
-    """The options of a part. Validators of a package's own may raise anything; that is told with its place, as the definition's problem."""
+    """Reads the options of a part. A package's own validators may raise anything; that becomes a problem at its place."""
     origin = registry.origin(name)
     if origin is None:
         return reader.options(model, loc, short=short)
@@ -286,7 +286,7 @@ def _converters(reader: Reader) -> object:
 
 
 def _typed(reader: Reader, loc: Loc, registry: Registry[Any], *, short: bool = False) -> object | Failed:
-    """The options at `loc` by the class that their `type` names; with `short`, a scalar is the type alone."""
+    """Reads the options at `loc` by the class that their `type` names; with `short`, a scalar is the type alone."""
     node, what = reader.node(loc), registry.noun
     if node is None:
         return reader.add(missing(loc, Definition.model_fields.get(str(loc[0]))))
@@ -306,7 +306,7 @@ def _typed(reader: Reader, loc: Loc, registry: Registry[Any], *, short: bool = F
 
 
 def hide_secrets(reader: Reader, root: Options) -> None:
-    """Mask the options whose values came from a file or a credential, in every repr from now on."""
+    """Hides options whose values came from a file or a credential, in every repr from now on."""
     for loc in reader.secret:
         owner, name, value = root, "", root  # type: Options, str, Any
         for step in loc:

@@ -1,4 +1,4 @@
-"""What `kafka`, and the agent's own options, must fulfil beyond the type of each: addresses, client settings, logins, transactions."""
+"""Rules for `kafka`, and the agent's own options, beyond the type of each: addresses, client settings, logins, transactions."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from copycat_agent.options import (
 )
 
 _MODULES = {"msk-iam": "aws_msk_iam_sasl_signer", "sql": "pandas"}
-"""Extra -> a module that comes with it and with nothing else."""
+"""Extra -> a module that only this extra installs."""
 
 
 def lacking(extra: str) -> tuple[str, str] | None:
-    """Returns what is missing and the command that installs it, None when the extra is installed. Imports nothing."""
+    """Returns what is missing and the command that installs it, None if the extra is installed. Imports nothing."""
     module = _MODULES[extra]
     if find_spec(module) is not None:
         return None
@@ -36,9 +36,9 @@ def lacking(extra: str) -> tuple[str, str] | None:
 
 
 def under(defaults: KafkaOptions, own: KafkaOptions) -> KafkaOptions:
-    """`own` with `defaults` where it says nothing: option by option, `security` and `client` key by key.
+    """Returns `own` with `defaults` for options that it does not set: option by option, `security` and `client` key by key.
 
-    An option that is given as null counts as said: `create_topics: null` turns the agent's off.
+    An option that is given as null counts as set: `create_topics: null` turns the agent's off.
     """
     said = {name: getattr(own, name) for name in own.model_fields_set}
     if "client" in said:
@@ -62,7 +62,7 @@ _HOST = re.compile(r"(?=.{1,253}$)[A-Za-z0-9_](?:[A-Za-z0-9_-]{0,62})(?:\.[A-Za-
 
 
 def is_address(text: str) -> bool:
-    """Whether `text` is HOST:PORT, an IPv6 host in brackets."""
+    """Returns whether `text` is HOST:PORT, with an IPv6 host in brackets."""
     host, colon, port = text.rpartition(":")
     if not colon or not re.fullmatch(r"[0-9]{1,5}", port) or int(port) not in _PORTS:
         return False
@@ -76,10 +76,10 @@ def is_address(text: str) -> bool:
 
 
 def check_kafka(reader: Reader, own: KafkaOptions, effective: KafkaOptions, at: Loc = ("kafka",)) -> None:
-    """Addresses, client settings, and that TLS and SASL options fit together, in the section `at`.
+    """Checks addresses, client settings, and that TLS and SASL options fit together, in the section `at`.
 
-    `own` is what this file says, `effective` what holds with the agent's defaults under it: a need may be met by a default,
-    and only what this file says can be wrong here.
+    `own` is what this file sets, `effective` includes the agent's defaults: a default may meet a requirement, and only what this file sets
+    can be wrong here.
     """
     accepted = ACCEPTED if at == ("kafka",) else READING
     for number, address in enumerate(own.bootstrap_servers):
@@ -150,15 +150,15 @@ def _security(reader: Reader, at: Loc, name: str, text: str, hint: str) -> None:
 
 
 def check_spark(reader: Reader, spark: SparkOptions) -> None:
-    """Spark settings show in command lines of JVMs: nothing secret may stand there.
+    """Refuses secrets in Spark settings, which show in command lines of JVMs.
 
-    But for the one secret that Spark keeps out of them, without which nothing is encrypted on the way to a standalone cluster.
+    The exception is the one secret that Spark keeps out of them, without which nothing is encrypted on the way to a standalone cluster.
     """
     for name in spark.conf:
         loc: Loc = ("spark", "conf", name)
         if not name.startswith("spark."):
             reader.report(loc, "bad-value", "a Spark setting starts with spark.", on_key=True)
-        elif name == "spark.authenticate.secret":  # to the driver's JVM in memory, to those of executors in their environment
+        elif name == "spark.authenticate.secret":  # passed to the driver's JVM in memory, to those of executors in their environment
             if loc not in reader.secret:
                 reader.report(loc, "secret-in-public", "others may read this file", "refer to the secret: ${file:PATH}", on_key=True)
         elif is_secret_name(name) or loc in reader.secret:
@@ -167,7 +167,7 @@ def check_spark(reader: Reader, spark: SparkOptions) -> None:
 
 
 def check_api(reader: Reader, api: ApiOptions) -> None:
-    """Check the addresses and files of `api`. Paths are absolute: the agent may be started in any directory."""
+    """Checks the addresses and files of `api`. Paths are absolute: the agent may be started in any directory."""
     if api.listen is not None and not is_address(api.listen):
         reader.report(("api", "listen"), "address", "needs HOST:PORT", "as in 127.0.0.1:9464, or 0.0.0.0:9464 for other hosts too")
     taken = {api.listen: "api.listen"}
@@ -186,7 +186,7 @@ def check_api(reader: Reader, api: ApiOptions) -> None:
 
 
 def _check_guarded(reader: Reader, api: ApiOptions, loc: Loc, listen: str, example: str, taken: Mapping[str | None, str]) -> None:
-    """Check the address of a port that shows more than health. `taken`: addresses of other ports, with the options that name them."""
+    """Checks the address of a port that shows more than health. `taken`: addresses of other ports, with the options that name them."""
     if not is_address(listen):
         reader.report(loc, "address", "needs HOST:PORT", f"as in {example}")
     elif listen in taken:
@@ -197,7 +197,7 @@ def _check_guarded(reader: Reader, api: ApiOptions, loc: Loc, listen: str, examp
 
 
 def _check_writable(reader: Reader, api: ApiOptions, connect: ApiConnectOptions) -> None:
-    """Without users nobody may change anything; without directories nothing that clients define could read a file."""
+    """Checks `writable`: without users nobody may change anything; without directories no client's connector could read a file."""
     loc: Loc = ("api", "connect")
     if connect.writable and not api.users:
         reader.report((*loc, "writable"), "bad-value", "needs api.users", "make a line with: copycat passwd NAME --role operate")
@@ -211,7 +211,7 @@ def _check_writable(reader: Reader, api: ApiOptions, connect: ApiConnectOptions)
 
 
 def _is_open(host: str) -> bool:
-    """Whether other hosts reach this address. False for a name: what it stands for is looked at when the agent listens."""
+    """Returns whether other hosts reach this address. False for a name: it is resolved when the agent listens."""
     try:
         return not ip_address(host).is_loopback
     except ValueError:
@@ -219,16 +219,16 @@ def _is_open(host: str) -> bool:
 
 
 TRANSACTION_MS = 60_000
-"""transaction.timeout.ms: what is open longer is aborted by the broker."""
+"""transaction.timeout.ms: the broker aborts what is open longer."""
 MOST_MS = TRANSACTION_MS // 2
-"""No request, and no batch, takes longer than half of it: so that what comes behind it, and the commit, are in time, too."""
+"""No request, and no batch, takes longer than half of it, so that the requests after it, and the commit, are in time, too."""
 
 _WITHIN = ("message.timeout.ms", "delivery.timeout.ms", "socket.timeout.ms")
-"""Time-outs of requests. `linger.ms` is not among them: librdkafka wants it below `message.timeout.ms`, whatever is promised."""
+"""Time-outs of requests. `linger.ms` is not among them: librdkafka requires it below `message.timeout.ms` in any case."""
 
 
 def check_positions(reader: Reader, delivery: DeliveryOptions, agent_id: str | None) -> None:
-    """A definition that says where positions are kept runs only where that is so. Commands without agent.yaml do not know."""
+    """Checks that positions are kept where a definition says. Commands without agent.yaml do not know where that is."""
     if delivery.positions == "kafka" and agent_id is None and not reader.offline:
         reader.report(("delivery", "positions"), "positions", "this agent keeps positions on its disk", "set agent_id in agent.yaml")
     elif delivery.positions == "local" and agent_id is not None:
@@ -236,7 +236,7 @@ def check_positions(reader: Reader, delivery: DeliveryOptions, agent_id: str | N
 
 
 def check_exactly_once(reader: Reader, delivery: DeliveryOptions, own: KafkaOptions, effective: KafkaOptions) -> None:
-    """`own` is what this file says of Kafka, `effective` what holds with the agent's defaults under it."""
+    """Checks the time-outs. `own` is what this file sets of Kafka, `effective` includes the agent's defaults."""
     if delivery.guarantee != "exactly_once":
         return
     if delivery.max_batch_time * 1000 > MOST_MS:

@@ -1,4 +1,4 @@
-"""What a load yields, and the rules that look across files: names, sources that others read too, and what cleanup takes from others."""
+"""The result of a load, and the rules across files: names, sources that others read too, and cleanup of files that others read."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ NO_ADDRESS = "no Kafka address is known: set kafka.bootstrap_servers in agent.ya
 class LoadedFile:
     """The result of loading one file.
 
-    `name` is the connector's as far as it could be read, also from a file that does not load. `definition` is None when
-    there are problems, and for a good file whose references were left unresolved where they decide (`resolve_env=False`). `name_at`:
-    line, column and text of the line where the name stands. `doubts` are warnings about this file alone. `assumed` are references in
-    whose place a name stands (`offline`), as far as a sample can meet them. `digest` is that of its content, empty where it was not read.
+    `name` is the connector's as far as it could be read, also from a file that does not load. `definition` is None if there are problems,
+    and for a valid file with unresolved references that matter (`resolve_env=False`). `name_at`: line, column and text of the line with the
+    name. `doubts` are warnings about this file alone. `assumed` are references that a name stands for (`offline`), as far as they affect
+    samples. `digest` is that of its content, empty if it was not read.
     """
 
     path: Path
@@ -42,18 +42,18 @@ class LoadedFile:
 
     @property
     def enabled(self) -> Definition | None:
-        """The definition, None when it did not load or is disabled."""
+        """The definition, None if it did not load or is disabled."""
         return self.definition if self.definition is not None and self.definition.enabled else None
 
     def problem(self, code: str, text: str, hint: str) -> Problem:
-        """One that is told where the connector's name stands."""
+        """Returns a problem at the position of the connector's name."""
         line, column, source_line = self.name_at
         return Problem(str(self.path), line, column, code, text, hint, source_line)
 
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """A directory of definitions. `warnings` name what is allowed and probably not meant."""
+    """A directory of definitions. `warnings` are about what is allowed but probably not intended."""
 
     files: tuple[LoadedFile, ...]
     problems: tuple[Problem, ...]
@@ -66,12 +66,12 @@ class Loaded:
 
     @property
     def paths(self) -> dict[str, Path]:
-        """The file each of `definitions` came from."""
+        """The file of each of `definitions`."""
         return {file.definition.name: file.path for file in self.files if file.definition is not None}
 
 
 def without_twins(files: Sequence[LoadedFile]) -> tuple[LoadedFile, ...]:
-    """The files with a problem for each of several that claim one name; none of those loads."""
+    """Returns the files with a problem for each of several with one name; none of those loads."""
     claims = Counter(file.name for file in files if file.name)
     return tuple(_refuse_twin(file, files) if file.name and claims[file.name] > 1 else file for file in files)
 
@@ -86,7 +86,7 @@ def _refuse_twin(file: LoadedFile, files: Iterable[LoadedFile]) -> LoadedFile:
 def warnings(files: Sequence[LoadedFile]) -> tuple[Problem, ...]:
     """Returns warnings for connectors that send what another one already sends to the same topic.
 
-    As far as patterns tell; `doctor` and `plan` look at the files that are there.
+    Judges by patterns; `doctor` and `plan` check existing files.
     """
     found: list[Problem] = []
     before = _Neighbours()
@@ -106,7 +106,7 @@ def warnings(files: Sequence[LoadedFile]) -> tuple[Problem, ...]:
 
 
 class _Neighbours:
-    """Files whose patterns may name the same paths, found by what the patterns begin with. Comparing 1,000 each with each takes minutes."""
+    """Files whose patterns may match the same paths, found by the patterns' beginnings. Comparing 1,000 with each other takes minutes."""
 
     def __init__(self) -> None:
         self._files: list[tuple[LoadedFile, Definition]] = []
@@ -114,7 +114,7 @@ class _Neighbours:
         self._prefixes: list[str] = []  # sorted
 
     def add(self, file: LoadedFile, definition: Definition) -> None:
-        """Take note of a file."""
+        """Adds a file."""
         for prefix in _prefixes(definition):
             if prefix not in self._by_prefix:
                 self._by_prefix[prefix] = []
@@ -136,12 +136,12 @@ class _Neighbours:
 
 
 def _prefixes(definition: Definition) -> set[str]:
-    """A source without patterns is compared with all others like it."""
+    """Returns the prefixes of its patterns; a source without patterns is compared with all others like it."""
     return {literal_prefix(pattern) for pattern in patterns_of(definition.source)[0]} or {""}
 
 
 def _overlaps(file: LoadedFile, own: Definition, others: Iterable[tuple[LoadedFile, Definition]]) -> list[Problem]:
-    """Connectors whose patterns name one path, though they are not the same."""
+    """Returns problems of connectors whose patterns match the same path, though they differ."""
     found = []
     for other, theirs in others:
         name = shared_name(patterns_of(own.source), patterns_of(theirs.source)) if _same_topic(own, theirs) else ""
@@ -157,9 +157,9 @@ def _same_topic(one: Definition, other: Definition) -> bool:
 
 
 def without_takers(files: Sequence[LoadedFile]) -> tuple[LoadedFile, ...]:
-    """The files with a problem for each enabled connector that takes away what another one reads: it does not load.
+    """Returns the files with a problem for each enabled connector that removes what another one reads: it does not load.
 
-    The other could not have read it yet: its records would be lost. As far as patterns tell, and among definitions that load.
+    The other one may not have read it yet: its records would be lost. Judges by patterns, and among definitions that load.
     """
     return tuple(_refuse_taker(file, files) for file in files)
 
@@ -184,9 +184,9 @@ def _taking(file: LoadedFile, source: SpoolDirOptions | LogFileOptions, other: L
 
 
 def without_clashes(files: Sequence[LoadedFile]) -> tuple[LoadedFile, ...]:
-    """The files with a problem for each enabled connector that would give its files the names of another one's: neither loads.
+    """Returns the files with a problem for each enabled connector that would write files with the names of another one's: neither loads.
 
-    As far as patterns tell, and among definitions that load. A file's name says topic, partition and offsets, whatever cluster they are of.
+    Judges by patterns, and among definitions that load. A file's name has topic, partition and offsets, but no cluster.
     """
     return tuple(_refuse_clash(file, files) for file in files)
 
@@ -211,7 +211,7 @@ def _clash(file: LoadedFile, own: Definition, other: LoadedFile) -> Problem | No
 
 
 def _shared_topic(one: Any, other: Any) -> str:  # noqa: ANN401 - of source kafka
-    """A topic, or pattern, of the one that the other reads, too; "" where there is none, or nobody can tell."""
+    """Returns a topic, or pattern, of `one` that `other` reads, too; "" if there is none, or if that is not known."""
     for name in one.topics:
         is_same = name in other.topics if not is_name(name) else stands_for(name, other.topics, other.exclude)
         if is_same and not (is_name(name) and stands_for(name, one.exclude, ())):
@@ -220,7 +220,7 @@ def _shared_topic(one: Any, other: Any) -> str:  # noqa: ANN401 - of source kafk
 
 
 def reread(files: Sequence[LoadedFile]) -> tuple[Problem, ...]:
-    """Warnings for what is put where another connector reads it into the same topic once more."""
+    """Returns warnings for files that are moved where another connector reads them into the same topic once more."""
     return tuple(problem for file in files if (own := file.enabled) for problem in _rereadings(file, own, files))
 
 

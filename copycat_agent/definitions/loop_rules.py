@@ -1,4 +1,4 @@
-"""Whether a connector that reads topics would read what it writes: that never ends, and fills the cluster."""
+"""Refuses a connector that would read the topics that it writes: that never ends, and fills the cluster."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _HINT = "write to a topic that source.topics does not stand for, or name it in s
 def check_loop(
     reader: Reader, source: SourceOptions, record: RecordOptions | None, errors: ErrorsOptions | None, kafka: KafkaOptions
 ) -> None:
-    """No topic that is written to is one that is read, as far as names tell. A section that could not be read, or is not used, is None.
+    """Checks by names that no topic is both written and read. A section that could not be read, or is not used, is None.
 
-    A template's topics are known by how they begin: that they are made of the topic that was read is enough to read one for ever.
+    A template's topics are compared by their beginning: if they are made of the topic that was read, one of them may be read for ever.
     """
     if source.type != "kafka":
         return

@@ -1,4 +1,4 @@
-"""The option models: which class and which field a place in a definition belongs to, and their JSON Schema."""
+"""The option models: the class and field of each place in a definition, and their JSON Schema."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ Loc = tuple[str | int, ...]
 
 
 def key_of(name: str, field: FieldInfo) -> str:
-    """The key of a field in YAML: its alias where it has one."""
+    """Returns the key of a field in YAML: its alias if it has one."""
     return field.alias or name
 
 
 def fields_by_key(model: type[Options]) -> dict[str, tuple[str, FieldInfo]]:
-    """The model's fields by their YAML keys, each with its name in Python."""
+    """Returns the model's fields by their YAML keys, each with its name in Python."""
     return {key_of(name, field): (name, field) for name, field in model.model_fields.items()}
 
 
 def models_in(annotation: object) -> Iterator[type[Options]]:
-    """Every options class that `annotation` mentions, in order, without looking into them."""
+    """Yields every options class that `annotation` mentions, in order, without looking into them."""
     if isinstance(annotation, type) and issubclass(annotation, Options):
         yield annotation
     for argument in get_args(annotation):
@@ -49,7 +49,7 @@ def models_in(annotation: object) -> Iterator[type[Options]]:
 
 
 def all_models(roots: Sequence[type[Options]]) -> tuple[type[Options], ...]:
-    """The classes and every options class reachable from them, each once, parents first."""
+    """Returns the classes and every options class reachable from them, each once, parents first."""
     found: dict[type[Options], None] = {}
     todo = list(reversed(roots))
     while todo:
@@ -61,7 +61,7 @@ def all_models(roots: Sequence[type[Options]]) -> tuple[type[Options], ...]:
 
 
 def model_at(root: type[Options], loc: Loc) -> type[Options] | None:
-    """The options class of the map at `loc`; None inside free maps (headers, client settings)."""
+    """Returns the options class of the map at `loc`; None inside free maps (headers, client settings)."""
     model: type[Options] | None = root
     in_map = False  # the next key is one of a free map, whose values may be options again
     for step in loc:
@@ -75,12 +75,12 @@ def model_at(root: type[Options], loc: Loc) -> type[Options] | None:
 
 
 def _is_map(annotation: object) -> bool:
-    """Whether it is a free map, or one or nothing."""
+    """Returns whether it is a free map, or an optional one."""
     return dict in {get_origin(one) for one in (annotation, *get_args(annotation))}
 
 
 def field_at(root: type[Options], loc: Loc) -> FieldInfo | None:
-    """The field whose value, or part of it, stands at `loc`."""
+    """Returns the field whose value, or part of it, is at `loc`."""
     for length in range(len(loc), 0, -1):
         model, key = model_at(root, loc[: length - 1]), loc[length - 1]
         if model is not None and isinstance(key, str) and key in model.model_fields | fields_by_key(model):
@@ -89,7 +89,7 @@ def field_at(root: type[Options], loc: Loc) -> FieldInfo | None:
 
 
 def markers(field: FieldInfo) -> Iterator[Any]:
-    """The field's metadata and that of every part of its type: where a quantity's or a secret's marker is found."""
+    """Yields the field's metadata and that of every part of its type: the markers of quantities and secrets are there."""
     yield from field.metadata
     yield from _annotated(field.annotation)
 
@@ -107,9 +107,9 @@ _REFERENCE = r"\$\{(env|file|cred):"
 
 
 def definition_schema() -> dict[str, Any]:
-    """Draft 2020-12, self-contained. For editors: it knows types, names and ranges, not what options mean to each other.
+    """Returns a schema of draft 2020-12, self-contained. For editors: it has types, names and ranges, not the rules between options.
 
-    Where a number or boolean is wanted, a text with a `${...}` reference is allowed too.
+    Wherever a number or boolean is expected, a text with a `${...}` reference is allowed too.
     """
     parts = parts_of_definitions()
     defs: dict[str, Any] = {}
@@ -130,13 +130,13 @@ def definition_schema() -> dict[str, Any]:
 
 
 def parts_of_definitions() -> tuple[type[Options], ...]:
-    """The options of every source, transform, sink, converter and format of the agent's own, in this order."""
+    """Returns the options of every built-in source, transform, sink, converter and format, in this order."""
     registries: tuple[Registry[Any], ...] = (SOURCES, TRANSFORMS, SINKS, CONVERTERS, FORMATS)
     return tuple(entry.options for registry in registries for entry in registry.built_in.values())
 
 
 def default_of(model: type[Options], name: str) -> object:
-    """The default of a field as a definition would write it; fields without one must not be asked for."""
+    """Returns the default of a field as a definition would write it. The field must have one."""
     field = model.model_fields[name]
     adapter: TypeAdapter[Any] = TypeAdapter(field.rebuild_annotation())
     return adapter.dump_python(field.get_default(call_default_factory=True), mode="json")
@@ -156,9 +156,9 @@ def _in_units(model: type[Options], schema: dict[str, Any]) -> None:
 
 
 def _foreign(defs: dict[str, Any]) -> dict[str, list[str]]:
-    """Add the parts of installed packages to `defs`; returns their keys there by the noun of their registry.
+    """Adds the parts of installed packages to `defs`; returns their keys there by the noun of their registry.
 
-    Their keys say whose they are, since names of classes may be the same. One of which no schema can be made is left out.
+    Their keys have a prefix, since names of classes may be the same. A part without a valid schema is left out.
     """
     keys: dict[str, list[str]] = {}
     registries: tuple[Registry[Any], ...] = (SOURCES, TRANSFORMS, CONVERTERS, FORMATS)
@@ -184,7 +184,7 @@ def _schemas_of(model: type[Options], prefix: str) -> dict[str, Any]:
 
 
 def _compose(root: dict[str, Any], defs: dict[str, Any], foreign: dict[str, list[str]]) -> None:
-    """Put the choices of sources, transforms and converters where the models only know their base."""
+    """Replaces the base classes in the models by the choices of sources, transforms and converters."""
     properties = root["properties"]
     properties["source"] = _choice(SOURCES, foreign) | _described(properties["source"])
     properties["sink"] = _choice(SINKS, foreign) | _described(properties["sink"])
@@ -215,7 +215,7 @@ def _described(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def _with_references(schema: dict[str, Any]) -> dict[str, Any]:
-    """Let every number, boolean, pattern and choice also be a text that refers to its value."""
+    """Allows every number, boolean, pattern and choice to be a text that refers to its value."""
     kept = {"default", "enum", "propertyNames", "examples"}
     inner = {key: value if key in kept else _inside(value) for key, value in schema.items()}
     if schema.get("type") in ("integer", "number", "boolean") or ("const" in schema and schema.get("type") == "string"):

@@ -1,6 +1,6 @@
-"""One document against the option models: nodes become values, references are resolved, errors get their place.
+"""Reads one document into the option models: nodes become values, references are resolved, errors get their place.
 
-A `Reader` is made per file and used up by one load. What it finds wrong gathers in `findings`; nothing is raised.
+A `Reader` is made per file and used for one load. It collects errors in `findings`; nothing is raised.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ _SHOWN: tuple[Loc, ...] = (
     ("name",), ("source", "include"), ("source", "exclude"), ("record", "topic"), ("record", "allowed_topics"),
     ("errors", "dlq", "topic"), ("kafka", "bootstrap_servers"), ("tests",),
 )  # fmt: skip
-"""Places whose values stand in logs, reasons and metrics while the agent runs, or are printed by `test`, where no masker knows them."""
+"""Places whose values show in logs, reasons and metrics while the agent runs, or in `test`, without a masker."""
 ONLINE = ("delivery", "limits", "kafka")
-"""Sections that samples never meet: they need not be complete when only samples are looked at."""
+"""Sections that samples do not use: they may be incomplete if only samples are tried."""
 _RETYPED = {"int_type", "float_type", "bool_type", "literal_error"}
 
 
@@ -50,10 +50,10 @@ def _adapter(model: type[Options], name: str) -> TypeAdapter[Any]:
 class Reader:
     """Reads options out of one document.
 
-    `environ` None leaves references as they are. `offline`: names stand in for secrets and for variables that are not set, which are
-    gathered in `assumed`, by place (see `secret_values.stood_in`). `secret` are the places whose value came from a file or a credential,
-    `unresolved` those whose reference was left or could not be resolved: errors there are not reported again. `in_records` are the
-    secrets that records may come to hold.
+    `environ` None leaves references unresolved. `offline`: names stand for secrets and for variables that are not set, which are collected
+    in `assumed`, by place (see `secret_values.stood_in`). `secret` are the places whose value came from a file or a credential,
+    `unresolved` those whose reference was left or could not be resolved: errors there are not reported again. `in_records` are the secrets
+    that may get into records.
     """
 
     root: Node
@@ -69,7 +69,7 @@ class Reader:
     _retyped: set[Loc] = field(default_factory=set)
 
     def __post_init__(self) -> None:
-        """Learn the literal secrets first, so that no message can show one."""
+        """Collects the literal secrets first, so that no message can show one."""
         self._learn(self.root, (), secret=False)
 
     def _learn(self, node: Node, loc: Loc, *, secret: bool) -> None:
@@ -86,40 +86,40 @@ class Reader:
                 self._learn(value, (*loc, key), secret=secret or is_secret_name(key))
 
     def node(self, loc: Loc) -> Node | None:
-        """The node at exactly `loc`."""
+        """Returns the node at exactly `loc`."""
         way = way_to(self.root, loc)
         return None if len(way) < len(loc) else way[-1][1] if way else self.root
 
     def met_by_samples(self) -> Iterator[str]:
-        """References in whose place a name stands, but for those that only matter to Kafka."""
+        """Yields references that a name stands for, without those that only matter to Kafka."""
         for loc, references in self.assumed.items():
             if _meets_records(loc):
                 yield from references
 
     def text(self, loc: Loc) -> str | None:
-        """The text of the scalar at `loc`, references resolved; None when none stands there."""
+        """Returns the text of the scalar at `loc`, references resolved; None if there is none."""
         node = self.node(loc)
         return str(self._resolved.get(loc, node.text)) if isinstance(node, Scalar) else None
 
     def report(self, loc: Loc, code: str, text: str, hint: str = "", *, on_key: bool = False) -> Failed:
-        """Add a finding, unless the place holds an unresolved reference."""
+        """Adds a finding, unless the place holds an unresolved reference."""
         return self.add(Finding(loc, code, text, hint, on_key))
 
     def add(self, found: Finding) -> Failed:
-        """Add a finding, unless the place holds an unresolved reference."""
+        """Adds a finding, unless the place holds an unresolved reference."""
         if not any(found.loc[: len(loc)] == loc for loc in self.unresolved):
             self.findings.append(found)
         return FAILED
 
     def unknown_keys(self, model: type[Options], loc: Loc) -> None:
-        """Report every key of the map at `loc` that `model` does not know."""
+        """Reports every key of the map at `loc` that `model` does not have."""
         node = self.node(loc)
         for key in node.items if isinstance(node, MappingNode) else ():
             if key not in fields_by_key(model):
                 self.add(unknown_key((*loc, key), model))
 
     def field(self, model: type[Options], name: str, loc: Loc = ()) -> object:
-        """The value of one field of `model` from the map at `loc`; its default when it is absent."""
+        """Returns the value of one field of `model` from the map at `loc`; its default if it is absent."""
         info = model.model_fields[name]
         if self.node((*loc, name)) is None:
             if info.is_required():
@@ -128,11 +128,11 @@ class Reader:
         return self._validate(_adapter(model, name), model, (*loc, name), loc)
 
     def options(self, model: type[Options], loc: Loc, *, short: str | None = None) -> object:
-        """The map at `loc` as `model`. A scalar there stands for `{short: scalar}` when `short` is given."""
+        """Returns the map at `loc` as `model`. A scalar there stands for `{short: scalar}` if `short` is given."""
         return self._validate(TypeAdapter(model), model, loc, loc, short)
 
     def made(self, model: type[Options], parts: Mapping[str, Any], loc: Loc) -> object:
-        """A `model` of parts that were validated one by one: what does not go together shows only now."""
+        """Returns a `model` of parts that were validated one by one; only now parts that contradict each other are found."""
         try:
             return model(**parts)
         except ValidationError as error:
@@ -166,7 +166,7 @@ class Reader:
             self.add(combined(findings))
 
     def _place(self, error: Mapping[str, Any], loc: Loc) -> Loc:
-        """The place in the document of a pydantic error: without the names that unions and map keys add to it."""
+        """Returns the place in the document of a pydantic error, without the names that unions and map keys add to it."""
         node, place = self.node(loc), loc
         for step in error["loc"]:
             inner = self.node((*place, step)) if isinstance(node, MappingNode | SequenceNode) else None
@@ -181,7 +181,7 @@ class Reader:
         return None if node is None else self._plain(node, loc)
 
     def _plain(self, node: Node, loc: Loc) -> object:
-        """The values that the models take: dict, tuple, text, int, float, bool, None."""
+        """Returns the values that the models accept: dict, tuple, text, int, float, bool, None."""
         if isinstance(node, MappingNode):
             return {key: self._plain(value, (*loc, key)) for key, value in node.items.items()}
         if isinstance(node, SequenceNode):
@@ -230,10 +230,10 @@ class Reader:
 
 
 def _meets_records(loc: Loc) -> bool:
-    """Whether records are made by what stands there: not so what only matters to Kafka."""
+    """Returns whether the value affects records, and not only Kafka."""
     return loc[0] not in ONLINE and loc[:2] != ("converters", "schema_registry")
 
 
 def _is_put_into_records(loc: Loc) -> bool:
-    """Whether it is a header, or the value of a field, that has its name: `record.headers.token`, `transforms[0].set.password`."""
+    """Returns whether it is a header, or a field's value, with its name: `record.headers.token`, `transforms[0].set.password`."""
     return loc[:2] == ("record", "headers") or (loc[0] == "transforms" and loc[2:3] in {("set",), ("default",)})

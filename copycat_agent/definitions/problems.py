@@ -1,6 +1,6 @@
-"""From what is wrong with a value to what an operator reads: a code, a sentence, a next step, and the place with its line. Never the value.
+"""Turns errors of values into problems for operators: a code, a sentence, a next step, and the place with its line. Never the value.
 
-Most errors are pydantic's. Hints know what Vector, Filebeat, Logstash, Fluent Bit and Kafka Connect call our options and steps.
+Most errors are pydantic's. Hints know the names of options and steps in Vector, Filebeat, Logstash, Fluent Bit and Kafka Connect.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from copycat_agent.options import Definition, FieldInfo, Options, format_duratio
 
 
 def _by_theirs(words: Mapping[str, str]) -> dict[str, str]:
-    """From ours -> theirs, in a line, to theirs -> ours."""
+    """Inverts our name -> a line of other names."""
     return {theirs: ours for ours, line in words.items() for theirs in line.split()}
 
 
@@ -84,7 +84,7 @@ _ACTIONS = _by_theirs(
 
 
 def key_here(word: str, known: Collection[str]) -> str:
-    """`here it is ...` for what others call one of the keys that are known where it stands, "" when none is."""
+    """Returns `here it is ...` for another product's name of one of the `known` keys, "" if there is none."""
     if word.lower() in ("eq", "equals", "is") and "matches" in known:
         return "write the value itself, as in {status: 200}, or a list of values"
     ours = next((key for key in _KEYS.get(word.lower(), "").split(" or ") if key in known), "")
@@ -92,13 +92,13 @@ def key_here(word: str, known: Collection[str]) -> str:
 
 
 def action_here(word: str) -> str:
-    """`here it is ...` for what others call one of our steps, "" for none."""
+    """Returns `here it is ...` for another product's name of a step, "" if there is none."""
     ours = _ACTIONS.get(word.lower().replace("-", "_"), "")
     return f"here it is {ours}" if ours else ""
 
 
 class Finding(NamedTuple):
-    """One thing wrong at one place. `on_key` points to the key itself, not to what it holds."""
+    """One error at one place. `on_key` points to the key itself, not to its value."""
 
     loc: Loc
     code: str
@@ -123,19 +123,19 @@ _BOUNDS = {"greater_than": ("gt", "more than"), "greater_than_equal": ("ge", "at
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
-    """`did you mean ...?` for the nearest of the known words, or "" when none is near."""
+    """Returns `did you mean ...?` for the nearest of the known words, or "" if none is near."""
     near = difflib.get_close_matches(word.lower(), list(known), n=1, cutoff=0.6)
     return f"did you mean {near[0]}?" if near else ""
 
 
 def missing(loc: Loc, field: FieldInfo | None) -> Finding:
-    """A required key is absent from the map at `loc[:-1]`."""
+    """Returns the finding for a required key that is absent from the map at `loc[:-1]`."""
     about = f": {field.description}" if field and field.description else ""
     return Finding(loc, "missing-key", f"{loc[-1]} is missing", f"add {loc[-1]}{about}")
 
 
 def unknown_key(loc: Loc, model: type[Options] | None) -> Finding:
-    """A key that the map it stands in does not know: what it was probably meant to be, or where it belongs."""
+    """Returns the finding for an unknown key: what was probably meant, or where it belongs."""
     key = str(loc[-1])
     known = list(fields_by_key(model)) if model else []
     hint = key_here(key, known) or nearest(key, known) or _belongs(key) or (f"known here: {', '.join(known)}" if known else "")
@@ -143,7 +143,7 @@ def unknown_key(loc: Loc, model: type[Options] | None) -> Finding:
 
 
 def _belongs(key: str) -> str:
-    """Returns a hint where in a definition a key of exactly this name is known, "" unless that is one place."""
+    """Returns a hint where in a definition a key of exactly this name belongs, "" unless that is one place."""
     places = [f"{section}.{key}" for section, field in Definition.model_fields.items() if section != "source" and _knows(field, key)]
     return f"it belongs under {places[0].rpartition('.')[0]}" if len(places) == 1 else ""
 
@@ -154,10 +154,10 @@ def _knows(field: FieldInfo, key: str) -> bool:
 
 
 def finding(error: Mapping[str, Any], loc: Loc, base: Loc, model: type[Options], written: str | None) -> Finding:
-    """One pydantic error in words.
+    """Returns one pydantic error in words.
 
-    `loc` is the place in the document; `loc[len(base):]` that in `model`. `written` is the scalar's text when it is a
-    scalar that is not secret: it is used to find near words, and not repeated.
+    `loc` is the place in the document; `loc[len(base):]` that in `model`. `written` is the text of a scalar that is not secret: it is used
+    to find near words, and not repeated.
     """
     kind, inner = error["type"], loc[len(base) :]
     if kind == "missing":
@@ -197,7 +197,7 @@ def _quantity(field: FieldInfo | None) -> Callable[[Any], str]:
 
 
 def combined(findings: list[Finding]) -> Finding:
-    """One finding for one place where every branch of a choice has failed."""
+    """Returns one finding for one place where every branch of a choice has failed."""
     first = findings[0]
     texts = list(dict.fromkeys(found.text for found in findings))
     if all(text.startswith("needs ") for text in texts):
@@ -209,16 +209,16 @@ def combined(findings: list[Finding]) -> Finding:
 
 
 def no_value(loc: Loc) -> Finding:
-    """A key without a value where one is needed."""
+    """Returns the finding for a key without a value where one is needed."""
     return Finding(loc, "no-value", f"{loc[-1] if loc else 'the file'} has no value", "give it one, or delete the key")
 
 
 PROBLEMS_MAX = 50
-"""Problems told per file; whoever has more starts with these."""
+"""The most problems that are reported per file."""
 
 
 class Places:
-    """One file's text, for quoting from it. `text` may be anything; `root` is None when it could not be parsed."""
+    """One file's text, for quoting from it. `text` may be anything; `root` is None if it could not be parsed."""
 
     def __init__(self, path: str, text: str, root: Node | None, masker: Masker) -> None:
         self._path, self._text, self._root, self._masker = path, text, root, masker
@@ -228,18 +228,18 @@ class Places:
         return masked_lines(self._text)
 
     def problem_at(self, mark: Mark, code: str, text: str, hint: str = "") -> Problem:
-        """A problem at a known place; line 0 means the file as a whole."""
+        """Returns a problem at a known place; line 0 means the file as a whole."""
         line = self._lines[mark.line - 1] if 0 < mark.line <= len(self._lines) else ""
         shown = printable(self._masker(line)).rstrip()
         words = printable(self._masker(text)), printable(self._masker(hint))
         return Problem(self._path, mark.line, mark.column, code, *words, shown)
 
     def problem(self, finding: Finding) -> Problem:
-        """A problem where the finding is: at the value, or at the key when there is no value to point to."""
+        """Returns a problem at the place of a finding: at the value, or at the key if there is no value."""
         return self.problem_at(self._mark(finding), finding.code, finding.text, finding.hint)
 
     def problems(self, findings: list[Finding]) -> tuple[Problem, ...]:
-        """Returns problems in the file's order: at most `PROBLEMS_MAX`, and a last one that says how many more there are."""
+        """Returns problems in the file's order: at most `PROBLEMS_MAX`, and a last one with the number of the others."""
         found = sorted(dict.fromkeys(map(self.problem, findings[: 10 * PROBLEMS_MAX])), key=lambda each: (each.line, each.column))
         if len(found) > PROBLEMS_MAX:
             more = self.problem_at(Mark(0, 0), "more", f"and {len(findings) - PROBLEMS_MAX} more problems in this file")
@@ -254,4 +254,4 @@ class Places:
                 return node.start
         elif node is None:
             return Mark(0, 0)
-        return key.start if key is not None else node.start  # of an absent place: what it is absent from
+        return key.start if key is not None else node.start  # an absent place is reported at its parent

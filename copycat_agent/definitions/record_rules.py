@@ -1,4 +1,4 @@
-"""What `record`, queries and `converters` must fulfil beyond the type of each option, what steps imply, and what is doubtful."""
+"""Rules for `record`, queries and `converters` beyond the type of each option, options implied by steps, and doubtful ones."""
 
 from __future__ import annotations
 
@@ -43,16 +43,16 @@ from copycat_agent.transforms.sql import SqlOptions, sql_at
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}", re.ASCII)
 _TOPIC_HINT = "a topic name has 1 to 249 of the characters A-Z a-z 0-9 . _ -"
 _KAFKAS_OWN = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state", "__cluster_metadata", "__copycat_offsets"})
-"""Topics in which Kafka, or this agent, keeps its books: a log line in there harms all who use the cluster."""
+"""Topics for the internal data of Kafka or this agent: a log line in there harms all users of the cluster."""
 
 
 def is_topic(name: str) -> bool:
-    """Whether Kafka accepts `name` as a topic's."""
+    """Returns whether Kafka accepts `name` as a topic's."""
     return bool(_TOPIC.fullmatch(name)) and name not in {".", ".."}
 
 
 def check_record(reader: Reader, record: RecordOptions) -> None:
-    """Templates compile, topics can exist, and a topic made from data stays among topics that were foreseen."""
+    """Checks that templates compile, topics can exist, and a topic made from data stays within intended names."""
     for number, name in enumerate(record.allowed_topics):
         _check_topic(reader, ("record", "allowed_topics", number), name)
     if topic := _template(reader, ("record", "topic"), record.topic):
@@ -67,7 +67,7 @@ def check_record(reader: Reader, record: RecordOptions) -> None:
 
 
 def check_files(reader: Reader, sink: SinkOptions, source: SourceOptions | Failed, converters: ConvertersOptions | Failed) -> None:
-    """The path of files compiles, its fixed part is not hidden from those who read them, records come from Kafka, and can be read."""
+    """Checks that the path of files compiles and is not hidden from readers, and that records come from Kafka and can be read."""
     path = _template(reader, ("sink", "path"), getattr(sink, "path", ""))
     if path is not None:
         try:
@@ -87,7 +87,7 @@ def check_files(reader: Reader, sink: SinkOptions, source: SourceOptions | Faile
 
 
 def check_timestamp(reader: Reader, record: RecordOptions, kafka: KafkaOptions) -> None:
-    """Check that `record.timestamp` fits the topics that this definition creates."""
+    """Checks that `record.timestamp` fits the topics that this definition creates."""
     made = kafka.create_topics.config.get("message.timestamp.type") if kafka.create_topics else None
     if record.timestamp == "broker" and made not in {None, "LogAppendTime"}:
         hint = "delete message.timestamp.type there: the agent sets LogAppendTime, or choose another record.timestamp"
@@ -95,7 +95,7 @@ def check_timestamp(reader: Reader, record: RecordOptions, kafka: KafkaOptions) 
 
 
 def check_errors(reader: Reader, errors: ErrorsOptions, transforms: Sequence[TransformOptions]) -> None:
-    """The dead-letter topic can exist, and there is one where a step asks for it."""
+    """Checks that the dead-letter topic can exist, and that there is one if a step needs it."""
     if errors.dlq is not None:
         _check_topic(reader, ("errors", "dlq", "topic"), errors.dlq.topic)
         return
@@ -106,7 +106,7 @@ def check_errors(reader: Reader, errors: ErrorsOptions, transforms: Sequence[Tra
 
 
 def check_dead_letters(reader: Reader, errors: ErrorsOptions, record: RecordOptions) -> None:
-    """Dead letters are not among the records: who reads one topic must not meet the other's."""
+    """Checks that dead letters have a topic of their own: readers of one topic must not get the other's records."""
     if errors.dlq is not None and errors.dlq.topic in {record.topic, *record.allowed_topics}:
         reader.report(("errors", "dlq", "topic"), "topic", "is a topic of the records, too", "choose another topic for dead letters")
 
@@ -145,7 +145,7 @@ def _check_topic(reader: Reader, loc: Loc, name: str) -> None:
 
 
 def check_queries(reader: Reader, source: SourceOptions, transforms: Sequence[TransformOptions]) -> None:
-    """There is one at most, the columns of its table are known, and what it needs is installed."""
+    """Checks that there is at most one query, the columns of its table are known, and its requirements are installed."""
     first = sql_at(transforms)
     if first is None:
         return
@@ -166,7 +166,7 @@ def check_converters(
     transforms: Sequence[TransformOptions] | None,
     record: RecordOptions | None,
 ) -> None:
-    """Check converters against the fields of records. A section that could not be read is None: no fields are known then."""
+    """Checks converters against the fields of records. A section that could not be read is None: no fields are known then."""
     columns: tuple[Column, ...] | None = None
     if source is not None and transforms is not None and record is not None and record.value is None:
         columns = columns_after(transforms, declared_columns(source))
@@ -186,16 +186,16 @@ def _report(reader: Reader, problems: Iterable[ConverterProblem]) -> None:
 
 
 FILE_SECONDS = 60.0
-"""A file that takes longer to write ends there, unless `delivery.max_batch_time` says otherwise."""
+"""A file that takes longer to write ends there, unless `delivery.max_batch_time` is set."""
 _WRAPPED = frozenset({"cri", "docker"})
 _MOST_PARTS = 100_000
 
 
 def with_implied(definition: Definition) -> Definition:
-    """The definition with what follows from it.
+    """Returns the definition with implied options.
 
-    A step that unwraps lines of containers wants the parts of a line together. What is written of over-long lines goes for records of
-    several lines, too, where nothing is written of those. Records that come from Kafka keep their times.
+    A step that unwraps lines of containers implies joining the parts of a line. The limits of over-long lines also apply to records of
+    several lines, unless those have their own. Records that come from Kafka keep their times.
     """
     source, form = definition.source, getattr(definition.source, "format", None)
     if source.type == "kafka":
@@ -214,7 +214,7 @@ def _of_kafka(definition: Definition) -> Definition:
     if isinstance(sink, FilesSinkOptions):
         wanted = {"max_batch_bytes": sink.roll.bytes, "max_batch_time": FILE_SECONDS}
         changed = {name: value for name, value in wanted.items() if name not in delivery.model_fields_set}
-        delivery = delivery.model_copy(update={**changed, "guarantee": "at_least_once"})  # files need no lanes, whatever is promised
+        delivery = delivery.model_copy(update={**changed, "guarantee": "at_least_once"})  # files need no lanes, whatever guarantee is set
         record = record.model_copy(update={"topic": sink.path})
     return definition.model_copy(update={"record": record, "delivery": delivery})
 
@@ -234,7 +234,7 @@ _MARKER = get_args(Regex)[1]
 
 
 def doubtful(definition: Definition) -> list[Finding]:
-    """A warning for each pattern of a definition with which a match may take too long, and for a policy that is not used."""
+    """Returns a warning for each pattern with which a match may take too long, and for a policy that is not used."""
     found = [*_patterns(definition.source, ("source",))]
     for number, step in enumerate(definition.transforms):
         found += _patterns(step, ("transforms", number))
@@ -250,7 +250,7 @@ def doubtful(definition: Definition) -> list[Finding]:
 
 
 def _patterns(options: Options, loc: Loc) -> Iterator[tuple[Loc, str]]:
-    """Every regular expression in these options, with its place."""
+    """Yields every regular expression in these options, with its place."""
     if isinstance(options, GrokOptions):
         yield from (((*loc, "pattern", number), text) for number, text in enumerate(translated(options)))
         return

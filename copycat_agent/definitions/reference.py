@@ -1,4 +1,4 @@
-"""`docs/definitions.md`: every option in one page, from the models. `python -m copycat_agent.definitions.reference` prints it."""
+"""Makes `docs/definitions.md`, every option in one page, from the models. `python -m copycat_agent.definitions.reference` prints it."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ One connector per file, `connectors.d/*.yaml` or `*.yml`; hidden files and `*.di
 
 
 def reference() -> str:
-    """The whole page, Markdown."""
+    """Returns the whole page, Markdown."""
     parts = [_PREFACE, "## A definition\n", *_rows(Definition, "")]
     registries: tuple[Registry[Any], ...] = (SOURCES, FORMATS, TRANSFORMS, SINKS, CONVERTERS)
     for registry in registries:

@@ -1,8 +1,8 @@
-"""What is secret in a definition: references to files and credentials, and what is hidden wherever a person reads.
+"""Secrets in a definition: references to files and credentials, and what is hidden in all output for people.
 
-References are `${env:NAME}`, `${env:NAME:-default}`, `${file:/path}` and `${cred:name}` inside one scalar. They are resolved after
-parsing, so that a value can never become YAML. `$${` stands for `${`. What comes from a file or a credential is secret. Masking works on
-text and names alone, so that it also serves a file that is no YAML: in doubt it hides too much.
+References are `${env:NAME}`, `${env:NAME:-default}`, `${file:/path}` and `${cred:name}` inside one scalar. They are resolved after parsing,
+so that a value can never become YAML. `$${` stands for `${`. Values from a file or a credential are secret. Masking works on text and names
+alone, so that it also serves a file that is no YAML: in doubt it hides too much.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ LINE_CHARACTERS_MAX = 400
 
 
 def masked_lines(text: str) -> tuple[str, ...]:
-    """The lines of a file with the value of every password-like key hidden, whether or not the file can be parsed.
+    """Returns the lines of a file with the value of every password-like key hidden, whether or not the file can be parsed.
 
-    Only the first `LINES_MAX` lines; lines of more than `LINE_CHARACTERS_MAX` are hidden as a whole, as if they held a secret.
-    A value that only refers to a secret (`${cred:name}`) is shown. Hides from the value to the end of its line, every
-    following line that belongs to it by indentation, and an open quote up to where it closes.
+    Only the first `LINES_MAX` lines; lines of more than `LINE_CHARACTERS_MAX` are hidden as a whole, as if they held a secret. A value that
+    only refers to a secret (`${cred:name}`) is shown. Hides from the value to the end of its line, every following line that belongs to it
+    by indentation, and an open quote up to its end.
     """
     out: list[str] = []
     anchors: set[str] = set()
@@ -47,13 +47,13 @@ def masked_lines(text: str) -> tuple[str, ...]:
 
 
 def behind_secret_name(line: str) -> str | None:
-    """Returns the text behind the first key of this line whose name is a secret's, None when there is no such key."""
+    """Returns the text after the first key of this line whose name is a secret's, None if there is no such key."""
     found = (match for match in _KEY.finditer(line) if is_secret_name(match[2] or match[4]))
     return next((line[match.end() :] for match in found), None)
 
 
 def _mask_anchors(line: str, anchors: set[str]) -> str:
-    """Hide what stands behind `&name` when `*name` stands for a secret elsewhere."""
+    """Hides what comes after `&name` if `*name` stands for a secret elsewhere."""
     found = [match.end() for match in re.finditer(r"&([^\s,\]}]+)", line) if match[1] in anchors]
     return f"{line[: found[0]]} {HIDDEN}" if found else line
 
@@ -63,7 +63,7 @@ def _indent(line: str) -> int:
 
 
 def _mask_line(line: str) -> tuple[str, int, str]:
-    """One line that does not continue a secret: what to show, the indent beyond which it goes on (-1: not), the open quote."""
+    """Masks one line that does not continue a secret. Returns it, the indent beyond which the secret goes on (-1: not), the open quote."""
     if len(line) > LINE_CHARACTERS_MAX:
         return HIDDEN, _indent(line), ""
     for match in _KEY.finditer(line):
@@ -81,17 +81,17 @@ def _mask_line(line: str) -> tuple[str, int, str]:
 
 
 class Masker:
-    """Replaces what is known to be secret in one file's lines and messages. `known` grows while references are resolved."""
+    """Replaces known secrets in one file's lines and messages. `known` grows while references are resolved."""
 
     def __init__(self) -> None:
         self.known: set[str] = set()
 
     def add(self, secret: str) -> None:
-        """Hide `secret`, and each of its lines, wherever it would appear."""
+        """Hides `secret`, and each of its lines, wherever it would appear."""
         self.known.update(part for part in (secret, *secret.splitlines()) if len(part.strip()) >= SHORTEST)
 
     def __call__(self, text: str) -> str:
-        """`text` with every known secret hidden. Logins in addresses too."""
+        """Returns `text` with every known secret, and logins in addresses, hidden."""
         return _SERVER_LOGIN.sub(f"{HIDDEN}@", without_login(Mask(self.known).text(text)))
 
 
@@ -111,26 +111,26 @@ class ReferenceProblem(Exception):  # noqa: N818  a text and a hint for the load
 
 
 class Resolved(NamedTuple):
-    """A scalar's text after resolving, and what of it is secret."""
+    """A scalar's text after resolving, and its secret parts."""
 
     text: str
     secrets: tuple[str, ...]
 
 
 def has_reference(text: str) -> bool:
-    """Whether `text` needs `resolve`; an escaped `$${` counts."""
+    """Returns whether `text` needs `resolve`; an escaped `$${` counts."""
     return "${" in text
 
 
 def refers_to_secret(text: str) -> bool:
-    """Whether `text` holds a reference to a file or a credential, resolvable or not."""
+    """Returns whether `text` holds a reference to a file or a credential, resolvable or not."""
     return any((match["body"] or "").startswith(("file:", "cred:")) for match in _REFERENCE.finditer(text))
 
 
 def stood_in(text: str, environ: Mapping[str, str]) -> tuple[str, tuple[str, ...]]:
-    """`text` with the bare name in place of each secret, and of each variable that is not set; and which references those were.
+    """Returns `text` with the bare name in place of each secret, and of each variable that is not set; and those references.
 
-    For looking at samples: the same on every machine, and nothing secret is read. What is left is for `resolve`.
+    For trying samples: the same on every machine, and nothing secret is read. The other references are left for `resolve`.
     """
     assumed: list[str] = []
 
@@ -145,7 +145,7 @@ def stood_in(text: str, environ: Mapping[str, str]) -> tuple[str, tuple[str, ...
 
 
 def resolve(text: str, environ: Mapping[str, str]) -> Resolved:
-    """Replace every reference in `text`. Raises `ReferenceProblem` for the first that cannot be.
+    """Replaces every reference in `text`. Raises `ReferenceProblem` for the first that cannot be resolved.
 
     The value of a reference is not searched for references again.
     """
@@ -198,7 +198,7 @@ def _cred(name: str, environ: Mapping[str, str]) -> str:
 
 
 def _read(path: str) -> str:
-    """A small regular file's text without its last newline."""
+    """Returns a small regular file's text without its last newline."""
     hint = "name a file that holds only the secret, readable for the agent's user"
     try:
         return read_small_file(path, SECRET_BYTES_MAX).decode().removesuffix("\n").removesuffix("\r")

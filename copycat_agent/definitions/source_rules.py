@@ -1,4 +1,4 @@
-"""What `source` must fulfil beyond the type of each option. Each rule reports to the `Reader` and raises nothing."""
+"""Rules for `source` beyond the type of each option. Each rule reports to the `Reader` and raises nothing."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from copycat_agent.sources.spool_dir.spool_options import SpoolDirOptions
 
 
 def check_source(reader: Reader, source: SourceOptions) -> None:
-    """Globs are absolute, and `start_at` is a word or a time with its zone. Options that a source lacks are no matter."""
+    """Checks that globs are absolute, and `start_at` is a word or a time with its zone. Ignores options that a source lacks."""
     include = getattr(source, "include", ())
     for number, glob in enumerate(include):
         if not glob.startswith("/"):
@@ -61,13 +61,13 @@ def _check_encoding(reader: Reader, source: SourceOptions) -> None:
 
 
 def _splits(source: SourceOptions) -> bool:
-    """Whether records over the limit go in parts: of several lines, their own option says so."""
+    """Returns whether records over the limit are sent in parts; for records of several lines by their own option."""
     limits = getattr(source, "multiline", None) or getattr(source, "line", None)
     return getattr(limits, "on_too_long", "") == "split"
 
 
 def check_format(reader: Reader, source: SourceOptions) -> None:
-    """Report options of a format that contradict each other."""
+    """Reports options of a format that contradict each other."""
     options = getattr(source, "format", None)
     kind = FORMATS.get(getattr(options, "type", ""))
     for place, why, hint in kind.problems(options) if kind else ():
@@ -79,7 +79,7 @@ def check_format(reader: Reader, source: SourceOptions) -> None:
 
 
 def check_ordering(reader: Reader, source: SourceOptions, delivery: DeliveryOptions, record: RecordOptions) -> None:
-    """Check `delivery.ordering`: only whole files can be read in any order, and records before a range of a file are not counted."""
+    """Checks `delivery.ordering`: only whole files can be read in any order, and records before a range of a file are not counted."""
     if delivery.ordering == "file":
         return
     loc: Loc = ("delivery", "ordering")
@@ -94,7 +94,7 @@ def check_ordering(reader: Reader, source: SourceOptions, delivery: DeliveryOpti
 
 
 def _counts_records(source: SourceOptions) -> bool:
-    """Whether its format knows the number of each record wherever it begins to read."""
+    """Returns whether its format knows the number of each record wherever it begins to read."""
     form = getattr(source, "format", None)
     return form is not None and build_format(form).counts_records
 
@@ -111,7 +111,7 @@ _MOVES = ("move", "move_by_date")
 
 
 def check_spool(reader: Reader, source: SourceOptions) -> None:
-    """Paths are absolute, a policy has what it needs, and what is put away is not read again. Other sources are no matter."""
+    """Checks that paths are absolute, a policy is complete, and moved files are not read again. Ignores other sources."""
     if not isinstance(source, SpoolDirOptions):
         return
     _check_path(reader, ("source", "dir"), source.dir)
@@ -136,7 +136,7 @@ def _check_path(reader: Reader, loc: Loc, path: str) -> None:
 
 
 def _check_names(reader: Reader, source: SpoolDirOptions) -> None:
-    """What is found in `dir` has a name there: with a slash it could be anywhere."""
+    """Checks that names have no slash: files are in `dir`, and with a slash they could be anywhere."""
     if any("/" in pattern for pattern in source.pattern):
         hint = "name the directory in dir; recursive: true reads all directories below, and exclude may hold a slash"
         reader.report(("source", "pattern"), "bad-value", "names of files have no slash", hint)
@@ -159,7 +159,7 @@ def _check_policy(reader: Reader, source: SpoolDirOptions) -> None:
 
 
 def _check_place(reader: Reader, loc: Loc, target: str, source: SpoolDirOptions) -> None:
-    """Not where this connector would read it again."""
+    """Checks that this connector would not read the target again."""
     own, there = normalise(source.dir), normalise(target)
     if own == there:
         hint = "name another directory on the same file system"
@@ -185,9 +185,9 @@ def patterns_of(source: SourceOptions) -> tuple[Sequence[str], Sequence[str]]:
 
 
 def places_of(source: SourceOptions) -> tuple[str, ...]:
-    """Returns patterns of all that a source touches in mounted file systems, where it puts files included; empty when it touches none."""
+    """Returns patterns of all paths that a source touches in mounted file systems, cleanup targets included; empty if there are none."""
     include = patterns_of(source)[0]
-    named = include if isinstance(include, tuple) else ()  # a source that is not ours may have any option of this name
+    named = include if isinstance(include, tuple) else ()  # another package's source may have any option of this name
     cleanup = getattr(source, "cleanup", None)
     targets = [f"{target}/*" for name in ("to", "failed_to") if (target := getattr(cleanup, name, None))]
     return tuple(one for one in (*named, *targets) if isinstance(one, str) and one.startswith("/"))

@@ -1,7 +1,7 @@
-"""Files of definitions, written all at once or not at all, and for good: who reads one meanwhile sees the old text or the new.
+"""Writes files of definitions atomically and durably: a concurrent reader sees the old text or the new.
 
-What is under way stands under a hidden name beside the file, which neither the agent nor `check` takes for a definition. It is the same
-name each time, and its writer holds a lock on it: what a process that was killed has left there makes room for the next one.
+A draft has a hidden name beside the file, which neither the agent nor `check` takes for a definition. It is the same name each time, and
+its writer holds a lock on it: the draft of a process that was killed is removed by the next writer.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _CHANGED = "somebody changed it meanwhile, so it is left alone"
 
 
 def create(path: Path, content: bytes) -> None:
-    """Make a file that only its owner reads. Raises FileExistsError when there is one of this name, which stays as it was."""
+    """Creates a file that only its owner can read. Raises FileExistsError if one exists, which is unchanged then."""
     with _draft(path) as (descriptor, draft):
         _fill(descriptor, content)
         os.link(draft, path, follow_symlinks=False)
@@ -28,10 +28,10 @@ def create(path: Path, content: bytes) -> None:
 
 
 def rewrite(path: Path, before: bytes, content: bytes) -> None:
-    """Put `content` in place of `before`; mode, owner and attributes stay, a link goes on leading there.
+    """Replaces `before` by `content`; mode, owner and attributes stay, and a link still leads there.
 
-    Raises OSError when that cannot be done, and when the file holds something else than `before` by now; the file is as it was then.
-    A file with several names (hard links) leaves its other names with the old text.
+    Raises OSError if that fails, and if the file does not hold `before` any more; the file is unchanged then. A file with several names
+    (hard links) keeps the old text under its other names.
     """
     target = path.resolve(strict=True)
     status = target.stat()
@@ -44,14 +44,14 @@ def rewrite(path: Path, before: bytes, content: bytes) -> None:
 
 
 def remove(path: Path, before: bytes) -> None:
-    """Remove a file that holds `before`. Raises OSError as `rewrite`."""
+    """Removes a file that holds `before`. Raises OSError as `rewrite`."""
     _refuse_changed(path, before)
     path.unlink()
     _sync_directory(path.parent)
 
 
 def put_aside(path: Path, before: bytes) -> Path:
-    """Give a file that holds `before` a name that nobody takes for a definition, and return it. Raises OSError as `rewrite`."""
+    """Renames a file that holds `before` so that it is not taken for a definition. Returns the new path. Raises OSError as `rewrite`."""
     _refuse_changed(path, before)
     names = (path.with_name(f"{path.name}{_ASIDE}{number or ''}") for number in range(_ASIDE_MAX))
     aside = next((name for name in names if not os.path.lexists(name)), None)
@@ -69,7 +69,7 @@ def _refuse_changed(path: Path, before: bytes) -> None:
 
 @contextlib.contextmanager
 def _draft(target: Path) -> Iterator[tuple[int, str]]:
-    """A new empty file beside `target`, open, locked, and its path. It is gone at the end, unless it has got another name."""
+    """Yields a new empty file beside `target`, open, locked, and its path. It is removed at the end, unless it was renamed."""
     path = str(target.with_name(f".{target.name}.writing"))
     _remove_left(path, target)
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
@@ -85,7 +85,7 @@ def _draft(target: Path) -> Iterator[tuple[int, str]]:
 
 
 def _remove_left(path: str, target: Path) -> None:
-    """Remove what a writer has left that is no more. OSError while one is at work."""
+    """Removes the draft of a writer that is gone. Raises OSError while one is active."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -100,19 +100,19 @@ def _remove_left(path: str, target: Path) -> None:
 
 
 def _fill(descriptor: int, content: bytes) -> None:
-    """All of the content, on disk."""
+    """Writes all of the content, and syncs it."""
     with os.fdopen(os.dup(descriptor), "wb") as file:
         file.write(content)
     os.fsync(descriptor)
 
 
 def _like(descriptor: int, target: Path, status: os.stat_result) -> None:
-    """Give the new file what the old one has beside its text."""
+    """Gives the new file the owner, mode and attributes of the old one."""
     made = os.fstat(descriptor)
     if (made.st_uid, made.st_gid) != (status.st_uid, status.st_gid):
-        os.fchown(descriptor, status.st_uid, status.st_gid)  # before the mode: it would clear bits of it
+        os.fchown(descriptor, status.st_uid, status.st_gid)  # before the mode, of which it would clear bits
     os.fchmod(descriptor, status.st_mode & 0o7777)
-    with contextlib.suppress(OSError):  # a file system without attributes, or one that lets nobody set them
+    with contextlib.suppress(OSError):  # a file system without attributes, or one that does not allow setting them
         for name in os.listxattr(target):
             os.setxattr(descriptor, name, os.getxattr(target, name))
 

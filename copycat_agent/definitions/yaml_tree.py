@@ -1,8 +1,7 @@
-"""YAML text -> a tree of nodes that know where they stand. The door to PyYAML.
+"""Parses YAML text into a tree of nodes with their positions. Only this module and the formatter use PyYAML.
 
-The tree is built from the parser's events, not by `yaml.load` or `yaml.compose`: nothing recurses deeper than
-`DEPTH_MAX`, nothing is constructed, and an alias costs what it stands for. The rules are YAML 1.2's, and stricter: see
-`parse`.
+The tree is built from the parser's events, not by `yaml.load` or `yaml.compose`: nothing recurses deeper than `DEPTH_MAX`, nothing is
+constructed, and an alias counts as its target. The rules are YAML 1.2's, and stricter: see `parse`.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from copycat_agent.options import WrittenFloat
 FILE_BYTES_MAX = 2**20
 DEPTH_MAX = 50
 NODES_MAX = 10_000
-"""Nodes of one file with every alias counted as what it stands for. A real definition has a few hundred."""
+"""The most nodes of one file, with every alias counted as its target. A real definition has a few hundred."""
 
 EVENTS = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 """The parser: libyaml, or the slower one in Python, which accepts a little less."""
@@ -32,7 +31,7 @@ _CONSTANTS = {"true": True, "false": False, "": None, "~": None, "null": None}
 
 
 class Mark(NamedTuple):
-    """A place in a file; both count from 1."""
+    """A position in a file; both count from 1."""
 
     line: int
     column: int
@@ -40,7 +39,7 @@ class Mark(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Scalar:
-    """One text. `plain` means that it stood there without quotes and may be a number, a boolean or null."""
+    """One text. `plain` means that it has no quotes and may be a number, a boolean or null."""
 
     text: str
     plain: bool
@@ -61,7 +60,7 @@ class SequenceNode:
 
 @dataclass(frozen=True, slots=True)
 class MappingNode:
-    """Values by key, in the file's order; `keys` says where each key stands."""
+    """Values by key, in the file's order; `keys` has the position of each key."""
 
     items: dict[str, Node]
     keys: dict[str, Scalar]
@@ -75,7 +74,7 @@ Node = Scalar | SequenceNode | MappingNode
 
 
 def way_to(root: Node | None, loc: Iterable[str | int]) -> list[tuple[Scalar | None, Node]]:
-    """The nodes on the way from `root` to a place, each with its key, None in a list. It ends where the document says nothing any more."""
+    """Returns the nodes from `root` to a place, each with its key, None in a list. Ends early where the document has no value."""
     way: list[tuple[Scalar | None, Node]] = []
     for step in loc:
         if isinstance(root, MappingNode) and step in root.items:
@@ -87,7 +86,7 @@ def way_to(root: Node | None, loc: Iterable[str | int]) -> list[tuple[Scalar | N
     return way
 
 
-class SyntaxProblem(Exception):  # noqa: N818  it is a place and a text, never shown as a traceback
+class SyntaxProblem(Exception):  # noqa: N818  it is a position and a text, never shown as a traceback
     """The text is no acceptable YAML. Caught by the loader in the same call."""
 
     def __init__(self, code: str, text: str, mark: Mark = Mark(0, 0), hint: str = "") -> None:  # noqa: B008  a NamedTuple is immutable
@@ -128,16 +127,16 @@ def plain_value(text: str) -> object:
 
 
 def is_null(node: Node | None) -> bool:
-    """Whether it is a key without a value, or null."""
+    """Returns whether it is a key without a value, or null."""
     return isinstance(node, Scalar) and node.plain and plain_value(node.text) is None
 
 
 def parse(text: str) -> Node:
-    """The tree of the one document in `text`.
+    """Returns the tree of the one document in `text`.
 
-    Raises `SyntaxProblem` for anything YAML's grammar refuses, and for: nothing at all, a second document, tags, duplicate
-    keys, keys that are not text, nesting beyond `DEPTH_MAX`, more than `NODES_MAX` nodes with aliases expanded, and
-    aliases of anchors that are not complete (which includes every cycle).
+    Raises `SyntaxProblem` for anything YAML's grammar refuses, and for: nothing at all, a second document, tags, duplicate keys, keys that
+    are not text, nesting beyond `DEPTH_MAX`, more than `NODES_MAX` nodes with aliases expanded, and aliases of anchors that are not
+    complete (which includes every cycle).
     """
     try:
         return _Builder(yaml.parse(text, Loader=EVENTS)).document()
@@ -149,7 +148,7 @@ def parse(text: str) -> Node:
 
 
 def parse_mapping(text: str) -> MappingNode:
-    """`parse` for a file that must hold keys and values; anything else is a `SyntaxProblem` too."""
+    """Parses a file that must hold keys and values; anything else is a `SyntaxProblem` too."""
     root = parse(text)
     if not isinstance(root, MappingNode):
         raise SyntaxProblem("wrong-type", "the file needs keys and values", root.start, "as in name: nginx-access")
@@ -248,12 +247,12 @@ def _end(event: yaml.Event) -> Mark:
 
 
 def _mark(mark: yaml.Mark | yaml._yaml.Mark | None) -> Mark:
-    """The parser counts from 0; it marks every event."""
+    """Returns a mark that counts from 1: the parser counts from 0, and marks every event."""
     return Mark(mark.line + 1, mark.column + 1) if mark else Mark(0, 0)
 
 
 def _mark_at(text: str, index: int) -> Mark:
-    """The place of `text[index]`, or of the end of `text`."""
+    """Returns the position of `text[index]`, or of the end of `text`."""
     before = text[:index]
     return Mark(before.count("\n") + 1, len(before) - (before.rfind("\n") + 1) + 1)
 

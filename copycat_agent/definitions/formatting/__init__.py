@@ -1,4 +1,4 @@
-"""Definitions in one form: order of keys, indentation and quotes as everybody writes them; comments stay, and so does the meaning."""
+"""Canonical form of definitions: order of keys, indentation and quotes; comments stay, and so does the meaning."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from copycat_agent.options import Definition, Options
 __all__ = ["Changed", "flow", "format_text", "quoted", "written"]
 
 
-class Changed(Exception):  # noqa: N818  a finding about our own work, which the caller puts in words
-    """Formatting would change what the text says, so it is not done."""
+class Changed(Exception):  # noqa: N818  a finding about this module's own work, which the caller puts in words
+    """Formatting would change the meaning of the text, so it is not done."""
 
 
 def format_text(content: bytes, model: type[Options] = Definition) -> str:
-    """The file's text in canonical form; formatting that once more yields the same.
+    """Returns the file's text in canonical form; formatting that once more yields the same.
 
-    `model` describes the file: keys come in its order. Raises `SyntaxProblem` for what is no definition's YAML, and `Changed`
-    when the result would not mean the same, which is checked: the caller leaves the file alone.
+    `model` describes the file: keys come in its order. Raises `SyntaxProblem` if it is no YAML of a definition, and `Changed` if the result
+    would not mean the same, which is checked: the caller leaves the file alone.
     """
     text = decode(content)
     before = parse_mapping(text)
     tree = read_tree(text)
-    if not tree.has_aliases:  # an alias has to come behind what it stands for
+    if not tree.has_aliases:  # an alias has to come after its anchor
         sort_keys(tree.root, model)
     made = emit(tree.root)
     try:
@@ -36,7 +36,7 @@ def format_text(content: bytes, model: type[Options] = Definition) -> str:
 
 
 def _meaning(node: Node) -> object:
-    """What loading sees of a node: a number as it is written, texts by themselves, keys without their order."""
+    """Returns what loading sees of a node: numbers as they are written, texts without their quotes, keys without their order."""
     if isinstance(node, Scalar):
         value = plain_value(node.text) if node.plain else node.text
         return type(value).__name__, node.text if value is not None else None

@@ -1,7 +1,7 @@
-"""A definition changed in place: what stays as it was keeps its text, with its comments, its spelling and its references to secrets.
+"""Changes a definition in place: unchanged parts keep their text, with comments, spelling and references to secrets.
 
-Who asks for a change has seen the definition as plain values, secrets hidden, and gives values back. Where both say the same, nothing is
-touched: so a hidden value means what stands there, and is never written.
+A client has seen the definition as plain values, with secrets hidden, and sends values back. If both are equal, nothing is changed: so a
+hidden value stands for the present one, and is never written.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class UneditableError(Exception):
 
 
 def new_text(values: Mapping[str, object]) -> str:
-    """The text of a definition that says `values`, plain ones of JSON, in canonical form. A `${` in a value is text, no reference."""
+    """Returns the text of a definition with `values`, plain ones of JSON, in canonical form. A `${` in a value is text, no reference."""
     root = _made(values, ())
     assert isinstance(root, YamlBlock)
     sort_keys(root, Definition)
@@ -37,9 +37,9 @@ def new_text(values: Mapping[str, object]) -> str:
 
 
 def edited(content: bytes, shown: Mapping[str, object], wanted: Mapping[str, object]) -> str:
-    """The text of a definition's file, which a client has seen as `shown`, once it says `wanted`; in canonical form.
+    """Returns the text of a definition's file, seen by a client as `shown`, with the values of `wanted`; in canonical form.
 
-    Of `content`, which loads, that stays what `shown` does not tell, comments above all. Raises `UneditableError`.
+    Parts of `content`, which loads, that `shown` does not have are kept, above all comments. Raises `UneditableError`.
     """
     text = decode(content)
     parse_mapping(text)
@@ -52,7 +52,7 @@ def edited(content: bytes, shown: Mapping[str, object], wanted: Mapping[str, obj
 
 
 def has_words(content: bytes) -> bool:
-    """Whether a file holds something that no client is shown: comments, or tests. So does one that cannot be read."""
+    """Returns whether a file has parts that no client is shown: comments, or tests. Also True if it cannot be read."""
     try:
         text = decode(content)
         parse_mapping(text)
@@ -77,7 +77,7 @@ def _edit_map(block: YamlBlock, shown: Mapping[str, object], wanted: Mapping[str
 
 
 def _edited(entry: YamlEntry, shown: object, wanted: object, at: tuple[str, ...]) -> Node:
-    """The node of a value that has changed. What comments stood in one that is replaced stand above it."""
+    """Returns the node of a value that has changed. Comments in a replaced node are moved above it."""
     node = entry.value
     if isinstance(node, YamlBlock) and node.is_map and isinstance(shown, Mapping) and isinstance(wanted, Mapping):
         _edit_map(node, shown, wanted, at)
@@ -91,7 +91,7 @@ def _edited(entry: YamlEntry, shown: object, wanted: object, at: tuple[str, ...]
 
 
 def _unless_empty(entry: YamlEntry, node: YamlBlock) -> Node:
-    """Where nothing is left but words, they stand above: alone they would make it null."""
+    """Moves comments above a node without entries: alone they would make it null."""
     if not node.entries:
         entry.before += _words_in(node)
         node.head, node.foot = [], []
@@ -103,7 +103,7 @@ def _is_list_of(node: YamlBlock, length: int) -> bool:
 
 
 def _edit_list(block: YamlBlock, shown: list[object], wanted: list[object], at: tuple[str, ...]) -> None:
-    """Items at the beginning and at the end that are the same stay. Those between are moved or changed in place, if they are as many."""
+    """Keeps equal items at the beginning and at the end. Those between are moved or changed in place, if their number is the same."""
     old, new = [_key(item) for item in shown], [_key(item) for item in wanted]
     first = _common(old, new)
     last = _common(old[first:][::-1], new[first:][::-1])
@@ -123,7 +123,7 @@ def _edit_list(block: YamlBlock, shown: list[object], wanted: list[object], at: 
 
 
 def _moved(old: list[str], new: list[str]) -> list[int]:
-    """Which of the old items each new one is: the same one, wherever it stood, with all it hides; else the next one that is left."""
+    """Returns which of the old items each new one is: an equal one, anywhere, with its hidden parts; else the next one that is left."""
     left = list(range(len(old)))
     found: dict[int, int] = {}
     for place, item in enumerate(new):
@@ -135,18 +135,18 @@ def _moved(old: list[str], new: list[str]) -> list[int]:
 
 
 def _common(one: list[str], other: list[str]) -> int:
-    """How many items both begin with."""
+    """Returns how many items both have in common at the beginning."""
     return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
 
 
 def _refuse_twins(old: list[str], at: tuple[str, ...]) -> None:
-    """Of items that look the same with their secrets hidden, nobody can tell which one is meant where some are gone, or moved."""
+    """Refuses items that look equal with their secrets hidden: if some are gone or moved, it is not known which."""
     if any(HIDDEN in one and count > 1 for one, count in Counter(old).items()):
         raise UneditableError(".".join(at), "several items differ only in what is hidden")
 
 
 def _take_out(block: YamlBlock, gone: Collection[str]) -> None:
-    """Remove the entries of these keys. The words about them stay where they stood."""
+    """Removes the entries of these keys. Their comments stay in place."""
     left, words = [], list[str]()
     for entry in block.entries:
         if entry.key is not None and entry.key.text in gone:
@@ -159,7 +159,7 @@ def _take_out(block: YamlBlock, gone: Collection[str]) -> None:
 
 
 def _words_of(entry: YamlEntry) -> list[str]:
-    """The comments of an entry and of all that is in it."""
+    """Returns the comments of an entry and of everything in it."""
     own = [*(line for line in entry.before if line), *([entry.beside] if entry.beside else [])]
     return own + _words_in(entry.value)
 
@@ -176,7 +176,7 @@ def _has_words(entry: YamlEntry) -> bool:
 
 
 def _made(value: object, at: tuple[str, ...]) -> Node:
-    """The node of a value of JSON."""
+    """Returns the node of a JSON value."""
     if isinstance(value, str):
         if HIDDEN in value:
             raise UneditableError(".".join(at), f"{HIDDEN} stands for a secret that is not there; say it in full")
@@ -189,7 +189,7 @@ def _made(value: object, at: tuple[str, ...]) -> Node:
 
 
 def _block(entries: list[YamlEntry], *, is_map: bool) -> YamlBlock:
-    """Lists of plain values stand in brackets where they fit; maps have lines."""
+    """Returns a block; lists of plain values are written in brackets if they fit, maps in lines."""
     is_plain = not is_map and all(isinstance(entry.value, YamlScalar) for entry in entries)
     return YamlBlock(is_map, is_plain or not entries, 0, 0, 0, entries, lines=2)
 
@@ -203,12 +203,12 @@ def _key(value: object) -> str:
 
 
 def is_same(one: object, other: object) -> bool:
-    """Whether two values of JSON are the same: true is not 1."""
+    """Returns whether two JSON values are equal: true is not 1."""
     return _key(one) == _key(other)
 
 
 def leaves(value: object, at: tuple[str, ...] = ()) -> Iterator[tuple[str, object]]:
-    """Every value that is neither list nor map, with its dotted place."""
+    """Yields every value that is neither list nor map, with its dotted place."""
     if isinstance(value, Mapping):
         for key, one in value.items():
             yield from leaves(one, (*at, key))

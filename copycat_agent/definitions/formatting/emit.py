@@ -1,7 +1,7 @@
-"""A tree as YAML text: keys in order, two blanks per level, lists indented, brackets where they stood and fit, quotes where needed.
+"""Writes a tree as YAML text: ordered keys, two spaces per level, indented lists, brackets kept if they fit, quotes only if needed.
 
-The order of keys is that of the options in the models, which is that of the documentation. Only keys of sections move: in maps whose
-keys are the user's own (headers, types) the order is the user's.
+The order of keys is that of the options in the models, which is that of the documentation. Only keys of sections move: in maps whose keys
+are the user's own (headers, types) the order is the user's.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _STEP = ("if", "on_error")
 
 
 def sort_keys(block: YamlBlock, model: type[Options]) -> None:
-    """Put the keys of `block`, a section that `model` describes, and of all sections below it in order."""
+    """Sorts the keys of `block`, a section that `model` describes, and of all sections below it."""
     if not block.is_map:
         for entry in block.entries:
             _sort_value(entry, [model])
@@ -59,12 +59,12 @@ def _sort_value(entry: YamlEntry, models: list[type[Options]], *, is_free: bool 
 
 
 def _is_free(annotation: object) -> bool:
-    """Whether it is a map with keys of the user's own, of sections: such as matchers, field by field."""
+    """Returns whether it is a map of sections with the user's own keys, such as matchers by field."""
     return getattr(annotation, "__origin__", None) is dict or any(_is_free(part) for part in getattr(annotation, "__args__", ()))
 
 
 def _actual(model: type[Options], block: YamlBlock) -> type[Options] | None:
-    """The class of a source, transform, converter or format, which its keys tell; others are what they are."""
+    """Returns the class of a source, transform, converter or format, by its keys; other classes unchanged."""
     if model in _BY_TYPE:
         entry = _BY_TYPE[model]().get(_text(block, "type"))
         return None if entry is None else entry
@@ -83,7 +83,7 @@ _BY_TYPE: Mapping[type[Options], Callable[[], Mapping[str, type[Options]]]] = {
 
 
 def _order(model: type[Options]) -> list[str]:
-    """`type` first, then what the class itself says, then what it has in common with others; `if` and `on_error` behind the action."""
+    """Returns the order: `type`, the class's own keys, then inherited ones; `if` and `on_error` after the action."""
     keys = list(fields_by_key(model))
     own = [key for key in keys if fields_by_key(model)[key][0] in model.__annotations__]
     ordered = [*(key for key in keys if key == "type"), *own, *keys]
@@ -102,24 +102,24 @@ def _text(block: YamlBlock, key: str) -> str:
 
 
 _SIGNS = re.compile(r"[{}\[\]#,&*!|>%@`?\"'\\]|: |:$|^[-?:]( |$)")
-"""A text with one of YAML's own signs keeps its quotes, also where the sign means nothing: it might be moved into brackets.
-So does one with a backslash, since it is mostly a pattern, in which signs come and go."""
+"""A text with one of YAML's special characters keeps its quotes, even if they are not needed: it might be moved into brackets. So does one
+with a backslash, since it is mostly a pattern, in which such characters come and go."""
 _WORDS = re.compile(r"[^\W_]")
 _RESOLVER = yaml.SafeLoader("")
 _UNPRINTABLE = re.compile("[^\x20-\x7e\xa0-\u2027\u202a-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]")
 _SHORT = {"\n": "\\n", "\t": "\\t", "\r": "\\r", "\0": "\\0", "\x1b": "\\e", "\\": "\\\\", '"': '\\"'}
 WIDTH = 120
-"""What stood in brackets over several lines comes into one line up to this width, else one item per line."""
+"""Brackets over several lines are joined into one line up to this width, else written as one item per line."""
 _INDENT = 2
 
 
 def written(text: str) -> str:
-    """The text as a scalar of one line, that is this text for us and for readers of YAML 1.1 (where `no` is a boolean)."""
+    """Returns the text as a one-line scalar that reads back as this text here and in YAML 1.1 (where `no` is a boolean)."""
     return text if _needs_none(text) else quoted(text)
 
 
 def quoted(text: str) -> str:
-    """In quotes: double ones, single ones where a backslash or a double quote would need a backslash."""
+    """Returns the text in double quotes, or in single ones if a backslash or a double quote would need a backslash."""
     if _UNPRINTABLE.search(text):
         return '"' + "".join(_escaped(character) for character in text) + '"'
     if '"' in text or "\\" in text:
@@ -128,7 +128,7 @@ def quoted(text: str) -> str:
 
 
 def flow(value: object) -> str:
-    """A plain value on one line. A number that remembers how it was written stays so."""
+    """Returns a plain value on one line. A number with its original text keeps that."""
     if value is None or isinstance(value, bool):
         return {None: "null", True: "true", False: "false"}[value]
     if isinstance(value, int | float):
@@ -152,7 +152,7 @@ def _needs_none(text: str) -> bool:
 
 
 def _reads_back(text: str, document: str) -> bool:
-    """The parser is the judge of what is a plain scalar, in lines and in brackets."""
+    """Returns whether the parser takes it as a plain scalar, in lines and in brackets."""
     try:
         scalars = [event.value for event in yaml.parse(document, Loader=yaml.SafeLoader) if isinstance(event, yaml.ScalarEvent)]
     except yaml.YAMLError:
@@ -171,7 +171,7 @@ def _escaped(character: str) -> str:
 
 
 def emit(root: YamlBlock) -> str:
-    """The whole text, with a line end behind the last line."""
+    """Returns the whole text, with a newline at the end of the last line."""
     head = [*_tidy(root.head), ""] if any(root.head) else []
     lines = [*head, *_block(root, 0)]
     return "\n".join(line.rstrip() if not line.strip() else line for line in lines) + "\n"
@@ -197,7 +197,7 @@ def _entry(entry: YamlEntry, indent: int) -> list[str]:
 
 
 def _lifted(entry: YamlEntry, before: list[str], body: list[str]) -> tuple[list[str], list[str]]:
-    """An item that is a block begins on the line of its dash: comments between dash and first line go above it."""
+    """Moves comments between the dash and the first line of a block item above it: the item begins on the line of its dash."""
     assert isinstance(entry.value, YamlBlock)
     return [*before, *([entry.beside] if entry.beside else [])], body
 
@@ -215,7 +215,7 @@ def _body(entry: YamlEntry, indent: int) -> list[str]:
     if entry.key is not None or mark:
         return [lead + mark, *_block(value, indent + _INDENT)]
     if value.entries:
-        # what stands above the first line of an item stands above its dash
+        # comments above the first line of an item go above its dash
         entry.before += value.entries[0].before
         value.entries[0].before = []
     first, *rest = _block(value, indent + _INDENT)
@@ -229,7 +229,7 @@ def _is_inline(block: YamlBlock, used: int) -> bool:
 
 
 def _fits(node: Node) -> bool:
-    """Whether all of it can stand in one line; texts with line ends can, in quotes."""
+    """Returns whether all of it may be on one line; texts with newlines can, in quotes."""
     return not isinstance(node, YamlBlock) or all(_fits(entry.value) for entry in node.entries)
 
 
@@ -251,7 +251,7 @@ def _key(key: YamlScalar) -> str:
 
 
 def _plain_or_quoted(text: YamlScalar) -> str:
-    """On one line. What stood without quotes stays so: a number and a text that looks like one differ by nothing else."""
+    """Returns it on one line. Text without quotes stays so: only quotes tell a number from a text that looks like one."""
     return text.text if not text.style else written(text.text)
 
 
@@ -268,9 +268,9 @@ def _scalar(lead: str, value: YamlScalar, indent: int) -> list[str]:
 
 
 def _literal(lead: str, value: YamlScalar, indent: int) -> list[str]:
-    """A block scalar, its lines as they are, at the new indentation."""
+    """Returns a block scalar, its lines unchanged, at the new indentation."""
     header, _, body = value.source.partition("\n")
-    if re.match(r"[|>][+-]?\d", header):  # with an indentation of its own: only the value tells what is text
+    if re.match(r"[|>][+-]?\d", header):  # with an indentation of its own: only the value shows what is text
         return [f"{lead} {written(value.text)}"]
     lines = body.split("\n")
     depth = next((len(line) - len(line.lstrip(" ")) for line in lines if line.strip()), 0)
@@ -284,7 +284,7 @@ def _literal(lead: str, value: YamlScalar, indent: int) -> list[str]:
 
 
 def _beside(line: str, entry: YamlEntry) -> str:
-    """A comment stands two blanks behind its line, or in the column in which it is aligned with others, where there is room."""
+    """Adds a comment two spaces after its line, or in the column in which it is aligned with others, if there is room."""
     return f"{line.rstrip():<{max(entry.beside_column - 2, 0)}}  {entry.beside}"
 
 
@@ -293,5 +293,5 @@ def _comment(line: str, indent: int) -> str:
 
 
 def _tidy(lines: list[str]) -> list[str]:
-    """At most one blank line in a row."""
+    """Returns the lines with at most one blank line in a row."""
     return [line for number, line in enumerate(lines) if line or number == 0 or lines[number - 1]]

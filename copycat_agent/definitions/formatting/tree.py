@@ -1,6 +1,6 @@
-"""A definition's text as a tree that keeps what `definitions.yaml_tree` has no use for: comments, blank lines, quotes, styles, anchors.
+"""A definition's text as a tree with the parts that `definitions.yaml_tree` ignores: comments, blank lines, quotes, styles, anchors.
 
-Comes after `yaml_tree.parse_mapping`, which refuses what is no definition at all; so the grammar here is small.
+Used after `yaml_tree.parse_mapping`, which refuses everything that is no definition; so the grammar here is small.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from copycat_agent.definitions.yaml_tree import EVENTS
 
 _COMMENT = re.compile(r"(?:^|(?<=\s))#[^\n]*", re.MULTILINE)
 _CLOSE = 2
-"""A comment no further behind its line is there because of the line's length; another one stands in a column."""
+"""A comment no further after its line belongs to the line's length; one further away is aligned in a column."""
 
 
 class Comment(NamedTuple):
-    """One comment. `alone`: nothing else stands on its line. `aligned`: far behind what does. `after_blank`: the line above is empty."""
+    """One comment. `alone`: it has its own line. `aligned`: far after the line's text. `after_blank`: the line above is empty."""
 
     begin: int
     column: int
@@ -32,12 +32,12 @@ class Comment(NamedTuple):
 
     @property
     def lines(self) -> list[str]:
-        """As lines that stand above something."""
+        """The comment as lines above an entry."""
         return ["", self.text] if self.after_blank else [self.text]
 
 
 def remarks_in(text: str, spans: Sequence[tuple[int, int]]) -> list[Comment]:
-    """Every comment outside `spans`, the places of scalars (in order, from, to); what looks like one within is text."""
+    """Returns every comment outside `spans`, the ranges of scalars (in order, from, to); inside them it is text."""
     found: list[Comment] = []
     position = 0
     for begin, end in [*spans, (len(text), len(text))]:
@@ -57,7 +57,7 @@ def _remark(text: str, index: int, words: str) -> Comment:
 
 @dataclass(slots=True)
 class YamlScalar:
-    """A scalar. `style` is "", a quote, `|` or `>`; `source` its text as it stands in the file, without an anchor."""
+    """A scalar. `style` is "", a quote, `|` or `>`; `source` its text in the file, without an anchor."""
 
     text: str
     style: str
@@ -67,7 +67,7 @@ class YamlScalar:
 
 @dataclass(slots=True)
 class Alias:
-    """`*name`."""
+    """An alias, `*name`."""
 
     name: str
 
@@ -76,8 +76,8 @@ class Alias:
 class YamlEntry:
     """One key with its value, or one item of a list.
 
-    `begin` is where its key or dash stands, `column` how far it is indented. `before` are comment lines and blank ones ("") above it,
-    `beside` the comment on its line, aligned in column `beside_column`, 0 for not.
+    `begin` is the position of its key or dash, `column` its indentation. `before` are comment lines and blank ones ("") above it, `beside`
+    the comment on its line, aligned in column `beside_column`, 0 if it is not.
     """
 
     key: YamlScalar | None
@@ -91,7 +91,7 @@ class YamlEntry:
 
 @dataclass(slots=True)
 class YamlBlock:
-    """A map (entries with keys) or a list. `flow`: written in brackets, and to be left so. `head` and `foot` are comments of its own."""
+    """A map (entries with keys) or a list. `flow`: written in brackets, which are kept. `head` and `foot` are comments of its own."""
 
     is_map: bool
     flow: bool
@@ -110,14 +110,14 @@ Node = YamlScalar | Alias | YamlBlock
 
 @dataclass(slots=True)
 class YamlTree:
-    """A whole file. `has_aliases`: the order of its keys means something."""
+    """A whole file. `has_aliases`: its keys must not be reordered."""
 
     root: YamlBlock
     has_aliases: bool
 
 
 def read_tree(text: str) -> YamlTree:
-    """The tree of a text that `yaml_tree.parse_mapping` accepts."""
+    """Returns the tree of a text that `yaml_tree.parse_mapping` accepts."""
     tokens = [_mark(token).index for token in yaml.scan(text, Loader=EVENTS) if isinstance(token, yaml.BlockEntryToken)]
     events = list(yaml.parse(text, Loader=EVENTS))
     spans = [(_mark(event).index, _end(event).index) for event in events if isinstance(event, yaml.ScalarEvent)]
@@ -164,7 +164,7 @@ class _TreeBuilder:
             block.begin, block.column = block.entries[0].begin, block.entries[0].column
         block.lines = _end(event).line - mark.line + 1
         if block.flow and bisect_left(self.remarks, block.begin) < bisect_left(self.remarks, block.end):
-            block.flow, block.lines = False, 0  # a comment within needs lines of its own
+            block.flow, block.lines = False, 0  # a comment inside needs lines of its own
         return block
 
     def pair(self, event: yaml.Event) -> YamlEntry:
@@ -182,7 +182,7 @@ class _TreeBuilder:
 
 @dataclass(slots=True)
 class _Placing:
-    """Gives each comment to the entry or block it belongs to."""
+    """Assigns each comment to the entry or block it belongs to."""
 
     text: str
     root: YamlBlock
@@ -224,7 +224,7 @@ class _Placing:
         previous: tuple[int, YamlEntry, tuple[YamlBlock, ...]] | None,
         following: tuple[int, YamlEntry, tuple[YamlBlock, ...]] | None,
     ) -> YamlBlock | None:
-        """The block at whose end the comment stands, None when it stands above the next entry."""
+        """Returns the block at whose end the comment is, None if it is above the next entry."""
         if previous is None:
             return None
         path = previous[2]
@@ -240,7 +240,7 @@ class _Placing:
         return fitting[-1] if fitting else None
 
     def _keep_blank_lines(self) -> None:
-        """At most one blank line above an entry where there was one."""
+        """Keeps at most one blank line above an entry."""
         kept = {
             line
             for begin, end in self.spans
@@ -260,7 +260,7 @@ class _Placing:
         return not self.text[self.text.rfind("\n", 0, index) + 1 : index].strip()
 
     def _part_head(self) -> None:
-        """Comments at the top of the file that a blank line parts from the first key are about the file."""
+        """Makes comments at the top that a blank line separates from the first key comments of the file."""
         if not self.root.entries:
             return
         before = self.root.entries[0].before
@@ -276,7 +276,7 @@ def _set_beside(entry: YamlEntry, remark: Comment) -> None:
 
 
 def _mark(part: yaml.Event | yaml.Token) -> yaml.Mark | yaml._yaml.Mark:
-    """Where it begins; the parser marks all of them."""
+    """Returns where it begins; the parser marks everything."""
     assert part.start_mark is not None
     return part.start_mark
 
