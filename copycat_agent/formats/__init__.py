@@ -1,4 +1,4 @@
-"""Formats: where is the next record. Framing works on bytes and never looks into them; what is in a record is a transform's question."""
+"""Formats find where records are. Framing works on bytes and does not interpret them; the content of a record is left to transforms."""
 
 from __future__ import annotations
 

@@ -20,14 +20,14 @@ class ArrowRows(LazyFields):
 
     @cached_property
     def fields(self) -> list[dict[str, Any]]:
-        """All of them, without loss: decimals exact, times with their zone, what Python cannot hold as text."""
+        """The fields of all rows, without loss: decimals exact, times with their zone, values that Python cannot hold as text."""
         from copycat_agent.formats.records.parquet_values import rows_of, values  # noqa: PLC0415 - imports pyarrow, 0.15 s
 
         return rows_of(self.batch.schema.names, [values(column) for column in self.batch.columns], self.batch.num_rows)
 
     @classmethod
     def joined(cls, parts: Sequence[ArrowRows]) -> ArrowRows | None:
-        """All of them as one. None where they have different columns, or are too many."""
+        """Returns all parts as one. None if they have different columns, or are too many."""
         from copycat_agent.formats.records.parquet_values import one_batch  # noqa: PLC0415 - as above
 
         made = one_batch([one.batch for one in parts])

@@ -21,9 +21,9 @@ class Unparsed(NamedTuple):
 
 
 class Envelope(NamedTuple):
-    """What a record has beside its value, as in Kafka: key, headers and time.
+    """The parts of a record beside its value, as in Kafka: key, headers and time.
 
-    `headers` are names and contents in their order, `timestamp_ms` is epoch milliseconds, None where the source has none.
+    `headers` are names and contents in their order, `timestamp_ms` is epoch milliseconds, None if the source has none.
     """
 
     key: bytes | None = None
@@ -64,15 +64,15 @@ class Draft:
 
     Steps change it in place: a new record per step, or a frozen one, would cost more than the work of most steps (0.1 µs).
 
-    `value` is the framed bytes, or the fields once the format or a step has made some. The dict of fields is the steps' own: they may
-    change it. What lies within a field (a dict, a list) is not: it is replaced, never changed, since it may be the format's.
-    `timestamp_ms` is the event time in epoch milliseconds, None while no step has set one.
+    `value` is the framed bytes, or the fields once the format or a step has made some. Steps may change the dict of fields, but not a dict
+    or list inside a field: they replace it, since it may be the format's. `timestamp_ms` is the event time in epoch milliseconds, None
+    while no step has set one.
 
-    Steps only read the rest. The record is bytes `start` up to, not including, `end` of its file, delimiter included, or record
-    numbers where the format counts those; it is the `number`-th of its file, from 1. `framed` is `value` as framing left it, `raw` the
-    record's bytes as they stand in the file, None where the format has none or `framed` is those. `as_is` see `Parsed`. `partial`: no
-    delimiter ends it, and it will not be completed. `envelope` is None for most sources. `kept` counts
-    the errors that `on_error: keep` passed over, `trouble` is the first one that it or `on_error: drop` passed over, in words; "" for none.
+    Steps only read the rest. The record is bytes `start` up to, not including, `end` of its file, delimiter included, or record numbers if
+    the format counts those; it is the `number`-th of its file, from 1. `framed` is the original `value` from framing, `raw` the record's
+    bytes in the file, None if the format has none or they are `framed`. `as_is` see `Parsed`. `partial`: no delimiter ends it, and it will
+    not be completed. `envelope` is None for most sources. `kept` counts the errors that `on_error: keep` ignored, `trouble` is the first
+    one that it or `on_error: drop` ignored, as a message; "" for none.
     """
 
     __slots__ = (
@@ -112,12 +112,12 @@ class Draft:
 
     @property
     def first(self) -> int:
-        """Returns the record's first byte or number; for one from Kafka its offset, where `start` is the end of the one before."""
+        """The record's first byte or number; for one from Kafka its offset, as `start` is the end of the one before."""
         return self.start if self.envelope is None else self.end - 1
 
     @property
     def bytes(self) -> bytes:
-        """Returns the record's bytes, for a dead letter; b"" where the format has none."""
+        """The record's bytes, for a dead letter; b"" if the format has none."""
         if self.raw is not None:
             return self.raw
         return self.framed if isinstance(self.framed, bytes) else b""
@@ -147,11 +147,10 @@ class Parsed(NamedTuple):
     """A run of records that a format has found and parsed, the counterpart of `Chunk`.
 
     Record i is `values[i]`, bytes, fields or an `Unparsed`, and covers `places[i]` up to, not including, `places[i + 1]`: bytes, or record
-    numbers of formats that count those. Bytes between two records belong to the first. `raw[i]` are its bytes as in the file; `raw` is
-    None where a format has none. `size_bytes` are the bytes that were read for the run.
-    `tail` are the last bytes before its end, b"" where places are record numbers. `as_is`: as long as no step changes the fields of
-    a record and no converter needs fields, `raw` is its value. `envelopes[i]` belongs to record i; None where the source has none.
-    A value of None is null in its source: no step works on it.
+    numbers of formats that count those. Bytes between two records belong to the first. `raw[i]` are its bytes as in the file; `raw` is None
+    if a format has none. `size_bytes` are the bytes that were read for the run. `tail` are the last bytes before its end, b"" if places are
+    record numbers. `as_is`: as long as no step changes the fields of a record and no converter needs fields, `raw` is its value.
+    `envelopes[i]` belongs to record i; None if the source has none. A value of None is null in its source: no step works on it.
     """
 
     values: Sequence[Any]
@@ -165,26 +164,26 @@ class Parsed(NamedTuple):
 
     @property
     def start(self) -> int:
-        """Returns the position where its first record begins."""
+        """The position where its first record begins."""
         return self.places[0]
 
     @property
     def end(self) -> int:
-        """Returns the position where its last record ends."""
+        """The position where its last record ends."""
         return self.places[-1]
 
     @property
     def total(self) -> int:
-        """Returns the number of records."""
+        """The number of records."""
         return len(self.values)
 
     @property
     def partial(self) -> bool:
-        """Returns False: the format knows where its records end."""
+        """False: the format knows where its records end."""
         return False
 
     def weight(self, index: int) -> int:
-        """Returns the bytes that were read for its first `index` records; estimated where they do not cover what was read."""
+        """Returns the bytes that were read for its first `index` records; estimated if places do not cover what was read."""
         covered = self.places[-1] - self.places[0]
         if covered == self.size_bytes:
             return self.places[index] - self.places[0]
@@ -228,7 +227,7 @@ class Parsed(NamedTuple):
         return part if self.envelopes is None else part._replace(envelopes=self.envelopes[begin:end])
 
     def tail_before(self, index: int) -> bytes:
-        """Returns the part of `tail` that stands before the `index`-th record."""
+        """Returns the part of `tail` that comes before the `index`-th record."""
         behind = self.places[-1] - self.places[index]
         return self.tail[:-behind] if behind else self.tail
 
@@ -236,9 +235,9 @@ class Parsed(NamedTuple):
 class Chunk(NamedTuple):
     """A run of complete records, read at once.
 
-    `raw` are the stretches between delimiters as in the file; `values` are the records that `text` makes of them, without empty
-    lines if those are skipped. `raw` and `values` are the same list when nothing differs. `tail` are the last bytes before
-    `end`, for the fingerprint. `partial`: one stretch that no delimiter ends.
+    `raw` are the pieces between delimiters as in the file; `values` are the records that `text` makes of them, without empty lines if those
+    are skipped. `raw` and `values` are the same list if nothing differs. `tail` are the last bytes before `end`, for the fingerprint.
+    `partial`: one piece that no delimiter ends.
     """
 
     raw: list[bytes]
@@ -253,20 +252,20 @@ class Chunk(NamedTuple):
 
     @property
     def size_bytes(self) -> int:
-        """Returns the number of bytes it covers."""
+        """The number of bytes it covers."""
         return self.end - self.start
 
     @property
     def total(self) -> int:
-        """Returns the number of stretches."""
+        """The number of pieces."""
         return len(self.raw)
 
     def weight(self, index: int) -> int:
-        """Returns how many bytes its first `index` stretches cover."""
+        """Returns how many bytes its first `index` pieces cover."""
         return sum(map(len, self.raw[:index])) + index * len(self.delimiter)
 
     def rows(self, first: int = 1) -> Iterator[Draft]:
-        """Yields a draft of each record, without skipped empty lines. The first stretch is the `first`-th record of its file."""
+        """Yields a draft of each record, without skipped empty lines. The first piece is the `first`-th record of its file."""
         position = self.start
         for number, raw in enumerate(self.raw, first):
             end = min(position + len(raw) + len(self.delimiter), self.end)
@@ -277,7 +276,7 @@ class Chunk(NamedTuple):
             position = end
 
     def fitting(self, records: int, size_bytes: int) -> int:
-        """Returns how many of its first stretches have at most `records` and `size_bytes`; at least one, however long."""
+        """Returns how many of its first pieces have at most `records` and `size_bytes`; at least one, however long."""
         if records >= len(self.values) and size_bytes >= self.end - self.start:
             return len(self.raw)
         taken = place = 0
@@ -289,7 +288,7 @@ class Chunk(NamedTuple):
         return len(self.raw)
 
     def before(self, position: int) -> int:
-        """Returns how many stretches begin before byte `position`."""
+        """Returns how many pieces begin before byte `position`."""
         place = self.start
         for index, raw in enumerate(self.raw):
             if place >= position:
@@ -298,7 +297,7 @@ class Chunk(NamedTuple):
         return len(self.raw)
 
     def cut(self, index: int) -> tuple[Chunk, Chunk]:
-        """Returns the first `index` stretches and the others, each as a chunk. Neither may be empty."""
+        """Returns the first `index` pieces and the others, each as a chunk. Neither may be empty."""
         assert 0 < index < len(self.raw), "half of a chunk is a chunk"
         first, others = self.raw[:index], self.raw[index:]
         middle = self.start + self.weight(index)
@@ -309,13 +308,13 @@ class Chunk(NamedTuple):
         )
 
     def _values(self, raw: list[bytes]) -> list[bytes]:
-        """Returns the records of some of the stretches."""
+        """Returns the records of some of the pieces."""
         return raw if self.values is self.raw else self.text.values(raw, skip_empty=self.skip_empty)
 
     def _is_skipped(self, stretch: bytes) -> bool:
         return self.skip_empty and stretch in (b"", self.text.cr)
 
     def tail_before(self, index: int) -> bytes:
-        """Returns up to `TAIL_BYTES` of the chunk's bytes before its `index`-th stretch."""
+        """Returns up to `TAIL_BYTES` of the chunk's bytes before its `index`-th piece."""
         stretches = self.raw[max(0, index - TAIL_BYTES) : index]
         return b"".join(stretch + self.delimiter for stretch in stretches)[-TAIL_BYTES:]

@@ -1,6 +1,6 @@
-"""Lines: where they begin and end, on bytes, in bounded memory whatever the input.
+"""Finds lines, on bytes, in bounded memory whatever the input.
 
-Every step reads from the start of a line, so there is no state between steps but the position, and "inside an over-long line".
+Every step reads from the start of a line, so the only state between steps is the position, and "inside an over-long line".
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from copycat_agent.options import ByteSize, Duration, Field, Options
 BLOCK_BYTES = 2**20
 """Bytes per read: larger ones gained nothing, smaller ones cost calls."""
 _GAP_BYTES = 16 * 2**20
-"""Bytes of a hole that are passed at a time."""
+"""Bytes of a hole that are skipped at a time."""
 _BEHIND_GAP_BYTES = 4096
-"""Bytes that are read behind a hole at first: where there is one there may be many, and each begins a new read."""
+"""Bytes that are read first after a hole: there may be many holes, and each begins a new read."""
 
 
 class TextLineOptions(Options):
@@ -58,9 +58,9 @@ class LineFrames:
     """Frames lines of files in one encoding. Stateless: one object serves any number of files and threads."""
 
     def __init__(self, options: TextLineOptions, block_bytes: int = BLOCK_BYTES, *, encoding: str = "utf-8", raw: bool = False) -> None:
-        """`raw`: values are the file's bytes, its byte order mark too; else they are UTF-8.
+        """`raw`: values are the file's bytes, including its byte order mark; else they are UTF-8.
 
-        Raises ValueError for an encoding that is none, UnicodeError for one without the delimiter: see `encoding_problem`.
+        Raises ValueError for an unknown encoding, UnicodeError for one without the delimiter: see `encoding_problem`.
         """
         self.on_too_long = options.on_too_long
         self._encoding = Encoding(encoding, options.delimiter, is_raw=raw)
@@ -80,7 +80,7 @@ class LineFrames:
         return self._encoding.of(read, position)
 
     def is_line_start(self, read: Reader, position: int) -> bool:
-        """Whether a record can begin at byte `position`: at the beginning of the file, behind a delimiter or behind a hole."""
+        """Returns whether a record can begin at byte `position`: at the beginning of the file, after a delimiter or after a hole."""
         layout = self._encoding.of(read, 0)
         if position in (0, len(layout.mark)):
             return True
@@ -91,9 +91,9 @@ class LineFrames:
 
 
 def without_footer(frames: Iterator[Frame], lines: int, *, final: bool) -> Iterator[Frame]:
-    """The frames without the last so many lines: those are gaps where the file is `final`, else they wait for what follows.
+    """Yields the frames without the last `lines` lines: those become gaps if the file is `final`, else they wait for what follows.
 
-    A line over the limit is part of no footer, and what stands before it is none: so what waits is bounded.
+    A line over the limit is not part of a footer, nor is anything before it: so what waits is bounded.
     """
     held: deque[Chunk | Gap] = deque()
     waiting = 0
@@ -119,7 +119,7 @@ def without_footer(frames: Iterator[Frame], lines: int, *, final: bool) -> Itera
 
 
 class Framing:
-    """One pass over a stretch of one file. Reads blocks; of a line that goes on behind its block, whatever makes it whole or too long."""
+    """One pass over a range of one file. Reads blocks; for a line longer than its block it reads on until it is whole or too long."""
 
     def __init__(self, layout: Layout, limits: FrameLimits, read: Reader, end: int, *, final: bool, little: int | None) -> None:
         """`little`: bytes to read at a time, a longer line comes alone; None for the usual `block_bytes`."""
@@ -137,7 +137,7 @@ class Framing:
         self._overlap = len(layout.delimiter) - 1  # bytes at the end of a block that may begin a delimiter
 
     def frames(self, start: int, *, skipping: bool, cut: Cut | None = None) -> Iterator[Frame]:
-        """The frames from byte `start` on; `skipping` and `cut` as in `Frames.frames`."""
+        """Yields the frames from byte `start` on; `skipping` and `cut` are as in `Frames.frames`."""
         position = start
         while position < self._end:
             if skipping:
@@ -158,7 +158,7 @@ class Framing:
                 return
 
     def _next(self, position: int) -> Iterator[Frame]:
-        """Yields the frames of one read: none when it holds no complete line."""
+        """Yields the frames of one read: none if it holds no complete line."""
         mark = self._layout.mark
         if mark and not position and not self._layout.is_raw:
             yield from self._marked(mark)
@@ -176,12 +176,12 @@ class Framing:
             yield from self._partial(block, position)
 
     def _marked(self, mark: bytes) -> Iterator[Gap]:
-        """The byte order mark, once it is certain which one it is."""
+        """Yields the byte order mark, once it is certain which one it is."""
         if len(mark) <= self._end and (self._final or len(self._read(0, MARK_BYTES)) == MARK_BYTES):
             yield Gap(0, len(mark), mark, "bom")
 
     def _lines_at(self, position: int) -> tuple[bytes, int | None, list[bytes]]:
-        """A block, where the first hole in it begins, and its pieces up to there."""
+        """Returns a block, where the first hole in it begins, and its pieces up to there."""
         size = self._size
         self._size = min(2 * size, self._usual)
         wanted = min(max(size, self._longest), self._end - position)
@@ -197,7 +197,7 @@ class Framing:
 
     def _first_hole(self, block: bytes, position: int) -> int | None:
         """Returns where the first hole in `block` begins, None without one."""
-        if not block.startswith(b"\0") and b"\0" not in block[::HOLE_BYTES]:  # a hole elsewhere is at least so long
+        if not block.startswith(b"\0") and b"\0" not in block[::HOLE_BYTES]:  # a hole elsewhere is at least this long
             return None
         return self._holes.first(block, position)
 
@@ -211,7 +211,7 @@ class Framing:
         return LongLines(self._layout, self._limits, self._holes, self._read, self._end, final=self._final, most_bytes=most_bytes)
 
     def _up_to_hole(self, line: bytes, position: int) -> Iterator[Chunk | LongLine | Part | Gap]:
-        """Yields the line that a hole ends, or the hole where nothing is before it."""
+        """Yields the line that a hole ends, or the hole if nothing comes before it."""
         if not line:
             yield from self._gap(position)
         elif self._holes.is_certain(position + len(line), final=self._final):
@@ -220,7 +220,7 @@ class Framing:
             yield from self._long_lines.frames(line, position, position + len(line), line[-TAIL_BYTES:], complete=False)
 
     def _gap(self, position: int) -> Iterator[Gap]:
-        """The hole at `position`, in pieces; nothing as long as it waits."""
+        """Yields the hole at `position`, in pieces; nothing as long as it waits."""
         self._size = min(_BEHIND_GAP_BYTES, self._usual)
         while True:
             end, what = self._holes.run(position, min(_GAP_BYTES, self._end - position))
@@ -236,7 +236,7 @@ class Framing:
             position = end
 
     def _lines(self, block: bytes, raw: list[bytes], position: int, size: int) -> Iterator[Chunk | LongLine | Part]:
-        """The lines of `block`, which fill its first `size` bytes, cut where one is too long."""
+        """Yields the lines of `block`, which fill its first `size` bytes, cut where one is too long."""
         if size <= self._max_bytes or len(max(raw, key=len)) <= self._max_bytes:
             yield self._chunk(block, raw, position, 0, size)
             return
@@ -254,7 +254,7 @@ class Framing:
             yield self._chunk(block, raw[first:], position, begin, place)
 
     def _chunk(self, block: bytes, raw: list[bytes], position: int, begin: int, end: int) -> Chunk:
-        """The lines `raw`, which are bytes `begin` to `end` of `block`."""
+        """Returns the lines `raw`, which are bytes `begin` to `end` of `block`."""
         tail = block[max(begin, end - TAIL_BYTES) : end]
         text = self._layout.text
         is_text = not text.codec or (self._layout.extends_ascii and block.isascii())
@@ -267,7 +267,7 @@ class Framing:
         return size > self._max_bytes + len(cr) or (size > self._max_bytes and not (cr and line.endswith(cr)))
 
     def _partial(self, block: bytes, position: int) -> Iterator[Chunk | LongLine | Part]:
-        """A line that nothing ends: nobody will finish it, or a hole follows."""
+        """Yields a line without a delimiter: nobody will finish it, or a hole follows."""
         tail, end = block[-TAIL_BYTES:], position + len(block)
         if self._too_long(block):
             yield from self._long_lines.unfinished(block, position, tail)

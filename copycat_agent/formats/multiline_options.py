@@ -1,4 +1,4 @@
-"""Options of `multiline`, and the ready-made rules that its presets stand for."""
+"""Options of `multiline`, and the rules of its presets."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _JAVA = (
 
 
 def _java() -> Rule:
-    """A trace goes with the line before it; the line that names the exception too, unless that line belongs to another trace."""
+    """Returns the rule: a trace joins the line before it, and so does a line that names an exception outside of other traces."""
     joins = {(_LINE, _FRAME): _TRACE, (_TRACE, _FRAME): _TRACE, (_LINE, _HEADER): _TRACE}
     return Rule(*by_alternatives(_JAVA), joins, (_LINE, _TRACE, _TRACE), frozenset({_FRAME}))
 
@@ -40,7 +40,7 @@ _PYTHON = (
 
 
 def _python() -> Rule:
-    """A traceback goes with the line before it, ends with the line that names the exception, and may be one of a chain."""
+    """Returns the rule: a traceback joins the line before it, ends with the line that names the exception, and may be one of a chain."""
     joins = {
         (_LINE, _TITLE): _TRACEBACK,
         (_TRACEBACK, _INDENTED): _TRACEBACK,
@@ -56,7 +56,7 @@ def _python() -> Rule:
 
 
 def _container() -> Rule:
-    """Each line is a record, but for the parts that a container runtime has made of one."""
+    """Returns the rule: each line is a record, but the parts that a container runtime has made of one are joined."""
     joins = {(0, 0): 0, (0, 1): CLOSED}
     return Rule(_whole, _whole, joins, (0, CLOSED), frozenset({0}), is_end=True, only_parts=True)
 
@@ -66,7 +66,7 @@ def _whole(lines: Sequence[object]) -> list[int]:
 
 
 PRESETS: Mapping[str, Rule] = {"java": _java(), "python": _python(), "indented": continues(r"^[ \t]"), "container": _container()}
-"""By the names that `multiline.preset` takes."""
+"""Rules by the names for `multiline.preset`."""
 
 
 _RULES = {"start": start, "continues": continues, "ends": ends, "preset": PRESETS.__getitem__}
@@ -104,7 +104,7 @@ class GroupOptions(Options):
     )
 
     def model_post_init(self, _: object) -> None:
-        """Refuse what says nothing, or two things. pydantic reports the ValueError with its place."""
+        """Refuses options without a rule, or with two. pydantic reports the ValueError with its place."""
         if len([name for name in _RULES if getattr(self, name) is not None]) != 1:
             msg = f"needs exactly one of {', '.join(_RULES)}"
             raise ValueError(msg)
@@ -115,12 +115,12 @@ class GroupOptions(Options):
                 raise ValueError(msg)
 
     def rule(self) -> Rule:
-        """Returns which lines belong together."""
+        """Returns the rule that joins lines."""
         (rule,) = (make(value) for name, make in _RULES.items() if (value := getattr(self, name)) is not None)
         return rule if self.field is None else replace(rule, field=TextField(self.field))
 
     def under(self, line: TextLineOptions) -> Self:
-        """The same, where nothing is written of records over the limit with what is written of such lines."""
+        """Returns the options with the `line` policy for records over the limit, if they have none of their own."""
         if "on_too_long" in self.model_fields_set or "on_too_long" not in line.model_fields_set:
             return self
         return self.model_copy(update={"on_too_long": line.on_too_long})

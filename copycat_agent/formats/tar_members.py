@@ -1,4 +1,4 @@
-"""Archives (tar): what is in them, found by going from header to header. Nothing is ever written to a disk, under any name."""
+"""Archives (tar): their members, found by going from header to header. Nothing is ever written to disk, under any name."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from copycat_agent.formats.text import Reader
 
 TAR_BLOCK = 512
 NAMES_BYTES = 4 * 2**20
-"""The names of all members of an archive together: kept while it is read."""
+"""The most bytes of all members' names together: kept while the archive is read."""
 _NAME_BYTES = 4096
 _EXTENDED_BYTES = 2**20
 _DIGITS = 19
@@ -29,9 +29,9 @@ class TarMember(NamedTuple):
 
 
 class TarMembers:
-    """The files of one archive, as far as it was looked at. Used by one batch at a time.
+    """The files of one archive, as far as it was read. Used by one batch at a time.
 
-    `end` is where the mark of the archive's end begins, None while that was not met.
+    `end` is where the archive's end mark begins, None while that was not reached.
     """
 
     def __init__(self, most: int) -> None:
@@ -42,9 +42,9 @@ class TarMembers:
         self.end: int | None = None
 
     def behind(self, read: Reader, position: int, stop: int) -> TarMember | None:
-        """The first file with bytes from `position` on; None where the archive has none, or its header ends behind `stop`.
+        """Returns the first file with bytes from `position` on; None if the archive has none, or its header ends after `stop`.
 
-        Raises DamageError where a header is damaged, and what `read` raises.
+        Raises DamageError if a header is damaged, and what `read` raises.
         """
         index = bisect.bisect_right(self._found, position, key=lambda one: one.end)
         while index == len(self._found):
@@ -55,13 +55,13 @@ class TarMembers:
         return self._found[index]
 
     def name_at(self, position: int) -> str:
-        """The name of the file that this byte is in; "" for none that is known."""
+        """Returns the name of the file with this byte; "" if none is known."""
         index = bisect.bisect_right(self._found, position, key=lambda one: one.end)
         found = self._found[index] if index < len(self._found) else None
         return found.name if found is not None and found.begin <= position else ""
 
     def _look(self, read: Reader) -> bool:
-        """Read the headers of one more member. False where the archive ends."""
+        """Reads the headers of one more member. Returns False at the archive's end."""
         name, size, place = "", -1, self._next
         while (info := self._header(read, place)) is not None:
             place += TAR_BLOCK
@@ -77,14 +77,14 @@ class TarMembers:
         return False
 
     def _header(self, read: Reader, place: int) -> tarfile.TarInfo | None:
-        """The header at `place`; None for the mark of the end."""
+        """Returns the header at `place`; None for the end mark."""
         block = read(place, TAR_BLOCK)
         if len(block) < TAR_BLOCK:
             raise DamageError(f"the archive ends before its end mark, at byte {place + len(block)}")
         if not block.strip(b"\0"):
             return None
         self._count += 1
-        if self._count > 3 * self._most:  # a member has up to three: its name, what is said beside it, and its own
+        if self._count > 3 * self._most:  # a member has up to three: its name, its extended header, and its own
             raise DamageError(f"the archive has more than unpack.max_members, {self._most}")
         info = header_of(block)
         if info is None or info.size < 0:
@@ -92,7 +92,7 @@ class TarMembers:
         return info
 
     def _add(self, info: tarfile.TarInfo, name: str, size: int, begin: int) -> None:
-        """Note the member whose content begins at `begin`. Links, directories and devices have none."""
+        """Adds the member whose content begins at `begin`. Links, directories and devices have none."""
         if info.type in _FILES:
             self._names += len(name)
             if len(name) > _NAME_BYTES or self._names > NAMES_BYTES:
@@ -108,7 +108,7 @@ class TarMembers:
 
 
 def header_of(block: bytes) -> tarfile.TarInfo | None:
-    """What a header says; None where its checksum says that it is none."""
+    """Returns the header in a block; None if its checksum is wrong."""
     try:
         return tarfile.TarInfo.frombuf(block, "utf-8", "surrogateescape")
     except (tarfile.HeaderError, ValueError):
@@ -116,7 +116,7 @@ def header_of(block: bytes) -> tarfile.TarInfo | None:
 
 
 def is_archive(block: bytes) -> bool:
-    """Whether a file that begins with this block is a tar. One without any member is not known from zeros."""
+    """Returns whether a file that begins with this block is a tar. An archive without members is not told from zeros."""
     return len(block) == TAR_BLOCK and header_of(block) is not None
 
 
@@ -125,7 +125,7 @@ def _blocks(size: int) -> int:
 
 
 def _content(read: Reader, place: int, size: int, most: int) -> bytes:
-    """What stands beside a header, such as a long name."""
+    """Returns data of a header, such as a long name."""
     content = read(place, size) if size <= most else b""
     if len(content) < size:
         raise DamageError(f"the archive has a header that is too long, at byte {place}")
@@ -133,7 +133,7 @@ def _content(read: Reader, place: int, size: int, most: int) -> bytes:
 
 
 def _extended(content: bytes, name: str) -> tuple[str, int]:
-    """The name, if there is one, and the size, else -1, of a POSIX header's records: `LENGTH KEY=VALUE`."""
+    """Returns the name, if there is one, and the size, else -1, of a POSIX header's records: `LENGTH KEY=VALUE`."""
     size, place = -1, 0
     while place < len(content) and content[place]:
         digits = content[place : place + _DIGITS].partition(b" ")[0]

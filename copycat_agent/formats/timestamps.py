@@ -17,7 +17,7 @@ from datetime import UTC, date, datetime, timedelta, timezone
 HEAD_CHARACTERS = 256
 """Characters at the beginning of a line in which a timestamp is searched."""
 _AT_FRONT = 2
-"""A timestamp that stands no further into the first lines is looked for no further in all: the text behind it may hold others."""
+"""If timestamps begin no further into the first lines, later ones are not searched further: the text after them may hold others."""
 _ENOUGH_LINES = 10
 """Number of lines that show how a file writes times."""
 _YEARS = 9
@@ -171,7 +171,7 @@ class Clock:
     near: float
 
     def read(self, line: str) -> float | None:
-        """Returns the line's time in epoch seconds; None without one, when it belongs to the line before."""
+        """Returns the line's time in epoch seconds; None if it has none and belongs to the line before."""
         match = self.form.pattern.search(line, 0, HEAD_CHARACTERS)
         if match is None or match.start() > self.reach:
             return None
