@@ -1,4 +1,4 @@
-"""How long to wait before the same work is tried again."""
+"""The wait before the same work is tried again."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Backoff:
     """Doubling waits with jitter, for one connector. Not thread-safe."""
 
     def __init__(self, options: ErrorsOptions, clock: Callable[[], float] | None = None) -> None:
-        """`clock` stands in for `time.monotonic`."""
+        """`clock` replaces `time.monotonic`."""
         self._options = options
         self._clock = clock
         self._tries = 0
@@ -34,7 +34,7 @@ class Backoff:
         return max(0.0, self.retry_at - self._now())
 
     def failed(self, error: RetriableError) -> float:
-        """An attempt failed: returns the wait in seconds. Raises FatalError when errors.retry_timeout is over."""
+        """Takes in a failed attempt; returns the wait in seconds. Raises FatalError if errors.retry_timeout is over."""
         now = self._now()
         self._since = self._since or now
         timeout = self._options.retry_timeout
@@ -49,7 +49,7 @@ class Backoff:
         return wait
 
     def succeeded(self) -> None:
-        """An attempt went well."""
+        """Takes in a successful attempt."""
         self._tries, self._since, self.active, self.retry_at = 0, 0.0, False, 0.0
 
     def _now(self) -> float:

@@ -1,7 +1,7 @@
-"""What a running agent can be asked and told: the seam between the agent and its socket, metrics and health.
+"""The interface of a running agent for its socket, metrics and health.
 
-`agent.Agent` is the `Control`; `api` serves it over HTTP, `metrics` reads it. Every method is thread-safe and may be called
-while data flows. Methods that change something wait until it has happened and return what came of it.
+`agent.Agent` is the `Control`; `api` serves it over HTTP, `metrics` reads it. Every method is thread-safe and may be called while data
+flows. Methods that change something wait until it has happened and return the result.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from copycat_agent.worker.handle import Target
 class Reload:
     """The outcome of a reload, connector by connector, by name.
 
-    `changed` maps a name to the dotted options that differ (`record.topic`); `kept` maps a name whose file is broken to the
-    reason its last good version goes on (or, for one that never loaded, is not run); `renamed` maps a new name to the old one
-    whose offsets it took. `restart` names options of agent.yaml that differ and need a restart of the agent.
+    `changed` maps a name to the dotted options that differ (`record.topic`); `kept` maps a name whose file is broken to the reason why its
+    last good version goes on (or, if it never loaded, is not run); `renamed` maps a new name to the old one whose offsets it took.
+    `restart` names options of agent.yaml that differ and need a restart of the agent.
     """
 
     added: tuple[str, ...] = ()
@@ -45,7 +45,7 @@ class Reload:
         return not self.kept and not self.problems
 
     def lines(self) -> list[str]:
-        """The diff for people: `+ added`, `~ changed (options)`, `- removed`, `! kept: why`; nothing when nothing changed."""
+        """Returns the diff for people: `+ added`, `~ changed (options)`, `- removed`, `! kept: why`; nothing if nothing changed."""
         return [
             *(f"+ {name}" + (f" (offsets of {self.renamed[name]})" if name in self.renamed else "") for name in self.added),
             *(f"~ {name} ({', '.join(options)})" for name, options in self.changed.items()),
@@ -57,14 +57,14 @@ class Reload:
 
 @dataclass(frozen=True, slots=True)
 class AgentView:
-    """The agent as a whole. `spark` is the session's state; `offsets_unsaved` why offsets cannot be saved now, "" when they can.
+    """The agent as a whole. `spark` is the session's state; `offsets_unsaved` why offsets cannot be saved now, "" if they can.
 
-    `reloads` counts reloads since the start by result: `ok` (every file loads) or `problems`. `stuck` names connectors whose
-    loop has not turned for longer than any of its steps may take: their file system may hang. `hangs`: what all connectors need has not
-    answered for as long, and only a restart helps. `agent_file` is the agent.yaml that was
-    read, "" without one; `overridden` names the dotted options that the command line set over it. `log_until` is when the level of
-    the log goes back to the one of the start, in epoch seconds, None when it does not; `log_changed` when it changed last.
-    `page` is where a browser finds the page, "" when it is not served. `master` is that of the cluster where tasks run, "" for this host.
+    `reloads` counts reloads since the start by result: `ok` (every file loads) or `problems`. `stuck` names connectors whose loop is
+    overdue by more than any of its steps may take: their file system may hang. `hangs`: what all connectors need has not answered for as
+    long, and only a restart helps. `agent_file` is the agent.yaml that was read, "" without one; `overridden` names the dotted options that
+    the command line set over it. `log_until` is when the log level of the start is restored, in epoch seconds, None if it is not;
+    `log_changed` when it last changed. `page` is the address of the page for browsers, "" if it is not served. `master` is that of the
+    cluster where tasks run, "" for this host.
     """
 
     version: str
@@ -91,7 +91,7 @@ class AgentView:
 
 
 class Control(ABC):
-    """A running agent. Methods that take a name raise `UnknownConnectorError` for a connector that is not there."""
+    """A running agent. Methods that take a name raise `UnknownConnectorError` if there is no such connector."""
 
     worker: Worker
     _store: OffsetStore
@@ -99,74 +99,74 @@ class Control(ABC):
     @property
     @abstractmethod
     def options(self) -> AgentOptions:
-        """The agent's options as they hold."""
+        """The agent's present options."""
 
     @abstractmethod
     def view(self) -> AgentView:
-        """The agent as it is now."""
+        """Returns the agent's present state."""
 
     def statuses(self) -> tuple[Status, ...]:
-        """Every connector, by name, those included that are disabled, stopped or failed."""
+        """Returns the status of every connector, by name, including those that are disabled, stopped or failed."""
         return self.worker.statuses()
 
     def status(self, name: str) -> Status:
-        """One connector."""
+        """Returns the status of one connector."""
         return self.worker.status(name)
 
     def definition(self, name: str) -> Definition:
-        """The definition that runs: after a broken change, the last good one."""
+        """Returns the definition that runs: after a broken change, the last good one."""
         return self.worker.definition(name)
 
     @abstractmethod
     def path(self, name: str) -> str:
-        """The file that holds the definition."""
+        """Returns the file that holds the definition."""
 
     def files(self, name: str) -> tuple[FileView, ...]:
-        """The files that the connector follows, and where it is in each. Empty when it does not run."""
+        """Returns the files that the connector follows, with its position in each. Empty if it does not run."""
         return self.worker.files(name)
 
     def tap(self, name: str, limit: int, seconds: float) -> Iterator[Sample]:
-        """Up to `limit` records as they are sent from now on, for at most `seconds`. Slows nothing down; may skip records."""
+        """Yields up to `limit` records as they are sent from now on, for at most `seconds`. Slows nothing down; may skip records."""
         return self.worker.tap(name, limit, seconds)
 
     @abstractmethod
     def reload(self) -> Reload:
-        """Read the definitions now and make them run."""
+        """Reads the definitions now and makes them run."""
 
     @abstractmethod
     def change_definition(self, name: str, before: bytes | None, content: bytes | None, target: Target | None = None) -> None:
-        """Write, change or remove the file that defines a connector, and make that run.
+        """Writes, changes or removes the file that defines a connector, and makes that run.
 
-        `before`: what the file holds as who asks has seen it, None for a connector that is not there yet. `content`: what it is to hold,
-        None to remove it; a file with comments or tests gets a name ending in `.disabled` instead. `target`: what the connector is to be
-        from its beginning on; None leaves that as it was.
+        `before`: the file's content that the caller has seen, None for a new connector. `content`: its new content, None to remove it; a
+        file with comments or tests gets a name ending in `.disabled` instead. `target`: the state of the connector from its beginning on;
+        None leaves it unchanged.
 
-        Raises DefinitionError for content that `check` would refuse, BusyError where somebody has changed the file meanwhile, and DataError
-        for a name or a file that is not for this. Nothing has happened then.
+        Raises DefinitionError for content that `check` would refuse, BusyError if the file has changed meanwhile, and DataError for a name
+        or a file that is not for this. Nothing has happened then.
         """
 
     @abstractmethod
     def set_log_level(self, level: str, seconds: float | None) -> AgentView:
-        """Log from this level up, for so long; None: until the agent ends. Nothing of it is saved."""
+        """Logs from this level up, for `seconds`; None: until the agent ends. It is not saved."""
 
     def pause(self, name: str) -> Status:
-        """Stop reading, settle what is in flight, keep files open. Remembered over restarts of the agent."""
+        """Stops reading, settles what is in flight, keeps files open. Persists over restarts of the agent."""
         return self.worker.pause(name)
 
     def resume(self, name: str) -> Status:
-        """End a pause or a stop. A connector that failed is started again."""
+        """Ends a pause or a stop. A connector that failed is started again."""
         return self.worker.resume(name)
 
     def stop(self, name: str) -> Status:
-        """Settle what is in flight and let go of everything. Remembered over restarts of the agent."""
+        """Settles what is in flight and closes everything. Persists over restarts of the agent."""
         return self.worker.halt(name)
 
     def restart(self, name: str) -> Status:
-        """Stop and start again, also when it has failed."""
+        """Stops and starts again, also after a failure."""
         return self.worker.restart(name)
 
     def offset_connectors(self) -> tuple[str, ...]:
-        """Names with saved offsets, running or not."""
+        """Returns the names with saved offsets, running or not."""
         return self._store.connectors()
 
     def offsets(self, name: str) -> Mapping[SourcePartition, SavedRow]:
@@ -174,18 +174,18 @@ class Control(ABC):
         return self._store.saved(name)
 
     def set_offsets(self, name: str, offsets: Mapping[SourcePartition, SavedRow], *, force: bool = False) -> None:
-        """Save these over what is there; others stay. Raises `BusyError` unless the connector is stopped.
+        """Saves these over existing ones; others stay. Raises `BusyError` unless the connector is stopped.
 
-        With `force` a connector that runs is stopped for it and goes on afterwards.
+        With `force` a running connector is stopped for it and continues afterwards.
         """
         assert all(partition.connector == name for partition in offsets), "offsets of another connector"
         with self.worker.at_rest(name, force=force):
             self._store.reset(offsets)
 
     def forget_offsets(self, name: str, partitions: Collection[SourcePartition] | None, *, force: bool = False) -> int:
-        """Delete these offsets, all of the connector's with None; returns how many. As `set_offsets` otherwise.
+        """Deletes these offsets, all of the connector's if None; returns how many. Otherwise as `set_offsets`.
 
-        With None what Kafka says of the connector does not count any more either. `adopt_offsets` says what that is for a copied host.
+        With None, Kafka's positions of the connector do not count any more either. `adopt_offsets` says what that means for a copied host.
         """
         if partitions is None:
             with self.worker.at_rest(*self._sharing_identity(name), force=force):
@@ -200,11 +200,11 @@ class Control(ABC):
         return self._store.lanes(name)
 
     def adopt_offsets(self, name: str, which: Adopt, *, agent: str = "", force: bool = False) -> str:
-        """Decide which positions it goes on from when it starts next: "local" or "topic". As `set_offsets` otherwise.
+        """Decides which positions it continues from at its next start: "local" or "topic". Otherwise as `set_offsets`.
 
-        `agent`: those of that uuid's agent besides, which is gone. On a host that is a copy, or was copied, "local" gives the agent an
-        identity of its own and has all its exactly-once connectors go on from their positions here, so none of them may run. Returns its
-        uuid then, else "".
+        `agent`: also those of the agent with that uuid, which is gone. On a host that is a copy, or was copied, "local" gives the agent an
+        identity of its own and makes all its exactly-once connectors continue from their positions here, so none of them may run. Returns
+        its uuid then, else "".
         """
         if agent:
             with self.worker.at_rest(name, force=force):
@@ -214,19 +214,19 @@ class Control(ABC):
             return self._store.adopt(name, which)
 
     def rename_offsets(self, old: str, new: str, *, force: bool = False) -> int:
-        """Give the offsets of `old` to `new`; returns how many moved. As `set_offsets` otherwise."""
+        """Gives the offsets of `old` to `new`; returns how many moved. Otherwise as `set_offsets`."""
         return self.worker.rename_offsets(old, new, force=force)
 
     def losses(self, name: str | None, limit: int) -> tuple[Loss, ...]:
-        """The latest entries of the loss ledger, newest first; of all connectors with None."""
+        """Returns the latest entries of the loss ledger, newest first; of all connectors if None."""
         return self._store.losses(name, limit)
 
     def loss_totals(self) -> Mapping[tuple[str, LossReason], LossTotal]:
-        """By connector and reason, everything ever given up on."""
+        """Returns the totals of everything ever lost, by connector and reason."""
         return self._store.loss_totals()
 
     def _sharing_identity(self, name: str) -> tuple[str, ...]:
-        """Returns who must be at rest before this one abandons its positions in Kafka: all lanes, if the agent gets another identity."""
+        """Returns who must be stopped before this one abandons its positions in Kafka: all lanes, if the identity changes."""
         if not self._store.lanes(name).copied:
             return (name,)
         lanes = {one.name for one in self.worker.definitions().values() if one.delivery.guarantee == "exactly_once"}

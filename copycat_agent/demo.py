@@ -1,6 +1,6 @@
-"""What `copycat demo` shows: made-up logs that grow and rotate, the definitions that ship them, and the proof that all their lines arrived.
+"""The data of `copycat demo`: generated logs that grow and rotate, their definitions, and the proof that all their lines arrived.
 
-The lines look like logs, and each says which log it belongs to and how many came before it. Logs are rotated by rename, as logrotate does
+The lines look like logs, and each has the name of its log and the number of lines before it. Logs are rotated by rename, as logrotate does
 without copytruncate.
 """
 
@@ -29,7 +29,7 @@ _NUMBER = re.compile(rb'(?:"| )seq(?:"|)[:=]"?([a-z]+)/(\d{1,12})"?\}?')
 
 
 def make_lines(log: str, first: int, count: int, dice: random.Random) -> list[bytes]:
-    """`count` lines of `log`, numbered from `first`, each with its newline."""
+    """Returns `count` lines of `log`, numbered from `first`, each with its newline."""
     make = _web_line if log in WEB else _app_line
     now = time.time()
     return [make(log, number, now, dice) for number in range(first, first + count)]
@@ -73,12 +73,12 @@ class DemoLog:
         """Lines completely written, numbered from 0."""
         self.rotations = 0
         self.digest = hashlib.blake2b()
-        """Over all lines in order."""
+        """Digest of all lines in order."""
         self._dice = random.Random(seed)  # noqa: S311 - makes lines, protects nothing
         self._file: BinaryIO = path.open("ab", buffering=0)
 
     def write(self, count: int) -> None:
-        """Append `count` lines, in pieces that do not end where lines end, as buffered writers do."""
+        """Appends `count` lines, in pieces that do not end where lines end, as buffered writers do."""
         block = b"".join(make_lines(self.name, self.written, count, self._dice))
         half = len(block) // 2
         for piece in (block[:half], block[half:]):
@@ -89,7 +89,7 @@ class DemoLog:
         self.written += count
 
     def rotate(self) -> None:
-        """Rename every generation one up, the current file last, and go on in a new one."""
+        """Renames every generation one up, the current file last, and goes on in a new one."""
         for number in range(self.rotations, 0, -1):
             self.path.with_name(f"{self.path.name}.{number}").rename(self.path.with_name(f"{self.path.name}.{number + 1}"))
         self.path.rename(self.path.with_name(f"{self.path.name}.1"))
@@ -98,7 +98,7 @@ class DemoLog:
         self.rotations += 1
 
     def close(self) -> None:
-        """Close the file."""
+        """Closes the file."""
         self._file.close()
 
 
@@ -106,7 +106,7 @@ class Traffic:
     """A thread that writes all logs. `start`, then `stop`; the numbers may be read at any time."""
 
     def __init__(self, directory: Path, lines_per_second: int, rotate_seconds: float) -> None:
-        """Makes `web/` and `app/` below `directory`, with their logs still empty."""
+        """Makes `web/` and `app/` below `directory`, with empty logs."""
         self.error: OSError | None = None
         """The error that ended it early, such as a full disk."""
         self._rate = lines_per_second
@@ -129,11 +129,11 @@ class Traffic:
         return sum(log.rotations for log in self.logs)
 
     def start(self) -> None:
-        """Begin to write. Called once."""
+        """Begins to write. Called once."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Write no more; returns when the last line is complete. Safe to call twice, and without `start`."""
+        """Ends writing; returns when the last line is complete. Safe to call twice, and without `start`."""
         self._stop.set()
         if self._thread.ident:
             self._thread.join()
@@ -168,7 +168,7 @@ class Traffic:
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """What became of one log's lines. `altered`: numbers and order are right, but some bytes are not."""
+    """The outcome of one log's lines. `altered`: numbers and order are right, but some bytes are not."""
 
     log: str
     written: int
@@ -198,7 +198,7 @@ class _Seen:
     digest: hashlib.blake2b = field(default_factory=hashlib.blake2b)
 
     def take(self, number: int, line: bytes, written: int) -> None:
-        """One arrival, in the order of its partition."""
+        """Takes in one arrival, in the order of its partition."""
         self.arrived += 1
         self.digest.update(line + b"\n")
         if number >= written:
@@ -212,9 +212,9 @@ class _Seen:
 
 
 def prove(logs: Iterable[DemoLog], lines: Iterable[bytes]) -> tuple[Proof, ...]:
-    """Compare `lines`, as they arrived and without their newlines, with what was written to `logs`.
+    """Compares `lines`, as they arrived and without their newlines, with what was written to `logs`.
 
-    One proof for each log, and one named "?" when lines arrived that belong to none of them.
+    Returns one proof for each log, and one named "?" if lines arrived that belong to none of them.
     """
     written = {log.name: log for log in logs}
     seen = {name: _Seen() for name in written}
@@ -237,7 +237,7 @@ def _proof(log: DemoLog, seen: _Seen) -> Proof:
 
 
 TOPICS = {"web-access": "demo.web", "app-events": "demo.app"}
-"""Connector -> the topic it fills."""
+"""The topic of each connector."""
 
 _WEB = """\
 # Access logs. One partition, so that the order of each log shows; rotated files (shop.log.1, ...) belong to their log.
@@ -276,7 +276,7 @@ kafka:
 
 
 def write_definitions(directory: Path, logs: Path, bootstrap: str) -> Path:
-    """Write `agent.yaml` and `connectors.d/` below `directory`, for the logs below `logs`; returns the path of `connectors.d`."""
+    """Writes `agent.yaml` and `connectors.d/` below `directory`, for the logs below `logs`; returns the path of `connectors.d`."""
     connectors = directory / "connectors.d"
     connectors.mkdir(parents=True)
     (directory / "agent.yaml").write_text(f"kafka:\n  bootstrap_servers: [{json.dumps(bootstrap)}]\n", "utf-8")

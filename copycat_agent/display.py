@@ -1,7 +1,7 @@
-"""What a person is shown: no known secret, nothing that a terminal acts upon, and problems of definitions with their place.
+"""Text for people: without known secrets, without control characters, and problems of definitions with their place.
 
-Secrets are known by their text, wherever it came to stand; what is sent to Kafka is never masked. All of it is below `definitions`:
-commands that only ask the agent do without all that loads a definition.
+Secrets are found by their text, wherever it appears; what is sent to Kafka is never masked. All of this is below `definitions`: commands
+that only query the agent do not import what loads a definition.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from copycat_agent.errors import Problem
 HIDDEN = "********"
 """Shown in place of a secret."""
 SHORTEST = 4
-"""A secret of fewer characters is hidden only where it stands alone: replacing every "a" would hide everything."""
+"""A secret of fewer characters is hidden only if it stands alone: replacing every "a" would hide everything."""
 _SECRET_WORDS = re.compile(
     r"passw|passphrase|secret|credential|jaas|(private|api|access)[._-]?key|(^|[._-])(token|pem|pwd|auth)$|oauthbearer\.config$",
     re.IGNORECASE,
@@ -33,7 +33,7 @@ _BOLD, _RED, _YELLOW, _CYAN, _END = "\x1b[1m", "\x1b[31m", "\x1b[33m", "\x1b[36m
 
 
 class Mask:
-    """Replaces secrets, and each of their lines: as they are, and as a template, JSON or a repr writes them."""
+    """Replaces secrets, and each of their lines: unchanged, and as a template, JSON or a repr writes them."""
 
     def __init__(self, secrets: Iterable[str]) -> None:
         known = {part for secret in secrets for part in (secret, *secret.splitlines()) if part.strip()}
@@ -43,7 +43,7 @@ class Mask:
         self._forms = sorted(forms.items(), key=lambda item: len(item[0]), reverse=True)
 
     def text(self, shown: str) -> str:
-        """The text with every secret hidden, the longest first."""
+        """Returns the text with every secret hidden, the longest first."""
         if shown in self._alone:
             return HIDDEN
         for form, instead in self._forms:
@@ -57,7 +57,7 @@ class Mask:
         return self.text(content.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
 
     def value(self, value: Any) -> Any:  # noqa: ANN401 - whatever is shown
-        """Hides secrets in texts and bytes within dicts, lists and tuples; everything else stays as it is."""
+        """Hides secrets in texts and bytes within dicts, lists and tuples; everything else stays unchanged."""
         if isinstance(value, str):
             return self.text(value)
         if isinstance(value, bytes):
@@ -74,13 +74,13 @@ NOTHING_SECRET = Mask(())
 
 
 def _forms(secret: str) -> Iterator[str]:
-    for text in (secret, secret.replace("{{", "{").replace("}}", "}")):  # the latter: what a template makes of it
+    for text in (secret, secret.replace("{{", "{").replace("}}", "}")):  # the latter: the result of a template
         yield from (text, repr(text)[1:-1], json.dumps(text)[1:-1], json.dumps(text, ensure_ascii=False)[1:-1])
 
 
 @lru_cache(maxsize=4096)
 def is_secret_name(name: str) -> bool:
-    """Whether a key of this name holds a secret, or was probably meant to (`pasword`)."""
+    """Returns whether a key of this name holds a secret, or was probably meant to (`pasword`)."""
     if _SECRET_WORDS.search(name):
         return True
     last = re.split(r"[.\s]", name.lower())[-1]
@@ -88,14 +88,14 @@ def is_secret_name(name: str) -> bool:
 
 
 def printable(text: str) -> str:
-    """`text` as one line that no terminal acts upon: whatever is not printable (controls, bidi marks, surrogates) as U+FFFD."""
+    """Returns `text` as one line with unprintable characters (controls, bidi marks, surrogates) as U+FFFD."""
     return text if text.isprintable() else "".join(character if character.isprintable() else "\ufffd" for character in text)
 
 
 def visible(text: str, *, backslash: bool = False) -> str:
-    r"""`text` as one line that no terminal acts upon: controls, bidi marks and odd bytes as escapes (`\x1b`, `\u202e`, `\xff`).
+    r"""Returns `text` as one line with controls, bidi marks and odd bytes as escapes (`\x1b`, `\u202e`, `\xff`).
 
-    `backslash` doubles backslashes too, so that what was escaped can be told from what stood there.
+    `backslash` doubles backslashes too, so that escapes can be told from original text.
     """
     if text.isprintable() and not (backslash and "\\" in text):
         return text
@@ -112,7 +112,7 @@ def _character(one: str) -> str:
 
 
 def age(seconds: float) -> str:
-    """How long, in the largest unit that fits: `3m`; `0s` for what a clock that was set back makes negative."""
+    """Returns a duration in the largest unit that fits: `3m`; `0s` for one that a clock set back makes negative."""
     whole = max(0, int(seconds))
     for unit, letter in _AGES:
         if whole >= unit:
@@ -121,7 +121,7 @@ def age(seconds: float) -> str:
 
 
 def size(size_bytes: float) -> str:
-    """Bytes with a unit: `0 B`, `1.5 MiB`."""
+    """Returns bytes with a unit: `0 B`, `1.5 MiB`."""
     if size_bytes < _KIB:
         return f"{size_bytes:.0f} B"
     for unit in _SIZES:
@@ -132,26 +132,26 @@ def size(size_bytes: float) -> str:
 
 
 def rate(per_second: float) -> str:
-    """Records per second: with a decimal below 10."""
+    """Returns records per second, with a decimal below 10."""
     return f"{per_second:.1f}" if 0 < per_second < 10 else f"{per_second:,.0f}"  # noqa: PLR2004 - two digits are enough
 
 
 def count(number: int) -> str:
-    """A whole number with thousands apart, in millions where that would be long."""
+    """Returns a whole number with thousands separated, in millions if it would be long."""
     return f"{number:,}" if number < 100 * _MANY * 100 else f"{number / 1e6:,.1f}M"
 
 
 def without_nulls(value: object) -> object:
-    """A value of a definition without options that say nothing."""
+    """Returns a value of a definition without null options."""
     if isinstance(value, Mapping):
         return {key: without_nulls(one) for key, one in value.items() if one is not None}
     return value
 
 
 def render(problem: Problem, *, kind: str = "error", color: bool = False) -> str:
-    """`file:line:col: error[CODE] text`, the line, a caret and the hint; no line end at the end.
+    """Returns `file:line:col: error[CODE] text`, the line, a caret and the hint, without a newline at the end.
 
-    Whether to color is the caller's decision (terminal, NO_COLOR, --no-color). `kind` is `error` or `warning`.
+    The caller decides about colors (terminal, NO_COLOR, --no-color). `kind` is `error` or `warning`.
     """
     bold, paint, cyan, end = (_BOLD, _RED if kind == "error" else _YELLOW, _CYAN, _END) if color else ("", "", "", "")
     place = f":{problem.line}:{problem.column}" if problem.line else ""

@@ -46,7 +46,7 @@ class CopycatError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One thing wrong in one definition file, with the place to look at.
+    """One error in one definition file, with its position.
 
     `line` and `column` count from 1; 0 means the file as a whole. `source_line` is the text of the line, secrets masked.
     """
@@ -70,24 +70,24 @@ class DefinitionError(CopycatError):
         self.problems = problems
 
     def __reduce__(self) -> tuple[type[DefinitionError], tuple[tuple[Problem, ...]]]:
-        """Pickle by problems: the message is derived from them."""
+        """Pickles by problems: the message is derived from them."""
         return type(self), (self.problems,)
 
 
 class DataError(CopycatError):
-    """One record cannot be made or sent. The connector's `errors` section decides what becomes of it."""
+    """One record cannot be made or sent. The connector's `errors` section decides about it."""
 
 
 class TimestampError(DataError):
-    """Kafka refuses a record for its timestamp. One that the agent gave it, when it was sent, is this host's clock's fault."""
+    """Kafka refuses a record for its timestamp. If the agent set it at sending, this host's clock is wrong."""
 
 
 class DamageError(CopycatError):
-    """The rest of one file cannot be read, whoever tries: it is damaged, or not what its format says. What stands before it is good."""
+    """The rest of one file cannot be read by anyone: it is damaged, or not what its format says. Everything before it is good."""
 
 
 class RetriableError(CopycatError):
-    """Not the record's fault and not for ever: the same split is planned again after a back-off."""
+    """Not the record's fault and not permanent: the same split is planned again after a back-off."""
 
 
 class BlockedError(RetriableError):
@@ -99,11 +99,11 @@ class FileError(RetriableError):
 
 
 class FencedError(RetriableError):
-    """A lane is somebody else's now, or not where it was planned to be. Nothing is planned for it before the truth is read."""
+    """A lane has been taken over, or is not where it was planned to be. Nothing is planned for it before its true state is read."""
 
 
 class RenamedError(RetriableError):
-    """Kafka knows a connector's id by another name: what is saved of it here is older than a rename."""
+    """Kafka knows a connector's id by another name: the saved rows here are older than a rename."""
 
 
 class RefusedError(RetriableError):
@@ -114,7 +114,7 @@ class RefusedError(RetriableError):
         self.reason = reason
 
     def __reduce__(self) -> tuple[type[RefusedError], tuple[DataError]]:
-        """Pickle by the reason."""
+        """Pickles by the reason."""
         return type(self), (self.reason,)
 
 
@@ -131,14 +131,14 @@ class PositionsError(FatalError):
 
 
 class BehindError(PositionsError):
-    """Kafka lacks commits that this host has seen. Believed only when it says so again a while later, to somebody who asks anew."""
+    """Kafka lacks commits that this host has seen. Believed only if a later, new query finds the same."""
 
 
 class CopiedError(PositionsError):
     """Another state directory has this agent's identity, and has moved a lane.
 
     `positions` (`model.Position`s in their order) are what this start has committed itself and SQLite does not have, as far as Kafka still
-    has them: what this host goes on from must not be behind them. `place` is where they stand.
+    has them: this host must not continue from before them. `place` is where they are.
     """
 
     def __init__(self, message: str, hint: str = "", positions: tuple[object, ...] = (), place: object = None) -> None:
@@ -147,7 +147,7 @@ class CopiedError(PositionsError):
         self.place = place
 
     def __reduce__(self) -> tuple[type[CopiedError], tuple[object, ...]]:
-        """Pickle with all that it carries."""
+        """Pickles with all that it carries."""
         return type(self), (self.message, self.hint, self.positions, self.place)
 
 
@@ -156,10 +156,10 @@ class UnknownConnectorError(CopycatError):
 
 
 class BusyError(CopycatError):
-    """A command cannot be carried out in the state things are in; the hint says which state it needs."""
+    """A command cannot be done in the present state; the hint says which state it needs."""
 
 
 def bug_words(error: BaseException) -> str:
-    """An exception that nobody raised on purpose, told by type and place only: its text may hold data or secrets."""
+    """Returns an unexpected exception by type and place only: its text may hold data or secrets."""
     where = traceback.extract_tb(error.__traceback__)[-1]
     return f"unexpected {type(error).__name__} at {Path(where.filename).name}:{where.lineno}"

@@ -1,7 +1,7 @@
-"""What carries batches to where they run, and `run_batch`, which is the whole data path: from a batch of splits to their results.
+"""Executors, which carry batches to where they run, and `run_batch`, the whole data path from a batch of splits to their results.
 
-`InlineExecutor` runs batches in this process, for dry runs and for tests without Spark; `spark.RunnerExecutor` and
-`spark.JobExecutor` carry them to Spark tasks. All of them run the same `run_batch` and pass the same contract tests.
+`InlineExecutor` runs batches in this process, for dry runs and for tests without Spark; `spark.RunnerExecutor` and `spark.JobExecutor`
+carry them to Spark tasks. All of them run the same `run_batch` and pass the same contract tests.
 """
 
 from __future__ import annotations
@@ -31,27 +31,27 @@ if TYPE_CHECKING:
     Run = Callable[[Batch, Producers, Callable[[], bool]], tuple[SplitResult, ...]]
 
     Hung = Callable[[Collection[str]], Collection[str]]
-    """Of these connectors, by name, those that read from a mount that does not answer. Returns at once."""
+    """Returns, at once, which of these connectors, by name, read from a mount that does not answer."""
 
 
 class Executor(Protocol):
     """Carries batches to where they run. Every method is thread-safe."""
 
     def submit(self, batch: Batch) -> Results:
-        """Start `batch`; at most one batch per task is under way (the caller's duty).
+        """Starts `batch`; at most one batch per task is running (the caller's duty).
 
-        A future per batch, and not a list of batches with a list of results: so a task that is done gets work at once, and no connector
-        waits for its slowest task.
+        A future per batch, and not a list of batches with a list of results: so an idle task gets work at once, and no connector waits for
+        its slowest task.
 
-        The future always yields one result per split, in order. What goes wrong on the way (a runner that dies, a JVM that
-        is gone) comes as results with a `RetriableError` and the split's own offset; the future raises nothing.
+        The future always yields one result per split, in order. Failures on the way (a runner that dies, a JVM that is gone) become results
+        with a `RetriableError` and the split's own offset; the future raises nothing.
         """
 
     def settle(self, task: TaskId) -> None:
-        """Ask the task's batch to stop reading, settle what it has in flight and return early. Unknown tasks are ignored."""
+        """Asks the task's batch to stop reading, settle what it has in flight and return early. Unknown tasks are ignored."""
 
     def close(self) -> None:
-        """End everything this executor started; futures under way yield `RetriableError` results."""
+        """Ends everything this executor started; pending futures yield `RetriableError` results."""
 
 
 @runtime_checkable
@@ -59,15 +59,15 @@ class StayingExecutor(Protocol):
     """An executor whose batches may stay at the ends of their files (`Batch.follow_seconds`)."""
 
     def follow(self, batch: Batch, report: Callable[[tuple[SplitResult, ...]], None]) -> Results:
-        """As `submit`. `report` is called from any thread with what has been settled since the last time; the future yields the rest.
+        """Starts `batch` as `submit`. `report` is called from any thread with newly settled results; the future yields the rest.
 
         Each result begins where the last one of its split ended. A batch that fails says so from there on.
         """
 
     def join(self, task: TaskId, splits: tuple[Split, ...]) -> None:
-        """Have the task's batch, which has reported, take on further splits: results tell of them as of the others, and come behind them.
+        """Makes the task's batch, which has reported, take on further splits: their results come as, and after, those of the others.
 
-        There are none of those that it has not taken on when it ends: then they are unread.
+        Splits that it has not taken on when it ends have no results: then they are unread.
         """
 
 
@@ -76,46 +76,46 @@ class Examiner(Protocol):
     """An executor that can say of a definition, before there is anything to read, that it cannot carry its batches."""
 
     def examine(self, definition: bytes) -> Future[FatalError | None]:
-        """Returns why a pickled definition's batches cannot be carried, None where nothing speaks against it, or nobody can tell now."""
+        """Returns why a pickled definition's batches cannot be carried, None if there is no reason, or it is not known now."""
 
 
 THREADS = 64
-"""Batches of an `InlineExecutor` at a time: enough that one that waits for a broker holds up nobody else's."""
+"""Batches of an `InlineExecutor` at a time: enough that one that waits for a broker does not block the others."""
 
 
 class InlineExecutor:
     """Runs batches on threads of this process: no Spark, the same `run_batch`."""
 
     def __init__(self, producers: Producers | None = None, run: Run | None = None) -> None:
-        """`producers` stands in for real ones, as in a dry run, and `run` for `run_batch`."""
+        """`producers` replaces real ones, as in a dry run, and `run` replaces `run_batch`."""
         self._producers = producers or Producers()
         self._run = run
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="inline")
         self._stopping: dict[TaskId, threading.Event | Reporting] = {}
 
     def submit(self, batch: Batch) -> Results:
-        """Start `batch` on a thread of this process."""
+        """Starts `batch` on a thread of this process."""
         stopping = self._stopping[batch.task] = threading.Event()
         return self._threads.submit(self._run or run_batch, batch, self._producers, stopping.is_set)
 
     def follow(self, batch: Batch, report: Callable[[tuple[SplitResult, ...]], None]) -> Results:
-        """Start `batch` on a thread of this process, which may stay as long as the batch does."""
+        """Starts `batch` on a thread of this process, which may stay as long as the batch does."""
         stopping = self._stopping[batch.task] = Reporting(report)
         return self._threads.submit(self._run or run_batch, batch, self._producers, stopping)
 
     def join(self, task: TaskId, splits: tuple[Split, ...]) -> None:
-        """Have the task's batch take them on."""
+        """Makes the task's batch take on the splits."""
         stopping = self._stopping.get(task)
         if isinstance(stopping, Reporting):
             stopping.join(splits)
 
     def settle(self, task: TaskId) -> None:
-        """Ask the task's batch to settle and return early."""
+        """Asks the task's batch to settle and return early."""
         if task in self._stopping:
             self._stopping[task].set()
 
     def close(self) -> None:
-        """Ask all batches to settle, wait for them, and close the producers."""
+        """Asks all batches to settle, waits for them, and closes the producers."""
         for event in self._stopping.values():
             event.set()
         self._threads.shutdown()
@@ -123,7 +123,7 @@ class InlineExecutor:
 
 
 TASK_HALVES: Mapping[str, TaskHalf] = {"at_least_once": AtLeastOnceTask(), "exactly_once": ExactlyOnceTask(), "files": FilesTask()}
-"""By what a batch's plan names: the guarantee, or files."""
+"""By the name in a batch's plan: the guarantee, or files."""
 
 
 def run_batch(
@@ -133,12 +133,11 @@ def run_batch(
     encoder: Encoder | None = None,
     make_run: MakeRun = BatchRun,
 ) -> tuple[SplitResult, ...]:
-    """Read the batch's splits, send their records, and say how far each is settled: one result per split, in order.
+    """Reads the batch's splits, sends their records, and returns how far each is settled: one result per split, in order.
 
-    Never raises: errors come as values, so that one bad split does not lose its siblings' results. `stopping` is asked often;
-    once it is True, reading ends and what is in flight is settled. Runs in a runner's thread; `producers` is the process's.
-    `encoder`: not the definition's, compiled, but this one, which tells more of what it does. A definition with a query needs another
-    `make_run`.
+    Never raises: errors are returned as values, so that one bad split does not lose its siblings' results. `stopping` is called often; once
+    it is True, reading ends and what is in flight is settled. Runs in a runner's thread; `producers` is the process's. `encoder` replaces
+    the definition's compiled one, to trace more of its work. A definition with a query needs another `make_run`.
     """
     try:
         encoder = encoder or compiled(batch.definition)
@@ -154,14 +153,14 @@ def _refuse_query_without_spark(encoder: Encoder, make_run: MakeRun) -> None:
 
 
 def as_value(error: Exception) -> CopycatError:
-    """`error` for the results. Without its frames: those hold clients, and mostly whoever keeps the value, in a ring that lives on."""
+    """Returns `error` for the results, without its frames: those hold clients, and mostly the holder of the value, in a reference cycle."""
     value = _in_words(error)
     value.__cause__ = value.__context__ = None
     return value.with_traceback(None)
 
 
 def _in_words(error: Exception) -> CopycatError:
-    """A bug is told by type and place only: its text may hold data or secrets."""
+    """Returns the error as a CopycatError. A bug has only type and place: its text may hold data or secrets."""
     if isinstance(error, DataError):
         return FatalError(error.message, error.hint)
     if isinstance(error, CopycatError):

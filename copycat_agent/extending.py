@@ -1,7 +1,7 @@
 """The public names for packages that add a source, a format, a transform or a converter (docs/extending.md).
 
-These names are stable within a major version; everything else in `copycat_agent` may change in any release. The agent's own sources
-that are written against this contract import nothing else of ours (`ON_CONTRACT` in tests/test_architecture.py).
+These names are stable within a major version; everything else in `copycat_agent` may change in any release. The agent's own sources that
+are written against this contract import nothing else of the package (`ON_CONTRACT` in tests/test_architecture.py).
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Places where a test makes this process die, hang or fail, to prove that nothing is lost or repeated there.
 
-`COPYCAT_FAILPOINT=name[:nth][:kill|hang|stop|error]` acts when the process comes to `name` for the nth time (the first, unless said), and
-`kill` unless said otherwise. Every process of the agent counts for itself, those that replace a killed one too; with
-`COPYCAT_FAILPOINT_ONCE=FILE` only the one that makes FILE acts. Unset, a place costs one call that does nothing (25 ns), so that the
-code that is killed in tests is the code that runs in production.
+`COPYCAT_FAILPOINT=name[:nth][:kill|hang|stop|error]` acts when the process reaches `name` for the nth time (the first by default), with
+`kill` by default. Every process of the agent counts for itself, also those that replace a killed one; with `COPYCAT_FAILPOINT_ONCE=FILE`
+only the one that creates FILE acts. Unset, a place costs one call that does nothing (25 ns), so that the code that is killed in tests is
+the code that runs in production.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from copycat_agent.errors import RetriableError
 
 VARIABLE = "COPYCAT_FAILPOINT"
 ONCE = "COPYCAT_FAILPOINT_ONCE"
-"""Names a file that is not there: who makes it acts, and its pid stands in it; nobody else does."""
+"""Names a file that does not exist: the process that creates it acts, and writes its pid there; no other one does."""
 NAMES: dict[str, str] = {
     "start": "W0: the agent holds its state directory; nothing is fenced yet",
     "fenced": "W1: a connector's lanes are fenced; their positions are not read yet",
@@ -40,7 +40,7 @@ NAMES: dict[str, str] = {
     "files-checked": "W22: the claim counts; nothing is published",
     "files-published": "W23: the files are published; the driver does not know",
 }
-"""All places, with the window of `docs/exactly-once.md` that each stands for; those of files are from W20 on."""
+"""All places, with the window of `docs/exactly-once.md` that each belongs to; those of files are from W20 on."""
 
 ACTIONS: dict[str, str] = {
     "kill": "SIGKILL to this process",
@@ -72,10 +72,9 @@ def _parse(text: str) -> _Armed | None:
 
 
 hit: Callable[[str], object] = str
-"""`hit(name)`: this process comes to the place `name`. RetriableError where the variable asks for an error.
+"""`hit(name)`: called where this process reaches the place `name`. Raises RetriableError if the variable asks for an error.
 
-While nothing is armed it is `str`, which does nothing with a name.
-"""
+While nothing is armed it is `str`, which does nothing with a name."""
 _armed: _Armed | None = None
 _problem = ""
 _lock = threading.Lock()
@@ -83,7 +82,7 @@ _times = 0
 
 
 def arm(text: str) -> None:
-    """Wait for a place from now on, as the variable asks for it; "" for none. ValueError, with what would be right, for anything else."""
+    """Arms the place in `text`, in the variable's format; "" for none. Raises ValueError, with the right format, for anything else."""
     global _armed, _times, hit  # noqa: PLW0603 - so that a place costs nothing while nothing is armed
     _armed, _times = _parse(text), 0
     hit = _hit if _armed is not None else str
@@ -91,7 +90,7 @@ def arm(text: str) -> None:
 
 @contextlib.contextmanager
 def armed(text: str) -> Iterator[None]:
-    """Within the block this process is armed like that. For tests of one process."""
+    """Arms this process within the block. For tests of one process."""
     arm(text)
     try:
         yield
@@ -105,7 +104,7 @@ def problem() -> str:
 
 
 def is_armed(name: str) -> bool:
-    """Whether somebody waits for the place `name`, for places that it costs something to come to."""
+    """Returns whether the place `name` is armed, for places that are expensive to reach."""
     return _armed is not None and _armed.name == name
 
 
@@ -131,7 +130,7 @@ def _act(armed: _Armed) -> None:
 
 
 def _is_first() -> bool:
-    """Whether this process may act, where only one may."""
+    """Returns whether this process may act, if only one may."""
     path = os.environ.get(ONCE)
     if not path:
         return True
@@ -146,5 +145,5 @@ def _is_first() -> bool:
 
 try:
     arm(os.environ.get(VARIABLE, ""))
-except ValueError as error:  # whoever imports this need not know of it: the command line says so
+except ValueError as error:  # importers need not handle it: the command line reports it
     _problem = str(error)

@@ -1,4 +1,4 @@
-"""Jars of the public Maven repository, the cache they are kept in, and the Java that runs them.
+"""Fetches jars of the public Maven repository, keeps them in a cache, and finds the Java that runs them.
 
 They are fetched through the Ivy inside PySpark's own jars, so the repository is Ivy's, and a proxy is set as for any Java.
 """
@@ -30,14 +30,14 @@ _HINT = (
 _PROBE_SECONDS = 30.0
 
 PAUSES_SECONDS = (2.0, 8.0, 0.0)
-"""After each failed attempt; what Ivy has already downloaded stays in its cache, so that an attempt resumes the one before."""
+"""Pauses after failed attempts; files that Ivy has downloaded stay in its cache, so that an attempt resumes the one before."""
 _FETCH_SECONDS = 900.0
 _NETWORK_HINT = (
     "check the network; behind a proxy set JAVA_TOOL_OPTIONS='-Dhttps.proxyHost=HOST -Dhttps.proxyPort=PORT'; "
     "it is needed once, afterwards the cache is used"
 )
 _ABSENT = "Not Found url="
-"""What Ivy says, in a line with the address, when the repository itself answered that a file is not there."""
+"""Ivy's message, in a line with the address, if the repository itself answered that a file does not exist."""
 _PUBLISHED = ("sha256", "sha1")
 """Checksums that a repository keeps beside its files, the better one first: all have the second, newer ones both."""
 _COORDINATES = re.compile(r"(?P<group>[\w-]+(?:\.[\w-]+)*):(?P<artifact>\w[\w.-]*):(?P<version>(?!latest\.)\w[\w.-]*)", re.ASCII)
@@ -56,7 +56,7 @@ _log = logs.get("maven")
 
 
 def java() -> str:
-    """Path of a Java of version 17 or later: from JAVA_HOME, else from PATH. FatalError with a hint when there is none."""
+    """Returns the path of a Java of version 17 or later: from JAVA_HOME, else from PATH. Raises FatalError with a hint if there is none."""
     home = os.environ.get("JAVA_HOME")
     path = shutil.which("java", path=str(Path(home) / "bin") if home else None)
     if path is None:
@@ -69,7 +69,7 @@ def java() -> str:
 
 
 def _major_version(path: str) -> int:
-    """17 for `version "17.0.15"`, 8 for `version "1.8.0_402"`, 0 when it does not say."""
+    """Returns 17 for `version "17.0.15"`, 8 for `version "1.8.0_402"`, 0 if it has no version."""
     try:
         answer = subprocess.run([path, "-version"], capture_output=True, text=True, timeout=_PROBE_SECONDS, check=False)
     except (OSError, subprocess.TimeoutExpired):
@@ -79,7 +79,7 @@ def _major_version(path: str) -> int:
 
 
 def pyspark_jars(*patterns: str) -> tuple[Path, ...]:
-    """The jars inside PySpark that match the patterns, one each, newest name last. PySpark is located, not imported."""
+    """Returns the jars inside PySpark that match the patterns, one each, newest name last. PySpark is located, not imported."""
     spec = find_spec("pyspark")
     if spec is None or not spec.submodule_search_locations:
         raise FatalError("PySpark is not installed", "pip install copycat-agent installs it")
@@ -97,7 +97,7 @@ def cache_dir() -> Path:
 
 
 def sha256_of(path: Path) -> str:
-    """The SHA-256 of a file's content, in lower-case hexadecimal digits."""
+    """Returns the SHA-256 of a file's content, in lower-case hexadecimal digits."""
     return _digest(path, "sha256")
 
 
@@ -108,7 +108,7 @@ def _digest(path: Path, algorithm: str) -> str:
 
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Hold an exclusive flock on `path`; the kernel frees it when the process dies."""
+    """Holds an exclusive flock on `path`; the kernel frees it if the process dies."""
     with path.open("a") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
@@ -116,7 +116,7 @@ def locked(path: Path) -> Iterator[None]:
 
 @contextmanager
 def workplace(directory: Path, prefix: str) -> Iterator[Path]:
-    """A temporary directory in `directory`, of which those that a killed process left are removed. Call it under the lock."""
+    """Yields a temporary directory in `directory`, and removes those of killed processes. Call it under the lock."""
     for left_over in directory.glob(f"{prefix}*"):
         shutil.rmtree(left_over, ignore_errors=True)
     with tempfile.TemporaryDirectory(prefix=prefix, dir=directory, ignore_cleanup_errors=True) as name:
@@ -124,7 +124,7 @@ def workplace(directory: Path, prefix: str) -> Iterator[Path]:
 
 
 class _IvyRun(NamedTuple):
-    """How one run of Ivy ended. `words` say in one line what went wrong, `absent` names the files that the repository says it lacks."""
+    """The result of one run of Ivy. `words` describe the error in one line, `absent` names the files that the repository lacks."""
 
     is_done: bool
     words: str
@@ -132,10 +132,10 @@ class _IvyRun(NamedTuple):
 
 
 def retrieve(what: str, ivy: Path, jars: Path, *arguments: str, needed: frozenset[str] = frozenset()) -> frozenset[str]:
-    """Run Ivy until it succeeds; returns which of the `needed` files the repository says it lacks, none when all is there.
+    """Runs Ivy until it succeeds; returns which of the `needed` files the repository lacks, none if everything was fetched.
 
-    `ivy` is Ivy's cache, `jars` the directory that the files come into as `artifact-version.ext`, `arguments` say which. What a repository
-    lacks is told only with `-verbose` among them. RetriableError with Ivy's own last words when no attempt succeeds.
+    `ivy` is Ivy's cache, `jars` the directory for the files, named `artifact-version.ext`, `arguments` select them. Missing files are
+    reported only with `-verbose` among them. Raises RetriableError with Ivy's last message if no attempt succeeds.
     """
     words = ""
     for pause in PAUSES_SECONDS:
@@ -165,18 +165,19 @@ def _run_ivy(ivy: Path, jars: Path, arguments: tuple[str, ...]) -> _IvyRun:
 
 
 def _complaint(lines: list[str]) -> str:
-    """Ivy's most telling line: the first that names an error or something unresolved, else its last one."""
+    """Returns Ivy's most informative line: the first that names an error or something unresolved, else its last one."""
     said = [re.sub(r"^(WARN|ERROR):\s*", "", line.strip(" \t:")) for line in lines if line.strip(" \t:") and _ABSENT not in line]
     telling = [line for line in said if re.search(r"error|unresolved dependency|host \S+ not found", line, re.IGNORECASE)]
     return (telling or said[-1:] or ["Ivy said nothing"])[0]
 
 
 def fetch_jar(coordinates: str, sha256: str | None = None, cache: Path | None = None) -> Path:
-    """The jar `group:artifact:version`, from the cache, else fetched from the repository; what it depends on is not fetched with it.
+    """Returns the jar `group:artifact:version`, from the cache, else fetched from the repository, without its dependencies.
 
     With `sha256` the jar has to be that one. Without, it has to agree with the checksum that the repository publishes, and its SHA-256 is
     kept beside it: a jar that was damaged since is fetched anew, and has to be the same. Safe to call from several processes at once: one
-    fetches, the others wait. RetriableError without a network or room, FatalError when the repository has no such jar, or another one.
+    fetches, the others wait. Raises RetriableError without network or disk space, FatalError if the repository has no such jar, or another
+    one.
     """
     match = _COORDINATES.fullmatch(coordinates)
     if match is None:
@@ -209,12 +210,12 @@ def _note(jar: Path) -> Path:
 
 
 def _remembered(jar: Path) -> str | None:
-    """The SHA-256 that the jar had when it was first fetched, None when it never was."""
+    """Returns the SHA-256 that the jar had when it was first fetched, None if it never was."""
     return _note(jar).read_text("ascii").strip() if _note(jar).is_file() else None
 
 
 def _fetch(match: re.Match[str], jar: Path, sha256: str | None) -> None:
-    """Fetch into a temporary directory, check, and rename: `jar` is never there in part. Call it under the jar's lock."""
+    """Fetches into a temporary directory, checks, and renames: `jar` is never incomplete. Call it under the jar's lock."""
     _log.info("a jar is fetched, once", jar=match[0], directory=jar.parent)
     with workplace(jar.parent, f"{jar.name}-fetch-") as work:
         fetched = _fetch_checked(match, work)
@@ -233,7 +234,7 @@ def _fetch(match: re.Match[str], jar: Path, sha256: str | None) -> None:
 
 
 def _fetch_checked(match: re.Match[str], work: Path) -> Path:
-    """The jar, found to agree with the best checksum that the repository publishes beside it."""
+    """Fetches the jar, and compares it with the best checksum that the repository publishes beside it. Returns its path."""
     fetched = work / "jars" / f"{match['artifact']}-{match['version']}.jar"
     for checksum in _PUBLISHED:
         published = fetched.with_name(f"{fetched.name}.{checksum}")

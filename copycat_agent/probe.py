@@ -1,4 +1,4 @@
-"""`copycat health` for who asks every few seconds: it imports next to nothing, 20 ms of CPU where other commands take 700.
+"""`copycat health` for frequent probes: it imports next to nothing, 20 ms of CPU where other commands take 700.
 
 The answer is that of `/livez` and `/readyz` on the agent's own socket, so no port needs to be open for it.
 """
@@ -20,7 +20,7 @@ _ANSWER_BYTES_MAX = 2**20
 
 
 def quick(arguments: Sequence[str]) -> int | None:
-    """Run `copycat health` with these arguments and return its exit code; None where they need the whole command line."""
+    """Runs `copycat health` with these arguments and returns its exit code; None if they need the whole command line."""
     live, places = False, default_places()
     rest = list(arguments)
     while rest:
@@ -35,25 +35,25 @@ def quick(arguments: Sequence[str]) -> int | None:
 
 
 def default_places() -> list[str]:
-    """Sockets where an agent listens when nobody says: of a service, of this user, of the packaged service."""
+    """Returns the default sockets of agents: of a service, of this user, of the packaged service."""
     runtime = os.environ.get("RUNTIME_DIRECTORY", "").split(":")[0]
     state = os.environ.get("STATE_DIRECTORY") or os.path.expanduser("~/.local/state/copycat")  # noqa: PTH111 - see above
     return [*(os.path.join(one, SOCKET_NAME) for one in (runtime, os.path.abspath(state)) if one), SERVICE_SOCKET]  # noqa: PTH100, PTH118
 
 
 def report(places: Sequence[str], *, live: bool) -> int:
-    """Ask the first agent that listens at one of these, and print what it says. Returns 0 when it is alive (or ready), else 1."""
+    """Queries the first agent that listens at one of these, and prints the answer. Returns 0 if it is alive (or ready), else 1."""
     good, words = _ask(places, "/livez" if live else "/readyz")
     state = "alive" if live else "ready"
     line = f"{state if good else f'not {state}'}{': ' if words else ''}{words}"
-    line = "".join(one if one.isprintable() else ascii(one)[1:-1] for one in line)  # no terminal acts upon it
+    line = "".join(one if one.isprintable() else ascii(one)[1:-1] for one in line)  # no control characters reach the terminal
     with contextlib.suppress(OSError):  # nobody reads it: the exit code is the answer
         os.write(1, f"{line}\n".encode("ascii", "backslashreplace"))
     return 0 if good else 1
 
 
 def _ask(places: Sequence[str], path: str) -> tuple[bool, str]:
-    """Whether the answer was good, and why not."""
+    """Returns whether the answer was good, and why not."""
     end = time.monotonic() + ANSWER_SECONDS
     failure: OSError | None = None
     for place in places:

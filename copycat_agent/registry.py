@@ -1,9 +1,9 @@
-"""What a definition may name: the parts that come with the agent, and those of installed packages.
+"""Registries of the parts that a definition may name: those that come with the agent, and those of installed packages.
 
-A package brings a part by an entry point, in the group of its kind: `[project.entry-points."copycat_agent.transforms"]` with
-`shout = "copycat_shout:SHOUT"`. Packages are asked only for a name that the agent does not have itself, so they cost a start nothing (a
-look at what is installed takes 2 to 7 ms, more on a cold disk), their code runs only for who asks for it, and a part of theirs never
-stands in for one of ours. One that cannot be had is not there, and `find` says why: it harms nobody who does not ask for it.
+A package brings a part by an entry point, in the group of its kind: `[project.entry-points."copycat_agent.transforms"]` with `shout =
+"copycat_shout:SHOUT"`. Packages are looked up only for a name that the agent does not have itself, so they cost a start nothing (a look-up
+takes 2 to 7 ms, more on a cold disk), their code runs only if it is asked for, and their parts never replace built-in ones. An unusable
+part counts as missing, and `find` says why: it harms nobody who does not use it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ __all__ = ["FAULT", "Fence", "MissingPartError", "Provider", "Registry", "Unusab
 
 K = TypeVar("K")
 FAULT = "this is a fault of that package: tell whoever maintains it"
-"""Hint for what a package's part raised."""
+"""Hint for errors raised by a package's part."""
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,62}")
 """Names that a part can have; entry points with other names are ignored."""
 
@@ -34,24 +34,24 @@ Check = Callable[[str, K], str]
 
 
 class Provider(NamedTuple):
-    """The package that a part comes from; `text` is how errors name it."""
+    """The package that a part comes from; `text` is its name in errors."""
 
     package: str
     version: str
 
     @property
     def text(self) -> str:
-        """Names the package in errors, as in `package copycat-shout 1.0`."""
+        """The package's name in errors, as in `package copycat-shout 1.0`."""
         return f"package {self.package} {self.version}".rstrip()
 
 
 class Fence(NamedTuple):
-    """Goes around the functions of a package's part; `whose` names it."""
+    """Wraps the functions of a package's part; `whose` names it."""
 
     whose: str
 
     def __call__(self, call: Callable[..., Any]) -> Callable[..., Any]:
-        """`call`, but raising a `FatalError` that names the part in place of anything that is no `CopycatError`."""
+        """Returns `call`, but raising a `FatalError` that names the part instead of anything that is not a `CopycatError`."""
 
         @functools.wraps(call)
         def fenced(*args: Any, **named: Any) -> Any:  # noqa: ANN401 - whatever the function takes and gives
@@ -59,7 +59,7 @@ class Fence(NamedTuple):
                 return call(*args, **named)
             except (CopycatError, MemoryError):
                 raise
-            except Exception as error:  # noqa: BLE001 - somebody else's code raises anything
+            except Exception as error:  # noqa: BLE001 - another package's code raises anything
                 words = f"{self.whose}: {told(error)}"
             raise FatalError(words, FAULT)  # outside the except: the cause may hold data
 
@@ -67,27 +67,27 @@ class Fence(NamedTuple):
 
 
 class Unusable(NamedTuple):
-    """A part that is named by a package and cannot be had: `why`, in words that name the package."""
+    """A part that a package declares but cannot provide: `why`, in words that name the package."""
 
     why: str
     hint: str
 
 
 class MissingPartError(FatalError, KeyError):
-    """A definition names a part that this process cannot have. A KeyError too, so that a registry is a Mapping like any other."""
+    """A definition names a part that this process does not have. A KeyError too, so that a registry is a Mapping like any other."""
 
     __str__ = FatalError.__str__
 
 
 class OwnParts(Mapping[str, K], Generic[K]):
-    """The agent's own parts of one kind, by name, each imported when it is first asked for: a process needs a few of them. Thread-safe."""
+    """The built-in parts of one kind, by name, each imported on first use: a process needs only some of them. Thread-safe."""
 
     def __init__(self, parts: Mapping[str, K | str]) -> None:
-        """A text says where a part is, as an entry point does: `copycat_agent.formats.records.csv_format:CSV`."""
+        """A text locates a part, as an entry point does: `copycat_agent.formats.records.csv_format:CSV`."""
         self._parts = dict(parts)
 
     def __getitem__(self, name: str) -> K:
-        """Raise KeyError for a name that is none of them."""
+        """Returns the part. Raises KeyError for a name that is none of them."""
         part = self._parts[name]
         if isinstance(part, str):
             module, _, attribute = part.partition(":")
@@ -95,7 +95,7 @@ class OwnParts(Mapping[str, K], Generic[K]):
         return part
 
     def __contains__(self, name: object) -> bool:
-        """Imports nothing."""
+        """Returns whether there is a part of this name. Imports nothing."""
         return name in self._parts
 
     def __iter__(self) -> Iterator[str]:
@@ -106,12 +106,12 @@ class OwnParts(Mapping[str, K], Generic[K]):
 
 
 class Registry(Mapping[str, K], Generic[K]):
-    """The parts of one kind, by name. Thread-safe. Iteration has the agent's own first, then those of packages that can be had."""
+    """The parts of one kind, by name. Thread-safe. Iterates over built-in parts first, then over usable ones of packages."""
 
     def __init__(self, noun: str, built_in: Mapping[str, K | str], check: Check[K], fenced: Callable[[K, Fence], K]) -> None:
-        """`noun` is how messages call a part, and its plural the end of the group's name: `transform`, `copycat_agent.transforms`.
+        """`noun` is the word for a part in messages, and its plural the end of the group's name: `transform`, `copycat_agent.transforms`.
 
-        `built_in` is as `OwnParts` takes it. `fenced` gives the part of a package with its functions in fences.
+        `built_in` is as for `OwnParts`. `fenced` returns the part of a package with its functions wrapped.
         """
         self.noun = noun
         self.group = f"copycat_agent.{noun}s"
@@ -119,10 +119,10 @@ class Registry(Mapping[str, K], Generic[K]):
         self._check = check
         self._fenced = fenced
         self._found: dict[str, tuple[K, Provider]] = {}
-        self._looking = threading.RLock()  # what is imported may ask for parts itself
+        self._looking = threading.RLock()  # an imported module may itself look for parts
 
     def __getitem__(self, name: str) -> K:
-        """Raise `MissingPartError`, a KeyError, for a name that nobody has, or whose package cannot be used."""
+        """Returns the part. Raises `MissingPartError`, a KeyError, for an unknown name, or one whose package is unusable."""
         if name in self.built_in:
             return self.built_in[name]
         found = self.find(name)
@@ -142,7 +142,7 @@ class Registry(Mapping[str, K], Generic[K]):
         return sum(1 for _ in self)
 
     def find(self, name: str) -> K | Unusable | None:
-        """The part of this name, or why it cannot be used, or None when nobody has one."""
+        """Returns the part of this name, or why it is unusable, or None if there is none."""
         if name in self.built_in:
             return self.built_in[name]
         if not _NAME.fullmatch(name):
@@ -155,25 +155,25 @@ class Registry(Mapping[str, K], Generic[K]):
         return self._found[name][0]
 
     def origin(self, name: str) -> Provider | None:
-        """The package that a part which was found comes from; None for the agent's own."""
+        """Returns the package of a part that was found; None for a built-in one."""
         return self._found[name][1] if name in self._found else None
 
     def forget(self) -> None:
-        """Look anew for the parts of packages from now on."""
+        """Forgets the parts of packages, so that they are looked up again."""
         origins = {origin for _, origin in self._found.values()}
         self._found.clear()
         for module in [module for module, origin in _MODULES.items() if origin in origins]:
             del _MODULES[module]
 
     def names(self) -> list[str]:
-        """Every name that may be written, those of packages that cannot be used too. Imports nothing."""
+        """Returns every name that may be written, including those of unusable packages. Imports nothing."""
         return list(dict.fromkeys([*self.built_in, *sorted(self._offered())]))
 
     def _offered(self) -> set[str]:
         return {point.name for point in metadata.entry_points(group=self.group) if _NAME.fullmatch(point.name)}
 
     def _look_for(self, name: str) -> Unusable | None:
-        """Put the part into `_found`, or say why not. What fails is tried anew the next time: a person may have repaired it."""
+        """Puts the part into `_found`, or returns why not. A failure is not remembered: a person may have repaired it by the next time."""
         points = {(point.value, _origin(point)): point for point in metadata.entry_points(group=self.group, name=name)}
         if not points:
             return None
@@ -202,7 +202,7 @@ def _origin(point: metadata.EntryPoint) -> Provider:
 
 
 def told(error: BaseException) -> str:
-    """Type and place of what somebody else's code raised. Its text only where Python worded it: any other may hold data or secrets."""
+    """Returns type and place of another package's exception. Its text only if Python worded it: any other may hold data or secrets."""
     own = [frame for frame in traceback.extract_tb(error.__traceback__) if "importlib" not in frame.filename]
     place = f" at {Path(own[-1].filename).name}:{own[-1].lineno}" if own[1:] else ""
     if isinstance(error, SyntaxError):
@@ -212,7 +212,7 @@ def told(error: BaseException) -> str:
 
 
 def blamed(trace: TracebackType | None) -> Provider | None:
-    """The package whose part raised, or called what raised; None where no code of a package was under way."""
+    """Returns the package whose part raised, or called what raised; None if no code of a package was running."""
     found = None
     while trace is not None:
         package = str(trace.tb_frame.f_globals.get("__name__", "")).partition(".")[0]
@@ -222,7 +222,7 @@ def blamed(trace: TracebackType | None) -> Provider | None:
 
 
 def wrong_kind(part: object, kind: type, options: type) -> str:
-    """Returns why `part` is no `kind` whose `options` is a class derived from `options`, "" when it is. Every check begins with it."""
+    """Returns why `part` is not a `kind` with options derived from `options`, "" if it is. Every check begins with it."""
     if not isinstance(part, kind):
         return f"it is a {type(part).__name__}, not a {kind.__name__}"
     model = getattr(part, "options", None)
@@ -232,7 +232,7 @@ def wrong_kind(part: object, kind: type, options: type) -> str:
 
 
 def wrong_type_name(name: str, model: Any) -> str:  # noqa: ANN401 - a class of options, which this layer does not know
-    """Returns why options cannot be chosen by their `type`, "" when they can: it must be the name, and they need a JSON schema."""
+    """Returns why options cannot be chosen by their `type`, "" if they can: it must be the name, and they need a JSON schema."""
     field = model.model_fields.get("type")
     if field is None or get_args(field.annotation) != (name,):
         return f"the type of its options is not Literal[{name!r}]"

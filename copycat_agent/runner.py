@@ -1,8 +1,8 @@
-"""What a Spark task does with batches: a resident one serves them until the driver hangs up, a bounded one runs a single batch.
+"""Runs batches in a Spark task: a resident one serves them until the driver hangs up, a bounded one runs a single batch.
 
-`serve` is the resident task. It connects to the driver's private unix socket and runs the batches that come over it on
-threads, so that one that waits for a broker holds up nobody else's. The wire carries pickled tuples, defined here and used
-by `spark.runners` at the other end. Nothing in this file raises into Spark: an exception there loses the siblings' results.
+`serve` is the resident task. It connects to the driver's private unix socket and runs the batches that come over it on threads, so that one
+that waits for a broker does not block the others. The wire carries pickled tuples, defined here and used by `spark.runners` at the other
+end. Nothing in this file raises into Spark: an exception there loses the siblings' results.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ if TYPE_CHECKING:
 
     Results = tuple[SplitResult, ...]
     Run = Callable[[Batch, Producers, Callable[[], bool]], Results]
-    """`executor.run_batch`, or what a test puts in its place; pickled by reference, so importable in a worker."""
+    """`executor.run_batch`, or a test's replacement; pickled by reference, so importable in a worker."""
 
 _Stopping = threading.Event | Reporting
 
 BEAT_SECONDS = 2.0
-"""A runner on another host that has a batch says so often that it lives: who has stopped, or is cut off, looks like who works."""
+"""How often a runner on another host with a batch sends a `Beat`: a dead or disconnected one would look like a working one."""
 
 THREADS = 64
-"""Batches of one runner at a time, beside those whose mount hangs. The driver sends no more: one that waited would use up its time."""
+"""Batches of one runner at a time, without those whose mount hangs. The driver sends no more: a waiting one would use up its time."""
 
 HANG_UP_SECONDS = 2.0
 """How long batches may take to settle once the driver has hung up."""
@@ -56,7 +56,7 @@ _log = logs.get("spark")
 
 
 _CREDENTIALS = ("AWS_", "AZURE_", "GOOGLE_", "CLOUDSDK_", "HADOOP_", "KRB5")
-"""How names of variables begin that the SDKs of object stores look for."""
+"""Prefixes of environment variables that the SDKs of object stores read."""
 
 
 class Hello(NamedTuple):
@@ -76,27 +76,27 @@ class Work(NamedTuple):
 
 
 class Settle(NamedTuple):
-    """Driver -> runner: the task's batch shall settle and return early."""
+    """Driver -> runner: the task's batch should settle and return early."""
 
     task: TaskId
 
 
 class TakeOn(NamedTuple):
-    """Driver -> runner: the batch with that number, which stays, shall take on these splits as well. Without effect once it has ended."""
+    """Driver -> runner: the staying batch with that number should take on these splits as well. Has no effect once it has ended."""
 
     number: int
     splits: tuple[Split, ...]
 
 
 class Answer(NamedTuple):
-    """Runner -> driver: what became of the batch with that number; `results` as `packed` makes them."""
+    """Runner -> driver: the results of the batch with that number; `results` as `packed` makes them."""
 
     number: int
     results: bytes
 
 
 class Report(NamedTuple):
-    """Runner -> driver: how far the batch with that number came since it was last heard of. It goes on."""
+    """Runner -> driver: the progress of the batch with that number since its last report. It goes on."""
 
     number: int
     results: bytes
@@ -115,22 +115,22 @@ class Said(NamedTuple):
 
 
 def key_path(address: str) -> Path:
-    """The file (0600) with the key that both ends of the socket at `address` prove to have."""
+    """Returns the file (0600) with the key that both ends of the socket at `address` prove to have."""
     return Path(f"{address}.key")
 
 
 def failed(batch: Batch, error: CopycatError, *, begun: bool = True) -> Results:
-    """Results for a batch of which nothing is known: every split stands where it stood. Not `begun`: no process has ever had it."""
+    """Returns results for a batch of unknown outcome: every split is unchanged. Not `begun`: no process has ever had it."""
     return without_answer(batch, error, begun=begun)
 
 
 def unread(batch: Batch) -> Results:
-    """Results for a batch that was told to settle before it began."""
+    """Returns results for a batch that was told to settle before it began."""
     return without_answer(batch, None, begun=False)
 
 
 def run_safely(batch: Batch, producers: Producers, stopping: Callable[[], bool], run: Run) -> Results:
-    """`run`, with whatever it raises (a bug: it is meant to return errors) as results."""
+    """Does `run`, and returns what it raises (a bug: it should return errors) as results."""
     try:
         results = run(batch, producers, stopping)
     except CopycatError as error:
@@ -143,7 +143,7 @@ def run_safely(batch: Batch, producers: Producers, stopping: Callable[[], bool],
 
 
 def packed(batch: Batch, results: Results) -> bytes:
-    """`results` pickled; results that cannot be (an error that holds a handle, say) are told as such."""
+    """Returns `results` pickled; if they cannot be (an error that holds a handle, say), results that say so."""
     try:
         return pickle.dumps(results, PICKLE)
     except Exception as error:  # noqa: BLE001  __reduce__ may raise anything
@@ -151,20 +151,20 @@ def packed(batch: Batch, results: Results) -> bytes:
 
 
 def unpacked(batch: Batch, data: bytes) -> Results:
-    """Returns what `packed` made. When this process cannot read it, that is told: sending it all again would end in the same way."""
+    """Returns what `packed` made. If this process cannot read it, returns that error: sending everything again would not help."""
     try:
         results: Results = pickle.loads(data)  # noqa: S301 - from our own worker
-    except Exception as error:  # noqa: BLE001 - whatever classes that are not what they were raise
+    except Exception as error:  # noqa: BLE001 - a changed class may raise anything
         words = f"what a batch's process answered cannot be read ({type(error).__name__})"
         return failed(batch, FatalError(words, "copycat-agent was changed while it ran: start it again"))
     return results
 
 
 def serve(address: str, index: int, run: Run = run_batch, level: int = logging.WARNING) -> bool:
-    """Serve batches that come over the socket at `address` until the driver hangs up.
+    """Serves batches that come over the socket at `address` until the driver hangs up.
 
-    Runs in a Spark worker, on its only thread. Log records of at least `level` go to the driver. Returns whether every
-    batch ended in time; when not, threads of this process are still at work and it must not be used again.
+    Runs in a Spark worker, on its only thread. Log records of at least `level` go to the driver. Returns whether every batch ended in time;
+    if not, threads of this process are still at work and it must not be used again.
     """
     try:
         connection = Client(address, "AF_UNIX", authkey=key_path(address).read_bytes())
@@ -174,7 +174,7 @@ def serve(address: str, index: int, run: Run = run_batch, level: int = logging.W
 
 
 def serve_over(connection: Connection | TlsChannel, hello: Hello, run: Run, level: int, *, beats: bool = False) -> bool:
-    """As `serve`, over what is connected, and over which both ends have proved the key. `beats`: see `Beat`."""
+    """Serves as `serve`, over an open connection over which both ends have proved the key. `beats`: see `Beat`."""
     with contextlib.closing(connection):
         runner = _Runner(connection, run)
         _log_to(runner.send, level)
@@ -191,14 +191,14 @@ def resident(address: str, run: Run, level: int, partition: Iterable[int]) -> It
     """Function over the partition of a resident task, which holds the runner's number: `serve`, and yield nothing."""
     (index,) = partition
     if not serve(address, index, run, level):
-        os._exit(0)  # Spark would use this process again, with a batch still at work in it
+        os._exit(0)  # Spark would reuse this process, with a batch still at work in it
     return iter(())
 
 
 def credentials(batch: Batch, environ: Mapping[str, str]) -> dict[str, str]:
-    """What of the agent's environment says who it is to object stores, for a batch that reads from one, or from who knows what.
+    """Returns the agent's credentials for object stores from `environ`, for a batch that reads from one, or from an unknown source.
 
-    Workers are started without it. It travels with the batch, as the secrets of the definition do.
+    Workers are started without them. They travel with the batch, as the secrets of the definition do.
     """
     if all(split.open_path.startswith("/") for split in batch.splits):
         return {}
@@ -206,9 +206,9 @@ def credentials(batch: Batch, environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def bounded(stop_file: str, run: Run, partition: Iterable[tuple[Batch, dict[str, str]]]) -> Iterator[bytes]:
-    """Function over the partition of a bounded task, which holds a batch and what it needs in the environment: run it, yield its results.
+    """Function over the partition of a bounded task, which holds a batch and its environment variables: runs it, yields its packed results.
 
-    They are packed. When `stop_file` appears, the batch shall settle. What is set here never shows in /proc/PID/environ.
+    When `stop_file` appears, the batch should settle. What is set here never shows in /proc/PID/environ.
     """
     ((batch, environ),) = partition
     os.environ.update(environ)
@@ -217,44 +217,44 @@ def bounded(stop_file: str, run: Run, partition: Iterable[tuple[Batch, dict[str,
 
 @functools.cache
 def shared_producers() -> Producers:
-    """The producers that bounded tasks of one process share, one job after the other."""
+    """Returns the producers that bounded tasks of one process share, one job after the other."""
     return Producers()
 
 
 class _Runner:
-    """One connection's state. `serve` on the task's thread; batches on their own."""
+    """One connection's state. `serve` runs on the task's thread; batches on their own."""
 
     def __init__(self, connection: Connection | TlsChannel, run: Run) -> None:
         self._connection = connection
         self._run = run
         self._sending = threading.Lock()
-        self._stops: dict[int, tuple[TaskId, _Stopping]] = {}  # by the number of the batch, while it is here
+        self._stops: dict[int, tuple[TaskId, _Stopping]] = {}  # by the number of the batch, while it runs
         self._threads = _Threads(self._work)
         self._producers = Producers()
 
     def serve(self, hello: Hello) -> bool:
-        """Say hello, and take what the driver sends until it hangs up. Returns whether all batches had ended by then."""
+        """Sends hello, and takes what the driver sends until it hangs up. Returns whether all batches had ended by then."""
         try:
             self.send(hello)
             while True:
                 self._take(pickle.loads(self._connection.recv_bytes()))  # noqa: S301 - authenticated, and the same user
         except (EOFError, OSError):
             return self._end()
-        except Exception as error:  # noqa: BLE001 - whatever classes that are not what they were raise
+        except Exception as error:  # noqa: BLE001 - a changed class may raise anything
             hint = "copycat-agent was changed while it ran: start it again"
             _log.warning("what came for a process of batches cannot be read: it ends", why=type(error).__name__, hint=hint)
             self._end()
             return False
 
     def beat(self, index: int, ended: threading.Event) -> None:
-        """Thread."""
+        """Thread: sends beats until `ended`."""
         with contextlib.suppress(OSError):
             while not ended.wait(BEAT_SECONDS):
                 if self._stops:
                     self.send(Beat(index))
 
     def send(self, message: Hello | Answer | Beat | Report | Said) -> None:
-        """From any thread. Raises OSError when the driver has hung up, and what pickle raises."""
+        """Sends a message, from any thread. Raises OSError if the driver has hung up, and what pickle raises."""
         data = pickle.dumps(message, PICKLE)
         with self._sending:
             self._connection.send_bytes(data)
@@ -305,14 +305,14 @@ class _Threads:
     def __init__(self, work: Callable[[Work, _Stopping], None]) -> None:
         self._work = work
         self._todo: queue.SimpleQueue[tuple[Work, _Stopping] | None] = queue.SimpleQueue()
-        self._started = 0  # for the one caller
-        self._changed = threading.Condition()  # guards what follows
+        self._started = 0  # used by the one caller
+        self._changed = threading.Condition()  # guards the attributes below
         self._busy = 0
 
     def run(self, work: Work, stopping: _Stopping) -> bool:
-        """Start `work` on a thread of its own. For one caller at a time, which bounds how much is under way.
+        """Starts `work` on a thread of its own. For one caller at a time, which limits how much is running.
 
-        False where no thread is to be had: then it is not begun, and will not be.
+        Returns False if no thread is available: then it is not begun, and will not be.
         """
         with self._changed:
             self._busy += 1
@@ -328,7 +328,7 @@ class _Threads:
         return True
 
     def end(self, seconds: float) -> bool:
-        """Wait, at most so long, until nothing is under way; whether that is so. Threads end when they have nothing to do."""
+        """Waits, at most `seconds`, until nothing is running; returns whether that is so. Threads end when they have nothing to do."""
         with self._changed:
             settled = self._changed.wait_for(lambda: not self._busy, seconds)
             for _ in range(self._started):
@@ -337,7 +337,7 @@ class _Threads:
 
     def _loop(self) -> None:
         while item := self._todo.get():
-            with contextlib.suppress(Exception):  # `_work` answers whatever happens, but for a driver that is gone
+            with contextlib.suppress(Exception):  # `_work` answers whatever happens, unless the driver is gone
                 self._work(*item)
             self._is_done()
 
@@ -349,7 +349,7 @@ class _Threads:
 
 
 class _Forward(logging.Handler):
-    """Sends log records to the driver. What cannot be sent is dropped: a log must not stop a batch."""
+    """Sends log records to the driver. Those that cannot be sent are dropped: a log must not stop a batch."""
 
     def __init__(self, send: Callable[[Said], None]) -> None:
         super().__init__()
@@ -366,7 +366,7 @@ class _Forward(logging.Handler):
 
 
 def _log_to(send: Callable[[Said], None], level: int) -> None:
-    """Everything that this process logs goes to the driver, and no longer to a stream that nobody reads."""
+    """Sends everything that this process logs to the driver, and not to a stream that nobody reads."""
     root = logging.getLogger()
     root.handlers = [_Forward(send)]
     root.setLevel(max(level, logging.WARNING))
@@ -374,14 +374,14 @@ def _log_to(send: Callable[[Said], None], level: int) -> None:
 
 
 def _where(error: BaseException) -> str:
-    """Type and place of an exception. Not its text, which may quote a record or a secret."""
+    """Returns type and place of an exception. Not its text, which may quote a record or a secret."""
     frames = traceback.extract_tb(error.__traceback__)
     place = f" at {Path(frames[-1].filename).name}:{frames[-1].lineno} in {frames[-1].name}" if frames else ""
     return f"{type(error).__name__}{place}"
 
 
 def _bug(error: BaseException) -> CopycatError:
-    """Returns what `run` raised although it must not. The machine's troubles pass, a bug does not."""
+    """Returns the error for an exception of `run`, which should raise none. The machine's errors pass, a bug does not."""
     if isinstance(error, (OSError, MemoryError)):
         return RetriableError(f"the batch broke off: {_where(error)}")
     return FatalError(f"the batch broke off: {_where(error)}", "this is a fault of the agent: please report it")

@@ -1,8 +1,7 @@
-"""Reading small files that someone else may have put there: never more than asked for, never waiting, and seldom twice.
+"""Reads small files that someone else may have put there: never more than allowed, never blocking, and seldom twice.
 
-A file that is looked at again and again is read again unless its time stamps prove that nobody has written to it. To read a thousand
-definitions every ten seconds costs 0.4 % of a core. The care for time stamps that are too young to be trusted is that of git's index
-(racy-git).
+A known file is read again unless its time stamps prove that nobody has written to it. Reading a thousand definitions every ten seconds
+costs 0.4 % of a core. The distrust of time stamps that are too young comes from git's index (racy-git).
 """
 
 from __future__ import annotations
@@ -14,21 +13,20 @@ import time
 from collections.abc import Callable, Container
 
 YOUNG_NS = 2_000_000_000
-"""A file that changed so shortly before it was read may change again without showing it."""
+"""A file that changed so shortly before it was read may change again without a visible time stamp."""
 Stamps = tuple[int, int, int, int, int]
 
 
 def read_small_file(path: str | os.PathLike[str], bytes_max: int) -> bytes:
-    """Returns all bytes of a regular file (links are followed), opened so that a pipe or device cannot hold us up.
+    """Returns all bytes of a regular file (links are followed), opened so that a pipe or device cannot block.
 
-    Raises OSError, with `strerror` fit to be shown, when it cannot be read, is no regular file, or has more than
-    `bytes_max` bytes.
+    Raises OSError, with `strerror` fit to be shown, if it cannot be read, is no regular file, or has more than `bytes_max` bytes.
     """
     return read_with_status(path, bytes_max)[0]
 
 
 def read_with_status(path: str | os.PathLike[str], bytes_max: int) -> tuple[bytes, os.stat_result]:
-    """`read_small_file`, and the status that the file had just before its bytes were read."""
+    """Returns the result of `read_small_file`, and the status of the file just before its bytes were read."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
     except ValueError:
@@ -44,7 +42,7 @@ def read_with_status(path: str | os.PathLike[str], bytes_max: int) -> tuple[byte
 
 
 class Contents:
-    """Remembers what files hold. Not thread-safe."""
+    """Remembers the contents of files. Not thread-safe."""
 
     def __init__(
         self,
@@ -54,7 +52,7 @@ class Contents:
         young_ns: int = YOUNG_NS,
         read: Callable[[str, int], tuple[bytes, os.stat_result]] = read_with_status,
     ) -> None:
-        """`is_local(device)`: whether this host stamps its files. What a server keeps is read each time: it may show stamps late."""
+        """`is_local(device)`: whether this host stamps its files. Files of a server are read each time: it may show stamps late."""
         self._bytes_max = bytes_max
         self._young_ns = young_ns
         self._is_local = is_local
@@ -62,7 +60,7 @@ class Contents:
         self._known: dict[str, tuple[Stamps, bytes]] = {}
 
     def of(self, path: str) -> bytes:
-        """Returns what the file holds now. Raises OSError where it cannot be read."""
+        """Returns the file's present content. Raises OSError if it cannot be read."""
         known = self._known.get(path)
         if known is not None and known[0] == _stamps(os.stat(path)):  # noqa: PTH116 - hot: every definition, every few seconds
             return known[1]
@@ -75,10 +73,10 @@ class Contents:
         return content
 
     def forget_all_but(self, paths: Container[str]) -> None:
-        """Forgets files that nobody asks for any more."""
+        """Forgets files that are not used any more."""
         self._known = {path: known for path, known in self._known.items() if path in paths}
 
 
 def _stamps(status: os.stat_result) -> Stamps:
-    """Differ after every write, and for another file under the name; a link stands for what it leads to."""
+    """Returns stamps that differ after every write, and for another file under the name; of a link, those of its target."""
     return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns

@@ -1,4 +1,4 @@
-"""Types as Spark SQL spells them: `bigint`, `decimal(10,2)`, `array<...>`, `map<k,v>`, `struct<name: type, ...>`."""
+"""Types in Spark SQL's syntax: `bigint`, `decimal(10,2)`, `array<...>`, `map<k,v>`, `struct<name: type, ...>`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _MOST_DEPTH = 40
 
 @dataclass(frozen=True, slots=True)
 class SqlType:
-    """One type. `word` is Spark's own for it, `numbers` are those in parentheses, `parts` the types within it, of a struct with names."""
+    """One type. `word` is Spark's own name, `numbers` are those in parentheses, `parts` the inner types, of a struct with names."""
 
     word: str
     numbers: tuple[int, ...] = ()
@@ -26,7 +26,7 @@ class SqlType:
 
 
 def parse_type(text: str, depth: int = 0) -> SqlType:
-    """The type that `text` spells, whatever its word is. Raises ValueError, without a message, for what is no type."""
+    """Returns the type in `text`, whatever its word is. Raises ValueError, without a message, for invalid syntax."""
     if depth > _MOST_DEPTH:
         raise ValueError
     if (fields := struct_fields(text)) is not None:
@@ -45,7 +45,7 @@ def parse_type(text: str, depth: int = 0) -> SqlType:
 
 
 def struct_fields(type_: str) -> list[tuple[str, str]] | None:
-    """Names and types of the fields of `struct<...>`, with colons between them or spaces; None for any other type.
+    """Returns names and types of the fields of `struct<...>`, with colons between them or spaces; None for any other type.
 
     Raises ValueError for a field without a name.
     """
@@ -54,24 +54,24 @@ def struct_fields(type_: str) -> list[tuple[str, str]] | None:
 
 
 def element_of(type_: str) -> str | None:
-    """The type of the elements of `array<...>`; None for any other type."""
+    """Returns the type of the elements of `array<...>`; None for any other type."""
     inner = _inside(type_, "array")
     return None if inner is None else inner.strip()
 
 
 def map_of(type_: str) -> tuple[str, str] | None:
-    """The types of keys and values of `map<k, v>`; None for any other type."""
+    """Returns the types of keys and values of `map<k, v>`; None for any other type."""
     parts = _split(_inside(type_, "map") or "")
     return (parts[0].strip(), parts[1].strip()) if len(parts) == 2 else None  # noqa: PLR2004 - keys and values
 
 
 def struct_of(fields: Iterable[tuple[str, str]]) -> str:
-    """A struct of these names and types."""
+    """Returns a struct of these names and types."""
     return f"struct<{', '.join(f'{name if _IDENTIFIER.fullmatch(name) else quoted(name)}: {type_}' for name, type_ in fields)}>"
 
 
 def quoted(name: str) -> str:
-    """A name as a type or a query can hold it, whatever its characters are."""
+    """Returns a name in backquotes for a type or a query, whatever its characters are."""
     return "`" + name.replace("`", "``") + "`"
 
 
@@ -89,7 +89,7 @@ def _named(part: str) -> tuple[str, str]:
 
 
 def _split(text: str) -> list[str]:
-    """At the commas that are in no brackets and no quotes."""
+    """Splits at the commas outside of brackets and quotes."""
     parts, depth, is_quoted, begin = [], 0, False, 0
     for place, char in enumerate(text):
         if char == "`":

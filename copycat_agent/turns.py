@@ -1,6 +1,6 @@
-"""Turns: who is next where many wait for a few places, so that those that fail never hold all of them.
+"""Fair scheduling of many parties on a few places, so that failing ones never hold all of them.
 
-`FairQueue` is the rule, `Turns` is the rule with threads. A dead broker keeps whoever waits for it in a place for half a minute;
+`FairQueue` is the rule, `Turns` applies it to threads. A dead broker keeps each batch that waits for it in a place for half a minute;
 without the rule a few connectors of such a broker leave none to the others.
 """
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 RESERVED_SHARE = 8
-"""One place in so many, and at least one of two, is kept from those that fail, and from any one group."""
+"""One place in this many, and at least one of two, is reserved: not for failing parties, and not for any one group alone."""
 
 
 class Party(NamedTuple):
@@ -36,12 +36,12 @@ class Party(NamedTuple):
 
 
 def party_of(batch: Batch) -> Party:
-    """Batches take turns by connector, those of one Kafka cluster together."""
+    """Returns the party of a batch: turns are by connector, those of one Kafka cluster form a group."""
     return Party(batch.cluster, batch.task.connector)
 
 
 def went_well(results: Iterable[SplitResult]) -> bool:
-    """Whether nothing of a batch has to be tried again."""
+    """Returns whether nothing of a batch has to be tried again."""
     return not any(isinstance(result.error, RetriableError) for result in results)
 
 
@@ -58,24 +58,24 @@ class _Seat(Generic[T]):
 class FairQueue(Generic[T]):
     """Items that wait, by party. Not thread-safe.
 
-    Next is the group that has the fewest places, in it the party that has the fewest, of several the one whose turn is the longest ago.
-    Neither one group nor all parties together whose latest work failed, or that have done none, get the last places.
+    Next is the group with the fewest places, in it the party with the fewest, of several the one whose turn is the longest ago. Neither one
+    group alone nor all parties together whose latest work failed, or that have done none, get the last places.
     """
 
     def __init__(self) -> None:
         self._seats: dict[Party, _Seat[T]] = {}
-        self._waiting: dict[bool, dict[Party, None]] = {True: {}, False: {}}  # by `well`: who has something to do, in order
+        self._waiting: dict[bool, dict[Party, None]] = {True: {}, False: {}}  # by `well`: the parties with waiting items, in order
         self._groups: Counter[str] = Counter()
         self._running: Counter[bool] = Counter()  # by `well`
         self._numbers = itertools.count(1)
 
     def __iter__(self) -> Iterator[T]:
-        """Everything that waits."""
+        """Yields everything that waits."""
         parties = [*self._waiting[True], *self._waiting[False]]
         return itertools.chain.from_iterable(self._seats[party].waiting for party in parties)
 
     def __bool__(self) -> bool:
-        """Whether anything waits."""
+        """Returns whether anything waits."""
         return any(self._waiting.values())
 
     @property
@@ -84,13 +84,13 @@ class FairQueue(Generic[T]):
         return self._running.total()
 
     def add(self, party: Party, item: T) -> None:
-        """Add an item that waits for its turn."""
+        """Adds an item that waits for its turn."""
         seat = self._seats.setdefault(party, _Seat())
         seat.waiting.append(item)
         self._waiting[seat.well][party] = None
 
     def remove(self, party: Party, item: T) -> bool:
-        """Remove an item that waits; returns False when it did not wait."""
+        """Removes an item that waits; returns False if it did not wait."""
         seat = self._seats.get(party)
         if seat is None or item not in seat.waiting:
             return False
@@ -99,7 +99,7 @@ class FairQueue(Generic[T]):
         return True
 
     def next(self, places: int) -> Party | None:
-        """Returns the party whose turn it is when there are `places` in all; None when there is no place for anyone who waits."""
+        """Returns the party whose turn it is with `places` in all; None if there is no place for any waiting party."""
         if self.busy >= places:
             return None
         most = max(1, places - max(1, places // RESERVED_SHARE))
@@ -108,7 +108,7 @@ class FairQueue(Generic[T]):
         return min(able, key=lambda party: (self._groups[party.group], self._seats[party].running, self._seats[party].served), default=None)
 
     def take(self, places: int) -> tuple[Party, T] | None:
-        """The next item, which has a place from now on, until `done`; None as `next`."""
+        """Returns the next item, which has a place from now on, until `done`; None as `next`."""
         party = self.next(places)
         if party is None:
             return None
@@ -122,7 +122,7 @@ class FairQueue(Generic[T]):
         return party, item
 
     def done(self, party: Party, *, well: bool | None) -> None:
-        """The place of one of its items is free. `well`: how its work went; None when that is not known."""
+        """Frees the place of one of its items. `well`: how its work went; None if that is not known."""
         seat = self._seats[party]
         seat.running -= 1
         self._groups[party.group] -= 1
@@ -142,7 +142,7 @@ class FairQueue(Generic[T]):
 
 
 class _Piece(NamedTuple):
-    """Work that waits, and who hears of it."""
+    """Work that waits, and the future for its result."""
 
     future: Future[Any]
     work: Callable[[], Any]
@@ -150,15 +150,15 @@ class _Piece(NamedTuple):
 
 
 def _on_a_daemon(work: Callable[[], None]) -> None:
-    """Start a thread that does not hold up the end of the process. Raises RuntimeError when no thread can be had."""
+    """Starts a thread that does not delay the end of the process. Raises RuntimeError if no thread is available."""
     threading.Thread(target=work, name="turns", daemon=True).start()
 
 
 class Turns:
-    """Work on threads, so many at a time in each line, in turns. Thread-safe."""
+    """Work on threads, a limited number in each line, in turns. Thread-safe."""
 
     def __init__(self, places: int, start: Callable[[Callable[[], None]], object] = _on_a_daemon) -> None:
-        """`places`: threads of a line; with one there are none to reserve. `start` calls what it is given on a thread."""
+        """`places`: threads of a line; with one there are none to reserve. `start` calls its argument on a thread."""
         self._places = places
         self._start = start
         self._lock = threading.Lock()
@@ -166,9 +166,9 @@ class Turns:
         self._lines: dict[Hashable, FairQueue[_Piece]] = {}
 
     def take(self, line: Hashable, party: Party, work: Callable[[], T], went_well: Callable[[T], bool] = lambda _: True) -> Future[T]:
-        """Do `work` on a thread when it is its turn in the line. The future runs from then on; until then it can be cancelled.
+        """Does `work` on a thread when it is its turn in the line. The future runs from then on; until then it can be cancelled.
 
-        What raises has not gone well. Raises RetriableError when no thread can be had: then nothing of it waits, and nothing is taken.
+        Work that raises has not gone well. Raises RetriableError if no thread is available: then nothing is queued.
         """
         piece = _Piece(Future(), work, went_well)
         with self._lock:
@@ -176,7 +176,7 @@ class Turns:
             queue.add(party, piece)
             try:
                 self._make_room(line)
-            except RuntimeError as error:  # then the line does with the threads that it has
+            except RuntimeError as error:  # then the line works with the threads that it has
                 if not self._threads[line]:
                     queue.remove(party, piece)
                     hint = "see how many threads this user and service may have: ulimit -u, TasksMax= of the unit"
@@ -184,20 +184,20 @@ class Turns:
         return piece.future
 
     def withdraw(self, line: Hashable, party: Party, future: Future[Any]) -> bool:
-        """Take back what waits; the caller resolves its future. False when it has begun."""
+        """Removes waiting work; the caller resolves its future. Returns False if it has begun."""
         with self._lock:
             queue = self._lines.get(line, FairQueue())
             piece = next((one for one in queue if one.future is future), None)
             return piece is not None and queue.remove(party, piece)
 
     def _make_room(self, line: Hashable) -> None:
-        """One more thread for whoever is next, where there may be more; it begins when the lock is free. Raises RuntimeError."""
+        """Starts one more thread if one is allowed and a party is next; it begins when the lock is free. Raises RuntimeError."""
         if self._threads[line] < self._places and self._lines[line].next(self._places):
             self._start(functools.partial(self._work, line))
             self._threads[line] += 1
 
     def _work(self, line: Hashable) -> None:
-        """Thread: one piece after the other, as long as it is anyone's turn."""
+        """Thread: does one piece after the other, as long as there is a next one."""
         queue = self._lines[line]
         while True:
             with self._lock:
@@ -205,7 +205,7 @@ class Turns:
                 if taken is None:
                     self._threads[line] -= 1
                     return
-                with contextlib.suppress(RuntimeError):  # the piece before may have been what kept more than one waiting
+                with contextlib.suppress(RuntimeError):  # the piece before may have been the reason why more than one waits
                     self._make_room(line)
             party, piece = taken
             well = _do(piece)
@@ -214,13 +214,13 @@ class Turns:
 
 
 def _do(piece: _Piece) -> bool | None:
-    """Whether it went well; None when it was cancelled before it began."""
+    """Does the work. Returns whether it went well; None if it was cancelled before it began."""
     if not piece.future.set_running_or_notify_cancel():
         return None
     try:
         result = piece.work()
         well = piece.went_well(result)
-    except BaseException as error:  # noqa: BLE001 - whoever asked hears of it
+    except BaseException as error:  # noqa: BLE001 - the caller gets it
         piece.future.set_exception(error)
         return False
     piece.future.set_result(result)

@@ -1,8 +1,8 @@
-"""How a connector is woken: from the kernel's queue of file events to what has happened since it last looked, and who waits for it.
+"""Wakes connectors: collects the events of the kernel's queue since a connector last looked, and notifies who waits for them.
 
-The door to watchdog. Of it only the queue is used, since its observers take a thread for each directory. Events that only reading causes
-(opened, closed without a write) are not asked for: they would make the agent wake itself. Nudges come from any thread: an order, or a
-batch that came back.
+Of watchdog, which only this module uses, it takes only the queue, since its observers need a thread for each directory. Events of mere
+reading (opened, closed without a write) are not requested: they would make the agent wake itself. Nudges come from any thread: an order, or
+a batch that returned.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ from watchdog.observers.inotify_c import (
 from copycat_agent import logs
 
 LINGER_SECONDS = 0.05
-"""`delivery.linger`, when it is not said otherwise; who lingers longer is told as soon."""
+"""The default of `delivery.linger`; with a longer linger events come as soon."""
 _STEP_SHARE = 0.8
 STEP_SECONDS = _STEP_SHARE * LINGER_SECONDS
-"""Least time between two looks into the kernel's queue, a share of the shortest linger: who paces itself notices nothing."""
+"""Least time between two reads of the kernel's queue, a share of the shortest linger: the linger hides it."""
 FOLLOWED_SECONDS = 1.0
 FOLLOWED_FILE_SECONDS = 0.005
-"""Least time between two looks at files that are followed and were written to; the second one counts for each of them."""
+"""Least time between two looks at followed files that were written to; the second one counts for each of them."""
 MAX_GROWN = 10_000
-"""Paths kept for a connector that does not ask; with more it is told to look at everything."""
+"""How many paths are kept for a connector that does not take them; with more, it has to check everything."""
 CROWD = 1000
-"""With so many events at once the queue, which the kernel bounds (16,384 by default), is emptied without a rest."""
+"""With this many events at once the queue, which the kernel bounds (16,384 by default), is emptied without pauses."""
 TROUBLE_SECONDS = 5.0
-"""When the queue is read again after it could not be."""
+"""Time until the queue is read again after an error."""
 _EVENTS = Mask(
     InotifyConstants.IN_MODIFY
     | InotifyConstants.IN_CREATE
@@ -56,7 +56,7 @@ Directory = tuple[int, int]
 
 
 class Wake:
-    """What has happened in one connector's directories since it last looked. Filled by events, emptied by the connector."""
+    """The events in one connector's directories since it last looked. Filled by the queue, emptied by the connector."""
 
     def __init__(self, linger: float = LINGER_SECONDS) -> None:
         """`linger`: how long its connector paces itself. Events may come later by a little less than that."""
@@ -73,7 +73,7 @@ class Wake:
         self._deaf = True
 
     def written(self, path: str) -> None:
-        """Something was written to the file at `path`. Called by the thread that reads the kernel's queue."""
+        """Records a write to the file at `path`. Called by the thread that reads the kernel's queue."""
         with self._lock:
             if path in self._followed:
                 self._behind.add(path)
@@ -85,7 +85,7 @@ class Wake:
         self._tell()
 
     def changed(self) -> None:
-        """A name was made, removed or moved: only a scan can tell what happened. Called as `written`."""
+        """Records that a name was made, removed or moved: only a scan can tell what happened. Called as `written`."""
         with self._lock:
             self._other = True
             self._unsure |= self._followed  # another file may have such a name now
@@ -93,11 +93,11 @@ class Wake:
         self._tell()
 
     def follow(self, paths: frozenset[str]) -> None:
-        """Batches stay at the ends of the files at `paths`, and of no others: writes to these wake nobody.
+        """Sets the files at whose ends batches stay, by their `paths`: writes to these do not wake the connector.
 
-        They are told now and then, so that it is known what is unread while Kafka takes nothing, and once the batch has ended, since they
-        may have come after its last look. When a name was made, removed or moved meanwhile, writes wake as ever, until the batch has ended
-        that was there before. Called by the connector, between its waits.
+        They are reported now and then, so that it is known what is unread while Kafka takes nothing, and once the batch has ended, since
+        they may have come after its last read. If a name was made, removed or moved meanwhile, writes wake as usual, until the batch of
+        that time has ended. Called by the connector, between its waits.
         """
         with self._lock:
             self._unsure &= paths
@@ -106,19 +106,19 @@ class Wake:
             self._heed(paths - self._unsure)
 
     def _heed(self, followed: frozenset[str]) -> None:
-        """Writes to these files wake nobody from now on, and those to others were told, or are told now."""
+        """Sets the followed files; writes to others that were held back are reported now."""
         self._grown |= self._behind - followed
         self._behind &= followed
         self._followed = followed
 
     def nudge(self) -> None:
-        """Wake the connector for something that is no file's event."""
+        """Wakes the connector for something other than a file event."""
         with self._lock:
             self._nudged = True
         self._tell()
 
     def arm(self, call: Callable[[], None], *, deaf: bool) -> bool:
-        """Have `call` called once, from any thread, as soon as something happens. False when it has happened: then it is not called.
+        """Arranges for one call of `call`, from any thread, as soon as something happens. Returns False, without a call, if it already has.
 
         `deaf`: only a nudge counts, events are kept for the next `take`. A connector that paces itself waits deaf: being woken for every
         line would cost more than reading it.
@@ -130,13 +130,13 @@ class Wake:
             return True
 
     def disarm(self) -> None:
-        """The wait is over: who waited looks at everything now."""
+        """Ends the wait: the caller checks everything now."""
         with self._lock:
             self._was_nudged = self._was_nudged or self._nudged
             self._nudged, self._call = False, None
 
     def wait(self, seconds: float, *, deaf: bool = False) -> None:
-        """Wait in this thread until something happens, at most `seconds`. See `arm`."""
+        """Waits in this thread until something happens, at most `seconds`. See `arm`."""
         over = threading.Event()
         if self.arm(over.set, deaf=deaf):
             over.wait(seconds)
@@ -148,7 +148,7 @@ class Wake:
         return self._was_nudged or self._other or bool(self._grown) or (bool(self._behind) and time.monotonic() >= self._tell_at)
 
     def take(self) -> tuple[set[str], bool]:
-        """Paths of files that were written to, and whether anything else happened; both are forgotten here."""
+        """Returns and forgets the paths of files that were written to, and whether anything else happened."""
         with self._lock:
             self._was_nudged = False
             grown, self._grown = self._grown, set()
@@ -159,7 +159,7 @@ class Wake:
         return grown, other
 
     def _tell(self) -> None:
-        """Calls who waits for what has just happened. Without the lock, since the call may take another one."""
+        """Calls back the waiting connector. Without the lock, since the call may take another one."""
         with self._lock:
             if self._call is None or (self._deaf and not self._nudged):
                 return
@@ -169,7 +169,7 @@ class Wake:
 
 @dataclass(eq=False, slots=True)
 class WatchedDirectory:
-    """A directory under one of its names, watched for all connectors that want it; what watchdog calls a `WatchCallback`.
+    """A directory under one of its names, watched for all connectors that want it; a `WatchCallback` of watchdog.
 
     `wakes` is replaced, never changed: the queue's thread reads it without a lock.
     """
@@ -190,13 +190,13 @@ class WatchedDirectory:
                 wake.changed()
 
     def on_watch_deleted(self, _descriptor: WatchDescriptor) -> None:
-        """The directory is gone. Called by the queue's thread."""
+        """Records that the directory is gone. Called by the queue's thread."""
         self.descriptor = None
         for wake in self.wakes:
             wake.changed()
 
     def on_queue_overflow(self) -> None:
-        """The kernel has dropped events. A write to the directory itself makes a connector look at everything."""
+        """Handles events that the kernel has dropped. A write to the directory itself makes a connector check everything."""
         for wake in self.wakes:
             wake.written(self.path)
 
@@ -204,23 +204,23 @@ class WatchedDirectory:
 class PacedQueue(InotifyFD):
     """The kernel's queue of events, read in steps.
 
-    A first event is read at once; what follows it within a step comes together, and a file that was written to several times in it comes
-    once, since the kernel folds equal events: to be woken for each of 200 writes a second cost 7 % of a core, more than half of what
-    following the file costs.
+    A first event is read at once; those within a step after it come together, and several writes to a file in it come as one event, since
+    the kernel merges equal events: waking for each of 200 writes a second cost 7 % of a core, more than half of the cost of following the
+    file.
     """
 
     def __init__(self) -> None:
-        """Raises OSError when the kernel allows no more."""
+        """Raises OSError if the kernel allows no more."""
         super().__init__()
         self.step_seconds = STEP_SECONDS
         self._rest = 0.0
 
     def read_events(self, *, event_buffer_size: int = DEFAULT_EVENT_BUFFER_SIZE) -> list[InotifyEvent]:
-        """Called by its own thread: wait for events, and take them."""
+        """Called by its own thread: waits for events, and returns them."""
         time.sleep(self._rest)
         try:
             events = super().read_events(event_buffer_size=event_buffer_size)
-        except OSError as error:  # it would end the thread, and every connector would hear of nothing from then on
+        except OSError as error:  # it would end the thread, and no connector would get events from then on
             _log.warning("file events cannot be read, scans find what they would tell", why=error.strerror, retry_s=TROUBLE_SECONDS)
             self._rest = TROUBLE_SECONDS
             return []
@@ -228,12 +228,12 @@ class PacedQueue(InotifyFD):
         return folded(events)
 
     def watch(self, directory: int, place: WatchedDirectory) -> WatchDescriptor:
-        """Have the kernel tell `place` of events in an open directory. Raises OSError when it does not."""
+        """Makes the kernel report events in an open directory to `place`. Raises OSError if it does not."""
         link = f"/proc/self/fd/{directory}".encode()  # a name would be looked up once more, under watchdog's lock
         return self.add_callback(link, _EVENTS, place, CallbackId(id(place)))
 
     def unwatch(self, descriptor: WatchDescriptor, place: WatchedDirectory) -> None:
-        """No more events for `place`."""
+        """Ends the events for `place`."""
         self.remove_callbacks([(descriptor, CallbackId(id(place)))])
 
     def handle_event(self, event: InotifyEvent) -> None:
@@ -245,7 +245,7 @@ class PacedQueue(InotifyFD):
 
 
 def folded(events: list[InotifyEvent]) -> list[InotifyEvent]:
-    """`events` without the second and later writes to the same file; all others count, in their order."""
+    """Returns `events` without the second and later writes to the same file; all others stay, in their order."""
     written: set[InotifyEvent] = set()
     kept = []
     for event in events:

@@ -1,4 +1,4 @@
-"""Which directories are watched, for which connectors. A scan stays the truth: where events cannot be had, it does alone."""
+"""Watches directories for connectors. Scans stay authoritative: without events, they do everything."""
 
 from __future__ import annotations
 
@@ -21,25 +21,25 @@ if TYPE_CHECKING:
 KERNEL_LIMIT = Path("/proc/sys/fs/inotify/max_user_watches")
 """How many directories the kernel lets one user watch."""
 MOST_SHARE = 0.5
-"""Most watches that this agent takes, as a share of `KERNEL_LIMIT`: other programs of its user need some, too."""
+"""The most watches of this agent, as a share of `KERNEL_LIMIT`: other programs of its user need some, too."""
 MAX_TOLD = 100
-"""Directories that cannot be watched and are told one by one."""
+"""How many directories that cannot be watched are logged one by one."""
 
 _log = logs.get("watch")
 
 
 class Watcher:
-    """File-system events for all connectors of the agent, read by one thread. Thread-safe. Where events cannot be had, scans do alone."""
+    """File-system events for all connectors of the agent, read by one thread. Thread-safe. Without events, scans do everything."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self.queue: PacedQueue | None = None
-        """The kernel's queue of events, None where it cannot be had."""
+        """The kernel's queue of events, None if it is not available."""
         self._places: dict[str, WatchedDirectory] = {}
         self._wanted: dict[Wake, frozenset[str]] = {}
-        """By connector, the names under which it watches directories."""
+        """The names under which each connector watches directories."""
         self._steps: Counter[float] = Counter()
-        """How many connectors want to be told within so many seconds."""
+        """How many connectors have each event delay, in seconds."""
         self._told: set[str] = set()
         try:
             self.queue = PacedQueue()
@@ -49,8 +49,8 @@ class Watcher:
         self.queue.start()
 
     def watch(self, wake: Wake, directories: Collection[str]) -> None:
-        """From now on events in exactly `directories` reach `wake`. What cannot be watched is left to scans, with one warning."""
-        with contextlib.ExitStack() as opened:  # before the lock, as nearly all that may hang with a mount
+        """Sends events in exactly `directories` to `wake` from now on. What cannot be watched is left to scans, with one warning."""
+        with contextlib.ExitStack() as opened:  # before the lock, as nearly everything that may hang with a mount
             present = {path: directory for path in directories if (directory := _directory(path))}
             new = {path: found for path, directory in present.items() if (found := self._open(path, directory, wake, opened))}
             with self._lock:
@@ -63,21 +63,21 @@ class Watcher:
                 queue.step_seconds = min(self._steps, default=queue.step_seconds)
 
     def unwatch(self, wake: Wake) -> None:
-        """No more events for `wake`."""
+        """Ends the events for `wake`."""
         self.watch(wake, ())
 
     @property
     def step_seconds(self) -> float:
-        """How long an event may wait for the next look into the kernel's queue."""
+        """How long an event may wait for the next read of the kernel's queue."""
         return self.queue.step_seconds if self.queue is not None else 0.0
 
     def watches(self, directory: str) -> bool:
-        """Whether somebody hears of events in `directory`."""
+        """Returns whether events in `directory` are received."""
         place = self._places.get(directory)
         return place is not None and place.descriptor is not None
 
     def close(self) -> None:
-        """Stop watching. `watch` does nothing from now on."""
+        """Stops watching. `watch` does nothing from now on."""
         with self._lock:
             queue, self.queue = self.queue, None
         if queue is not None:
@@ -85,11 +85,11 @@ class Watcher:
             queue.join()
 
     def _open(self, path: str, directory: Directory, wake: Wake, opened: contextlib.ExitStack) -> tuple[int, Directory] | None:
-        """Descriptor of a directory that has to be watched anew, or for the first time for `wake`, and which it is. `opened` closes it."""
+        """Opens a directory that has to be watched for `wake`. Returns descriptor and identity; None if it is. `opened` closes it."""
         place = self._place(path, directory)
         if self.queue is None or (place is not None and wake in place.wakes):
             return None
-        with contextlib.suppress(OSError):  # gone meanwhile, or closed to the agent: the source tells of that
+        with contextlib.suppress(OSError):  # gone meanwhile, or not permitted: the source reports that
             descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NONBLOCK)
             opened.callback(os.close, descriptor)
             info = os.fstat(descriptor)
@@ -97,12 +97,12 @@ class Watcher:
         return None
 
     def _place(self, path: str, directory: Directory) -> WatchedDirectory | None:
-        """What is watched under this name, unless that is gone, or another directory by now."""
+        """Returns the watch under this name, unless the directory is gone, or another one now."""
         place = self._places.get(path)
         return place if place is not None and place.descriptor is not None and place.directory == directory else None
 
     def _join(self, queue: PacedQueue, path: str, descriptor: int, directory: Directory, wake: Wake) -> None:
-        """Watch the directory for `wake`; for those who watched what had its name before, too."""
+        """Watches the directory for `wake`, and for those that watched the former directory of its name."""
         place = self._place(path, directory)
         if place is None:
             before = self._places.get(path)
@@ -116,7 +116,7 @@ class Watcher:
             self._wanted[wake] = self._wanted.get(wake, frozenset()) | {path}
 
     def _begin(self, queue: PacedQueue, place: WatchedDirectory, opened: int) -> WatchedDirectory | None:
-        """Has the kernel tell of events in an open directory. None when it does not; those who wanted it ask again at their next scan."""
+        """Watches an open directory in the kernel. Returns None if that fails; the connectors try again at their next scan."""
         try:
             if len(self._places) >= most_watches():
                 raise OSError(errno.ENOSPC, "other programs of this user need the rest of what the kernel allows")  # noqa: TRY301
@@ -132,7 +132,7 @@ class Watcher:
         self._wanted[wake] -= {path}
         if not self._wanted[wake]:
             del self._wanted[wake]
-            self._steps -= Counter({wake.step_seconds: 1})  # leaves no zero behind
+            self._steps -= Counter({wake.step_seconds: 1})  # leaves no zeros
         place = self._places.get(path)
         if place is not None:
             place.wakes -= {wake}
@@ -157,7 +157,7 @@ class Watcher:
 
 
 def most_watches() -> int:
-    """How many directories this agent watches at most."""
+    """Returns how many directories this agent may watch."""
     try:
         return int(MOST_SHARE * int(KERNEL_LIMIT.read_text("ascii")))
     except (OSError, ValueError):
@@ -165,7 +165,7 @@ def most_watches() -> int:
 
 
 def _directory(path: str) -> Directory | None:
-    """None when there is none."""
+    """Returns the identity of a directory; None if there is none."""
     try:
         info = Path(path).stat()
     except OSError:

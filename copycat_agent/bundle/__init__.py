@@ -1,6 +1,6 @@
-"""A redacted archive for a report: how the agent and its host are, without records and secrets, part by part.
+"""A redacted archive for a report: the state of the agent and its host, without records and secrets, part by part.
 
-A manifest says which parts could not be had: whatever keeps one from being had is said in its place, and stops no other.
+A manifest lists the parts that are missing, each with its reason: one missing part does not stop the others.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ __all__ = ["BundlePart", "Sought", "known_secrets", "line_of", "packed", "parts"
 
 
 PART_BYTES_MAX = 8 * 2**20
-"""Bound of one part; of a longer one the end is kept."""
+"""The most bytes of one part; of a longer one the end is kept."""
 
 
 class BundlePart(NamedTuple):
-    """A file of the archive. Of one that could not be had `content` is empty, and `why` says so."""
+    """A file of the archive. If it is missing, `content` is empty, and `why` has the reason."""
 
     name: str
     about: str
@@ -51,12 +51,12 @@ class BundlePart(NamedTuple):
 
 
 def line_of(part: BundlePart) -> str:
-    """One line about it, for the manifest."""
+    """Returns the part's line of the manifest."""
     return f"{part.name:<34} {part.about}{f': MISSING, {part.why}' if part.why else ''}"
 
 
 def packed(parts: Sequence[BundlePart], mask: Callable[[str], str], head: str) -> bytes:
-    """A .tar.gz of the parts and a manifest, all of it through `mask`. `head` is how the manifest begins."""
+    """Returns a .tar.gz of the parts and a manifest, all of it through `mask`. `head` is the beginning of the manifest."""
     stream, folder = io.BytesIO(), f"copycat-bundle-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}"
     manifest = BundlePart("MANIFEST.txt", "", f"{head}\n" + "".join(f"{line_of(part)}\n" for part in parts))
     with tarfile.open(fileobj=stream, mode="w:gz") as archive:
@@ -76,7 +76,7 @@ _PROCESS_FIELDS = re.compile(r"^(Name|State|PPid|VmRSS|VmHWM|VmSwap|Threads|FDSi
 
 
 def processes(pid: int) -> str:
-    """`pid` and all below it, one line each, and the limits of the first."""
+    """Returns `pid` and all its descendants, one line each, and the limits of the first."""
     children: dict[int, list[int]] = {}
     found: dict[int, dict[str, str]] = {}
     for entry in Path("/proc").iterdir():
@@ -104,7 +104,7 @@ def _line(pid: int, fields: dict[str, str]) -> str:
 
 
 PART_SECONDS = 60.0
-"""How long one part may take: a file system or a broker that hangs must not keep the others."""
+"""How long one part may take: a file system or a broker that hangs must not stop the others."""
 _THREAD = "bundle-"
 _FILES = 1000
 _LOSSES = 1000
@@ -148,12 +148,12 @@ def parts(sought: Sought) -> Iterator[BundlePart]:
 
 
 def is_hanging() -> bool:
-    """Whether a part has been left behind, which would hold up the end of the process."""
+    """Returns whether a part was left behind on its thread, which would block the end of the process."""
     return any(thread.name.startswith(_THREAD) for thread in threading.enumerate())
 
 
 def make_part(name: str, about: str, make: Make) -> BundlePart:
-    """Made in a thread, which is left behind when it hangs."""
+    """Makes a part on a thread, which is left behind if it hangs."""
     made: list[str] = []
     why: list[str] = []
 
@@ -164,7 +164,7 @@ def make_part(name: str, about: str, make: Make) -> BundlePart:
             why.append(str(error))
         except OSError as error:
             why.append(f"{error.filename or 'it'}: {error.strerror}")
-        except Exception as error:  # noqa: BLE001 - whatever it is, the other parts are wanted all the more
+        except Exception as error:  # noqa: BLE001 - whatever it is, the other parts are needed all the more
             why.append(f"{type(error).__name__}: {error}")
 
     thread = threading.Thread(target=work, name=f"{_THREAD}{name}", daemon=True)
@@ -226,7 +226,7 @@ def _redacted(path: Path) -> str:
 
 
 def _asked(client: AgentClient) -> Iterator[BundlePart]:
-    """Yields the running agent's answers. An agent that does not answer the first question is asked no more."""
+    """Yields the running agent's answers. An agent that does not answer the first request gets no others."""
     first = make_part("agent.json", "the running agent", lambda: _json(client.get("/v1")))
     yield first
     if first.why:

@@ -1,4 +1,4 @@
-"""Definition files for the eyes of others: without secrets, comments and sample records, whether or not they can be parsed."""
+"""Redacts definition files: removes secrets, comments and sample records, whether or not the files can be parsed."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ _TESTS_INSIDE = re.compile(r"""[{,]\s*(["']?)tests\1\s*:.*""")
 _SECRET_REFERENCE = re.compile(r"\$\{(?:file|cred):[^}]*\}")
 _VARIABLE = re.compile(r"\$\{env:[^}]*\}")
 _WORDS = frozenset({"true", "false", "null", "none"})
-"""Values of keys that sound secret (`auth: none`), which are none: hidden everywhere they would take the sense away."""
+"""Values of secret-sounding keys (`auth: none`) that are no secrets: hiding these words everywhere would make texts meaningless."""
 
 
 def redacted(text: str) -> str:
-    """The file without what may be secret, without comments (which may hold anything), and without `tests`, whose records are data."""
+    """Returns the file without possible secrets, comments (which may hold anything), and `tests`, whose records are data."""
     return "\n".join(_COMMENT.sub(r"\1# (left out)", line) for line in masked_lines(_without_tests(text)))
 
 
 def known_secrets(paths: Iterable[Path], environ: Mapping[str, str]) -> Masker:
-    """Hides every secret that these files hold or refer to, as far as it can be read. Files that cannot be read are passed over."""
+    """Returns a masker for every secret that these files hold or refer to, if it can be read. Skips unreadable files."""
     masker = Masker()
     for path in paths:
         with contextlib.suppress(OSError):
@@ -52,7 +52,7 @@ def known_secrets(paths: Iterable[Path], environ: Mapping[str, str]) -> Masker:
 
 
 def _secrets_of(text: str, environ: Mapping[str, str]) -> Iterator[str]:
-    """Yields the values of all references to files and credentials, and the texts that stand where a secret belongs."""
+    """Yields the values of all references to files and credentials, and the texts in places of secrets."""
     yield from _resolved(_SECRET_REFERENCE.findall(text), environ)
     for line, shown in zip(text.split("\n", LINES_MAX), masked_lines(text), strict=False):
         value = behind_secret_name(line)
@@ -71,7 +71,7 @@ def _resolved(references: Iterable[str], environ: Mapping[str, str]) -> Iterator
 
 
 def _without_tests(text: str) -> str:
-    """Cut by their place where the file can be parsed, else by indentation."""
+    """Removes tests by their place if the file can be parsed, else by indentation."""
     try:
         root = parse_mapping(decode(text.encode()))
     except (SyntaxProblem, UnicodeEncodeError):

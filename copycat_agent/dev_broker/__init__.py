@@ -1,4 +1,4 @@
-"""A real one-node Kafka for trying things out and for the tests: no docker, only the Java that Spark needs anyway.
+"""A real one-node Kafka for experiments and for the tests: no docker, only the Java that Spark needs anyway.
 
 One JVM, broker and controller in one (KRaft), is a child process. Beside the standard library it needs the jars inside PySpark (found,
 never imported) and, once, the network.
@@ -27,14 +27,14 @@ from copycat_agent.maven import java, pyspark_jars
 __all__ = ["KAFKA_VERSION", "DevBroker", "fetch_kafka", "free_port"]
 
 _PORTS = range(20_000, 32_000)
-"""Below the range from which Linux takes the client side of connections (32768 up): a port inside that range can be taken
-by any outgoing connection while a broker restarts, and a client that retries it on loopback can even reach itself."""
+"""Below the range that Linux uses for the client side of connections (32768 up): a port inside that range can be taken by any outgoing
+connection while a broker restarts, and a client that retries it on loopback can even reach itself."""
 _ATTEMPTS = 200
 _given: set[int] = set()
 
 
 def is_free(port: int) -> bool:
-    """Whether a server could bind 127.0.0.1:`port` now."""
+    """Returns whether a server could bind 127.0.0.1:`port` now."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -45,9 +45,9 @@ def is_free(port: int) -> bool:
 
 
 def free_port() -> int:
-    """A port on 127.0.0.1 that nobody listens on now, safe to restart a server on. Someone else may still take it first.
+    """Returns a port on 127.0.0.1 without a listener, safe to restart a server on. Someone else may still take it first.
 
-    In one process no port is given twice: whoever asked before may not listen yet.
+    In one process no port is returned twice: an earlier caller may not listen yet.
     """
     numbers = random.SystemRandom()
     for _ in range(_ATTEMPTS):
@@ -74,8 +74,8 @@ if sys.platform == "linux":
         sys.exit("the parent is gone")
 os.execv(sys.argv[2], sys.argv[2:])
 """
-"""PR_SET_PDEATHSIG (1), then become the JVM: what `preexec_fn` would do, without running Python between fork and exec.
-The second line closes the race with a parent that died before the first. Elsewhere than on Linux nothing binds them."""
+"""Sets PR_SET_PDEATHSIG (1), then becomes the JVM: like `preexec_fn`, without running Python between fork and exec. The check of the parent
+closes the race with a parent that died before. On systems other than Linux nothing binds them."""
 
 _LOGGING = """status = error
 shutdownHook = disable
@@ -88,8 +88,8 @@ logger.config.level = warn
 rootLogger.level = info
 rootLogger.appenderRef.out.ref = out
 """
-"""To standard output, which is the log file: the JVM's own complaints end in the same place. Without the hook, which would
-stop logging while Kafka still shuts down."""
+"""Logs to standard output, which is the log file: the JVM's own messages go to the same place. Without the hook, which would stop logging
+while Kafka still shuts down."""
 
 _PROPERTIES = {
     "process.roles": "broker,controller",
@@ -124,13 +124,12 @@ _PROPERTIES = {
 class DevBroker:
     """A real broker on 127.0.0.1, for one caller at a time (it is not thread-safe, but any thread may be the caller).
 
-    Everything it writes is in `data_dir`: `server.properties`, `broker.log` (appended to by each start), `data/`, `tmp/`.
-    The same directory given again continues with the same cluster and topics. On Linux the broker is killed by the kernel
-    when this process ends in any way.
+    Everything it writes is in `data_dir`: `server.properties`, `broker.log` (appended to by each start), `data/`, `tmp/`. The same
+    directory given again continues with the same cluster and topics. On Linux the broker is killed by the kernel when this process ends in
+    any way.
 
-    `port` 0 chooses a free one, kept for the life of this object. `properties` go over the defaults. `advertised`
-    (HOST:PORT) is the address that clients are told to use instead of the broker's own, for a proxy in front; the broker's
-    traffic with itself never takes it.
+    `port` 0 chooses a free one, kept for the life of this object. `properties` override the defaults. `advertised` (HOST:PORT) is the
+    address that clients are told to use instead of the broker's own, for a proxy in front; the broker's traffic with itself never takes it.
     """
 
     def __init__(
@@ -152,23 +151,23 @@ class DevBroker:
 
     @property
     def address(self) -> str:
-        """HOST:PORT the broker itself listens on for clients."""
+        """HOST:PORT on which the broker itself listens for clients."""
         return f"{_HOST}:{self.port}"
 
     @property
     def bootstrap(self) -> str:
-        """HOST:PORT clients should be given: the advertised address, which is the broker's own unless it was overridden."""
+        """HOST:PORT for clients: the advertised address, which is the broker's own unless it was overridden."""
         return self._advertised or self.address
 
     @property
     def pid(self) -> int | None:
-        """Process id of the JVM; None when it does not run."""
+        """Process id of the JVM; None if it does not run."""
         return self._process.pid if self._process is not None and self._process.poll() is None else None
 
     def start(self, timeout: float = 60.0) -> str:
-        """Start and wait until clients can connect; returns `bootstrap`. `timeout` seconds do not count fetching the jars.
+        """Starts it and waits until clients can connect; returns `bootstrap`. `timeout` does not include fetching the jars.
 
-        FatalError, with the broker's own last words, when it does not come up. Does nothing when it already runs.
+        Raises FatalError, with the broker's own last message, if it does not come up. Does nothing if it already runs.
         """
         if self.pid is not None:
             return self.bootstrap
@@ -187,7 +186,7 @@ class DevBroker:
         return self.bootstrap
 
     def stop(self, timeout: float = 20.0) -> None:
-        """Clean shutdown: SIGTERM, up to `timeout` seconds of patience, then SIGKILL. Also for a paused or stopped broker."""
+        """Shuts down cleanly: SIGTERM, up to `timeout` seconds, then SIGKILL. Also for a paused or stopped broker."""
         if self._process is not None and self.pid is not None:
             self._process.send_signal(signal.SIGCONT)
             self._process.terminate()
@@ -198,30 +197,30 @@ class DevBroker:
         self._reap()
 
     def kill(self) -> None:
-        """SIGKILL, as a power cut would: nothing is flushed. `start` brings the same data back."""
+        """Sends SIGKILL: nothing is flushed, as in a power cut. `start` continues with the same data."""
         if self._process is not None and self.pid is not None:
             self._process.kill()
         self._reap()
 
     def pause(self) -> None:
-        """Freeze the broker (SIGSTOP): connections stay open, nothing is answered once this returns."""
+        """Freezes the broker (SIGSTOP): connections stay open, nothing is answered once this returns."""
         process = self._running()
         process.send_signal(signal.SIGSTOP)
         give_up_at = time.monotonic() + _FREEZE_SECONDS
         while os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WNOWAIT | os.WNOHANG) is None and time.monotonic() < give_up_at:
-            time.sleep(0.001)  # on a busy machine its threads go on for a moment
+            time.sleep(0.001)  # on a busy machine its threads run on for a moment
 
     def resume(self) -> None:
-        """Undo `pause`."""
+        """Undoes `pause`."""
         self._running().send_signal(signal.SIGCONT)
 
     def restart(self, timeout: float = 60.0) -> str:
-        """`stop` and `start`: the same port, the same data."""
+        """Does `stop` and `start`: the same port, the same data."""
         self.stop()
         return self.start(timeout)
 
     def wait(self, timeout: float | None = None) -> int | None:
-        """Block until the broker ends by itself and return its exit code, or None after `timeout` seconds."""
+        """Blocks until the broker ends by itself; returns its exit code, or None after `timeout` seconds."""
         try:
             return self._running().wait(timeout)
         except subprocess.TimeoutExpired:
@@ -240,7 +239,7 @@ class DevBroker:
         return self._process
 
     def _configure(self) -> None:
-        """Write the configuration; the inner ports are chosen anew, nothing outside this file knows them."""
+        """Writes the configuration; the inner ports are chosen anew, nothing outside this file knows them."""
         internal, controller = free_port(), free_port()
         listeners = f"INTERNAL://{_HOST}:{internal},CONTROLLER://{_HOST}:{controller}"
         properties = _PROPERTIES | {
@@ -255,12 +254,12 @@ class DevBroker:
         (self.data_dir / "server.properties").write_text(text, "utf-8")
 
     def _java(self, class_path: str, main: str, *arguments: str) -> list[str]:
-        """Kafka's native libraries unpack into `java.io.tmpdir`: ours, because /tmp may be mounted noexec."""
+        """Returns a command. Kafka's native libraries unpack into `java.io.tmpdir`: not /tmp, which may be mounted noexec."""
         logging = f"-Dlog4j2.configurationFile={self.data_dir / 'log4j2.properties'}"
         return [java(), *_JVM_OPTIONS, f"-Djava.io.tmpdir={self.data_dir / 'tmp'}", logging, "-cp", class_path, main, *arguments]
 
     def _format(self, class_path: str) -> None:
-        """Give an empty data directory its cluster id. A directory that has one is left alone."""
+        """Gives an empty data directory its cluster id. A directory that has one is left alone."""
         if (self.data_dir / "data" / "meta.properties").exists():
             return
         cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode("ascii").rstrip("=")
@@ -275,7 +274,7 @@ class DevBroker:
             raise self._failure("its storage could not be formatted")
 
     def _spawn(self, class_path: str) -> None:
-        """Start the JVM from a thread of its own: the kernel's parent-death signal goes by the thread that forked."""
+        """Starts the JVM from a thread of its own: the kernel's parent-death signal depends on the thread that forked."""
         kafka = self._java(class_path, "kafka.Kafka", str(self.data_dir / "server.properties"))
         command = [sys.executable, "-ISc", _BIND_TO_PARENT, str(os.getpid()), *kafka]
         self._spawner = ThreadPoolExecutor(1, thread_name_prefix="dev-broker")
@@ -313,7 +312,7 @@ class DevBroker:
         return FatalError(f"Kafka {KAFKA_VERSION} did not start, {why}{said}", f"read {self.log_path}")
 
     def _reap(self) -> None:
-        """Forget the ended process and let its thread go (only now: its end would kill a running broker)."""
+        """Forgets the ended process and ends its thread (only now: its end would kill a running broker)."""
         if self._process is not None:
             self._process.wait()
         if self._spawner is not None:
@@ -322,7 +321,7 @@ class DevBroker:
 
 
 def _class_path(kafka: Path) -> str:
-    """Kafka's jars, with PySpark's log4j in place of Kafka's own, whose slf4j has nothing behind it that would write a log."""
+    """Returns Kafka's jars, with PySpark's log4j in place of Kafka's own, whose slf4j has no implementation that writes a log."""
     logging = pyspark_jars("slf4j-api-*.jar", "log4j-slf4j2-impl-*.jar", "log4j-api-*.jar", "log4j-core-*.jar")
     others = (jar for jar in sorted(kafka.glob("*.jar")) if not jar.name.startswith(("slf4j-", "log4j-")))
     return os.pathsep.join(str(jar) for jar in (*logging, *others))

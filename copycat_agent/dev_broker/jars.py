@@ -17,10 +17,10 @@ KAFKA_VERSION = "4.1.0"
 
 
 def fetch_kafka(cache: Path | None = None) -> Path:
-    """The directory that holds exactly Kafka's jars; fetches them when they are not there or damaged.
+    """Returns the directory with exactly Kafka's jars; fetches them if they are missing or damaged.
 
-    Safe to call from several processes at once: one fetches, the others wait for it. RetriableError without a network,
-    FatalError without Java or when what was fetched is not what was pinned.
+    Safe to call from several processes at once: one fetches, the others wait for it. Raises RetriableError without a network, FatalError
+    without Java or if what was fetched is not what was pinned.
     """
     cache = cache or cache_dir()
     target = cache / f"kafka-{KAFKA_VERSION}"
@@ -34,18 +34,18 @@ def fetch_kafka(cache: Path | None = None) -> Path:
 
 
 def pinned() -> dict[str, str]:
-    """File name -> SHA-256, in the form that `sha256sum -c` reads."""
+    """Returns file name -> SHA-256, from the format of `sha256sum -c`."""
     lines = files("copycat_agent.dev_broker").joinpath("kafka_jars.sha256").read_text("ascii").splitlines()
     return {name: digest for digest, name in (line.split() for line in lines)}
 
 
 def _is_intact(directory: Path) -> bool:
-    """Whether every pinned jar is there with its pinned content (45 files, 43 MB: about 0.1 s)."""
+    """Returns whether every pinned jar exists with its pinned content (45 files, 43 MB: about 0.1 s)."""
     return all((directory / name).is_file() and sha256_of(directory / name) == digest for name, digest in pinned().items())
 
 
 def _fetch(cache: Path, target: Path) -> None:
-    """Fetch into a temporary directory and rename: `target` is never there half full. Call it under the lock."""
+    """Fetches into a temporary directory and renames: `target` is never incomplete. Call it under the lock."""
     with workplace(cache, "fetch-") as work:
         jars = work / "jars"
         with _saying(f"Fetching Kafka {KAFKA_VERSION} (43 MB, once) into {cache}"):
@@ -62,7 +62,7 @@ def _fetch(cache: Path, target: Path) -> None:
 
 @contextmanager
 def _saying(text: str) -> Iterator[None]:
-    """A moving line on a terminal, a plain one elsewhere, on standard error."""
+    """Shows a moving line on a terminal, a plain one elsewhere, on standard error."""
     console = Console(stderr=True, highlight=False)
     if not console.is_terminal:
         console.print(text, markup=False)
@@ -71,7 +71,7 @@ def _saying(text: str) -> Iterator[None]:
 
 
 def _drop_unpinned(jars: Path) -> None:
-    """Delete jars that are not pinned, so that they never reach a class path."""
+    """Deletes jars that are not pinned, so that they never reach a class path."""
     kept = pinned()
     for jar in jars.iterdir():
         if jar.name not in kept:

@@ -1,14 +1,14 @@
 r"""The agent's own log: one line per event, as text or JSON, on top of the standard library's logging.
 
-An event is a few constant words, what varies goes into fields::
+An event is a few constant words, variable data goes into fields::
 
     log = logs.get("worker")
     log.warning("connector backs off", connector="nginx", delay_s=0.4, error=error)
 
 - No value can forge a line: control characters, bidirectional overrides and lone surrogates are escaped.
 - An exception is one line, type and message; its stack follows, on the same line, only at level debug.
-- Repeats are counted instead of written, see `events.Repeats`; but for changes (`always=True`), of which the last has to be seen.
-- A reader that is slow or gone, or a full disk, costs lines and never holds up the agent for long, see `handler`.
+- Repeats are counted instead of written, see `events.Repeats`; except for changes (`always=True`), of which the last has to be seen.
+- A reader that is slow or gone, or a full disk, costs lines and never blocks the agent for long, see `handler`.
 - Fields name things of the agent (connector, path, offset, counts). Data of users and secrets never go into a log line:
   that is a rule for callers, nothing here can check it.
 
@@ -36,28 +36,28 @@ class Log:
     __slots__ = ("_fields", "_name")
 
     def __init__(self, name: str, fields: Mapping[str, object] | None = None) -> None:
-        """For `get` and `bind`."""
+        """Called by `get` and `bind`."""
         self._name = name
         self._fields = dict(fields or {})
 
     def bind(self, **fields: object) -> Log:
-        """A log that adds these fields to every event."""
+        """Returns a log that adds these fields to every event."""
         return Log(self._name, {**self._fields, **fields})
 
     def debug(self, event: str, /, *, error: BaseException | None = None, **fields: object) -> None:
-        """For someone who looks for a fault."""
+        """Writes an event for people who look for a fault."""
         self._write(logging.DEBUG, event, error, fields)
 
     def info(self, event: str, /, *, error: BaseException | None = None, always: bool = False, **fields: object) -> None:
-        """Something happened that a person expects. Never per record. `always`: never held back as a repeat."""
+        """Writes an event that is expected. Never per record. `always`: never suppressed as a repeat."""
         self._write(logging.INFO, event, error, fields, always=always)
 
     def warning(self, event: str, /, *, error: BaseException | None = None, always: bool = False, **fields: object) -> None:
-        """Something that repairs itself, but that an operator may want to know. `always` as with `info`."""
+        """Writes an event that resolves itself, but that an operator may want to know. `always` as in `info`."""
         self._write(logging.WARNING, event, error, fields, always=always)
 
     def error(self, event: str, /, *, error: BaseException | None = None, **fields: object) -> None:
-        """Data is lost, or a person is needed."""
+        """Writes an event that means lost data, or that needs a person."""
         self._write(logging.ERROR, event, error, fields)
 
     def _write(self, level: int, event: str, error: BaseException | None, fields: dict[str, object], *, always: bool = False) -> None:
@@ -68,21 +68,20 @@ class Log:
 
 
 def get(name: str) -> Log:
-    """The log of one part of the agent, such as `worker`. May be called at import, before `setup`."""
+    """Returns the log of one part of the agent, such as `worker`. May be called at import, before `setup`."""
     return Log(name)
 
 
 def recent() -> tuple[str, ...]:
-    """The latest lines of this process's log as text, oldest first; none before `setup`."""
+    """Returns the latest lines of this process's log as text, oldest first; none before `setup`."""
     return tuple(line for one in logging.getLogger().handlers if isinstance(one, Handler) for line in one.recent())
 
 
 def setup(level: str = "info", format: str = "auto", stream: TextIO | None = None) -> None:  # noqa: A002 - the options' names
-    """Send every event of this process to `stream` (stderr). Called once per process; a second call replaces the first.
+    """Sends every event of this process to `stream` (stderr). Called once per process; a second call replaces the first.
 
-    `level` is debug, info, warning or error; other packages are heard from warning up. `format` is text, json, or auto: text
-    on a terminal and under journald, else JSON. Lines for journald begin with their priority and leave the time to it.
-    Python's own warnings become events.
+    `level` is debug, info, warning or error; other packages are logged from warning up. `format` is text, json, or auto: text on a terminal
+    and under journald, else JSON. Lines for journald begin with their priority and have no time. Python's own warnings become events.
     """
     sink = Sink(sys.stderr if stream is None else stream)
     as_text = format == "text" or (format == "auto" and (sink.is_terminal or sink.is_journal))
@@ -103,34 +102,34 @@ LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNI
 
 
 def level() -> str:
-    """The level that holds now."""
+    """Returns the present level."""
     number = logging.getLogger(ROOT).getEffectiveLevel()
     return next((name for name, least in LEVELS.items() if number <= least), "error")
 
 
 def set_level(name: str) -> None:
-    """`name` is one of `LEVELS`; other packages are heard from warning up."""
+    """Sets the level `name`, one of `LEVELS`; other packages are logged from warning up."""
     logging.getLogger().setLevel(max(LEVELS[name], logging.WARNING))
     logging.getLogger(ROOT).setLevel(LEVELS[name])
     logging.getLogger("py4j").setLevel(max(LEVELS[name], logging.WARNING))  # it sets its own level when it is imported
 
 
 class PassingLevel:
-    """A level for a while, and then the one that the process was started with. Thread-safe."""
+    """Sets a level for a while, and then restores the level of the process's start. Thread-safe."""
 
     def __init__(self) -> None:
-        """Remembers the level of this moment."""
+        """Remembers the present level."""
         self._first = level()
         self._lock = threading.Lock()
         self._timer: threading.Timer | None = None
         self._is_set = False
         self.until: float | None = None
-        """When the first one holds again, in epoch seconds; None when nothing will change by itself."""
+        """When the first level is restored, in epoch seconds; None if nothing changes by itself."""
         self.changed: float | None = None
-        """When it was changed last, in epoch seconds, None for never."""
+        """When the level was last changed, in epoch seconds, None for never."""
 
     def set(self, name: str, seconds: float | None) -> None:
-        """From now on; None: until the process ends."""
+        """Sets a level for `seconds`; None: until the process ends."""
         with self._lock:
             self._cancel()
             set_level(name)
@@ -142,7 +141,7 @@ class PassingLevel:
                 self._timer.start()
 
     def close(self) -> None:
-        """The first one, at once, if it was ever changed here."""
+        """Restores the first level at once, if it was ever changed here."""
         with self._lock:
             self._cancel()
             if self._is_set:
@@ -150,7 +149,7 @@ class PassingLevel:
 
     def _end(self) -> None:
         with self._lock:
-            if threading.current_thread() is self._timer:  # else it was set again in this very moment
+            if threading.current_thread() is self._timer:  # else it was just set again
                 self._cancel()
                 set_level(self._first)
                 self.changed = time.time()

@@ -1,4 +1,4 @@
-"""From a log record to an event of plain, bounded values, and from that to its line: text, JSON, and both as journald takes them.
+"""Turns a log record into an event of plain, bounded values, and that into a line: text, JSON, and both with journald's prefix.
 
 Repeats are counted within a minute instead of written.
 """
@@ -20,12 +20,12 @@ _MAX_VALUE_CHARS = 4000
 _MAX_STACK_CHARS = 16_000
 _MAX_ITEMS = 100
 _MAX_INT_BITS = 256
-"""Python refuses to write whole numbers of thousands of digits; nothing here counts so far."""
+"""Python refuses to write whole numbers of thousands of digits; no count here is that large."""
 
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One line to be. `fields` hold what `plain` yields. `always`: written also when it was written before."""
+    """The content of one line. `fields` hold results of `plain`. `always`: written also if it was written before."""
 
     created: float
     level: int
@@ -41,7 +41,7 @@ def event_of(record: logging.LogRecord) -> Event:
         words = record.getMessage()
     except Exception:  # noqa: BLE001 - some other package's arguments do not fit its message
         words = str(record.msg)
-    fields = {name: plain(value) for name, value in getattr(record, "fields", {}).items() if value != ""}  # no hint is no field
+    fields = {name: plain(value) for name, value in getattr(record, "fields", {}).items() if value != ""}  # an empty hint is no field
     error = record.exc_info[1] if record.exc_info else None
     if error is not None:
         fields["error"] = plain(f"{type(error).__name__}: {plain(error)}")
@@ -52,7 +52,7 @@ def event_of(record: logging.LogRecord) -> Event:
 
 
 def plain(value: object) -> object:
-    """A JSON scalar, or a bounded text without lone surrogates; lists item by item, together no longer than a text."""
+    """Returns a JSON scalar, or a bounded text without lone surrogates; lists item by item, together no longer than a text."""
     if value is None or isinstance(value, float) and math.isfinite(value):  # noqa: RUF021 - reads as it is meant
         return value
     if isinstance(value, int):
@@ -78,7 +78,7 @@ def _plain_items(items: list[object]) -> list[object]:
 
 
 def _cut(text: str, most: int) -> str:
-    """At most so many characters, lone surrogates as backslash escapes; everything else as it is."""
+    """Returns at most `most` characters, lone surrogates as backslash escapes; everything else unchanged."""
     text = text if len(text) <= most else text[:most] + "..."
     return text.encode("utf-8", "backslashreplace").decode()
 
@@ -89,11 +89,11 @@ _UNSAFE = re.compile(
 )
 _PLAIN = re.compile(r"[^\s\"'\\={}\[\],]+")
 _PRIORITIES = ((logging.ERROR, 3), (logging.WARNING, 4), (logging.INFO, 6))
-"""Levels and the priorities of syslog(3) from which on they hold; what is below is debug, 7."""
+"""Levels and the priorities of syslog(3) from which on they apply; everything below is debug, 7."""
 
 
 def json_line(event: Event) -> str:
-    """ASCII only: json escapes everything else, control characters included, and DEL is escaped here."""
+    """Returns ASCII only: json escapes everything else, control characters included, and DEL is escaped here."""
     line: dict[str, object] = {
         "ts": _timestamp(event.created),
         "level": _level(event.level),
@@ -106,17 +106,17 @@ def json_line(event: Event) -> str:
 
 
 def text_line(event: Event) -> str:
-    """`2026-11-21T05:00:00.000Z WARNING worker: connector backs off connector=nginx delay_s=0.4`."""
+    """Returns `2026-11-21T05:00:00.000Z WARNING worker: connector backs off connector=nginx delay_s=0.4`."""
     return f"{_timestamp(event.created)} {_level(event.level).upper():<7} {_said(event)}"
 
 
 def journal_line(event: Event) -> str:
-    """`<4>worker: connector backs off connector=nginx`: journald keeps level and time itself, see sd-daemon(3)."""
+    """Returns `<4>worker: connector backs off connector=nginx`: journald keeps level and time itself, see sd-daemon(3)."""
     return f"<{_priority(event.level)}>{_said(event)}"
 
 
 def journal_json_line(event: Event) -> str:
-    """JSON with journald's priority before it, which journald takes off again."""
+    """Returns JSON after journald's priority, which journald removes."""
     return f"<{_priority(event.level)}>{json_line(event)}"
 
 
@@ -126,7 +126,7 @@ def _said(event: Event) -> str:
 
 
 def _text_value(value: object) -> str:
-    """A word as it is, everything else in JSON's quotes: where a value ends is never in doubt."""
+    """Returns a word as it is, everything else in JSON's quotes: where a value ends is never in doubt."""
     if isinstance(value, str) and _PLAIN.fullmatch(value):
         return _escaped(value)
     return _escaped(json.dumps(value, ensure_ascii=False))
@@ -155,14 +155,14 @@ def _priority(level: int) -> int:
 
 REPEAT_SECONDS = 60.0
 REPEAT_VARIANTS = 20
-"""Lines per event and connector that differ in other fields, before the rest is only counted."""
+"""How many lines per event and connector, differing in other fields, are written before the rest is only counted."""
 REPEAT_EVENTS = 1000
-"""Events remembered at a time."""
+"""How many events are remembered at a time."""
 
 
 @dataclass(slots=True)
 class _Window:
-    """One event as it was seen since `start`. `common`: the fields that all repeats share."""
+    """One event since `start`. `common`: the fields that all repeats share."""
 
     start: float
     seen: set[int]
@@ -172,12 +172,11 @@ class _Window:
 
 
 class Repeats:
-    """Decides what is written.
+    """Decides which events are written.
 
-    Events are the same when logger, level, words and the field `connector` are. The first is written; an identical one (all
-    fields) is counted; one with other fields (a path, an offset) is written up to `REPEAT_VARIANTS` times, then counted.
-    When the minute is over the count is written, with the fields that all that was counted share. Neither debug nor an event
-    that is to be written always is suppressed.
+    Events are the same if logger, level, words and the field `connector` are. The first is written; an identical one (all fields) is
+    counted; one with other fields (a path, an offset) is written up to `REPEAT_VARIANTS` times, then counted. When the minute is over the
+    count is written, with the fields that all counted events share. Events of level debug, or with `always`, are never suppressed.
     """
 
     def __init__(self, clock: Callable[[], float]) -> None:
@@ -185,11 +184,11 @@ class Repeats:
         self._windows: OrderedDict[tuple[object, ...], _Window] = OrderedDict()  # by start: oldest first
 
     def __len__(self) -> int:
-        """How many events are remembered; `REPEAT_EVENTS` at most."""
+        """Returns how many events are remembered; `REPEAT_EVENTS` at most."""
         return len(self._windows)
 
     def admit(self, event: Event) -> list[Event]:
-        """The lines to write now: counts of minutes that are over, then the event itself unless it is a repeat."""
+        """Returns the lines to write now: counts of minutes that are over, then the event itself unless it is a repeat."""
         due = self.due()
         if event.level <= logging.DEBUG or event.always:
             return [*due, event]
@@ -207,7 +206,7 @@ class Repeats:
         return [*due, event]
 
     def due(self) -> list[Event]:
-        """Counts of minutes that are over."""
+        """Returns counts of minutes that are over."""
         now = self._clock()
         return self._end_while(lambda window: now - window.start >= REPEAT_SECONDS)
 
@@ -217,7 +216,7 @@ class Repeats:
 
     @property
     def next_due_seconds(self) -> float | None:
-        """How long until a count has to be written; None when nothing is counted."""
+        """How long until a count has to be written; None if nothing is counted."""
         start = next((window.start for window in self._windows.values() if window.suppressed), None)
         return None if start is None else max(0.0, start + REPEAT_SECONDS - self._clock())
 

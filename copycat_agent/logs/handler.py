@@ -15,13 +15,13 @@ from typing import TextIO
 from copycat_agent.logs.events import Event, Repeats, event_of, text_line
 
 PATIENCE_SECONDS = 1.0
-"""How long a line waits for a reader that does not read. After one waited in vain, later lines do not wait until one gets through."""
+"""How long a line waits for a reader that does not read. After a time-out, later lines do not wait until one gets through."""
 _CHUNK_BYTES = 4096
-"""PIPE_BUF of Linux: a pipe that says it is writable takes this much without waiting."""
+"""PIPE_BUF of Linux: a pipe that is writable takes this much without blocking."""
 
 
 class Sink:
-    """Writes whole lines to a stream's descriptor; to the stream itself when it has none (`io.StringIO`), to nowhere when it is None.
+    """Writes whole lines to a stream's descriptor; to the stream itself if it has none (`io.StringIO`), to nowhere if it is None.
 
     Not thread-safe: the handler's lock is held.
     """
@@ -45,7 +45,7 @@ class Sink:
 
     @property
     def is_journal(self) -> bool:
-        """Whether journald reads: systemd names the socket it has made in $JOURNAL_STREAM, see systemd.exec(5)."""
+        """Whether journald reads: systemd names its socket in $JOURNAL_STREAM, see systemd.exec(5)."""
         named = os.environ.get("JOURNAL_STREAM", "")
         if self._fd is None or not named:
             return False
@@ -53,7 +53,7 @@ class Sink:
         return named == f"{info.st_dev}:{info.st_ino}"
 
     def write(self, line: str) -> bool:
-        """Write `line` and its end. False when it could not be written, or not all of it; raises nothing."""
+        """Writes `line` and a newline. Returns False if it could not be written, or not all of it; raises nothing."""
         try:
             if self._fd is None:
                 return self._write_stream(line)
@@ -70,7 +70,7 @@ class Sink:
 
     def _write_all(self, data: bytes) -> bool:
         assert self._fd is not None
-        if self._torn:  # half a line stands there: it ends here
+        if self._torn:  # half a line was written: it ends here
             data = b"\n" + data
         deadline = self._clock() + (0.0 if self._stuck else PATIENCE_SECONDS)
         view = memoryview(data)
@@ -98,7 +98,7 @@ class Sink:
 
 
 def _descriptor(stream: TextIO | None) -> int | None:
-    """The stream's descriptor, as long as it is open."""
+    """Returns the stream's descriptor if it is open."""
     try:
         number = stream.fileno() if stream is not None else None
         if number is not None:
@@ -121,14 +121,14 @@ class Recent:
         self._size = 0
 
     def add(self, line: str) -> None:
-        """Keep this line, and let go of the oldest ones that there is no room for."""
+        """Adds this line, and drops the oldest ones that do not fit."""
         self._lines.append(line)
         self._size += len(line)
         while len(self._lines) > LINES_MAX or self._size > BYTES_MAX:
             self._size -= len(self._lines.popleft())
 
     def lines(self) -> tuple[str, ...]:
-        """Oldest first."""
+        """Returns the lines, oldest first."""
         return tuple(self._lines)
 
 
@@ -158,10 +158,10 @@ class Handler(logging.Handler):
             self.handleError(record)
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - logging's name
-        """Drop the line: the standard library would write a stack trace with the message into stderr."""
+        """Drops the line: the standard library would write a stack trace with the message to stderr."""
 
     def close(self) -> None:
-        """Write what was only counted so far. Called by `setup` and, through `logging.shutdown`, at exit."""
+        """Writes pending counts. Called by `setup` and, through `logging.shutdown`, at exit."""
         with self.lock or threading.RLock():
             for event in self._repeats.drain():
                 self._put(event)
@@ -170,12 +170,12 @@ class Handler(logging.Handler):
         super().close()
 
     def recent(self) -> tuple[str, ...]:
-        """The latest lines as text, oldest first, those included that could not be written."""
+        """Returns the latest lines as text, oldest first, including those that could not be written."""
         with self.lock or threading.RLock():
             return self._recent.lines()
 
     def _put(self, event: Event) -> None:
-        """Write a line, and before it how many could not be written."""
+        """Writes a line, and before it how many could not be written."""
         self._recent.add(text_line(event))
         if self._lost:
             words = f"{self._lost} lines of this log could not be written"
@@ -187,7 +187,7 @@ class Handler(logging.Handler):
             self._lost += 1
 
     def _set_timer(self) -> None:
-        """Counts are written when their minute is over, also when nothing else happens then."""
+        """Starts a timer, so that counts are written when their minute is over, even without other events."""
         wait = self._repeats.next_due_seconds
         if wait is None or (self._timer is not None and self._timer.is_alive()):
             return

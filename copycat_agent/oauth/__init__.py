@@ -1,8 +1,8 @@
-"""OAuth access tokens, one per process and login, for Kafka's clients and the schema registry's; and what each way to a token needs.
+"""OAuth access tokens, one per process and login, for Kafka's clients and the schema registry's; and the options of each method.
 
-librdkafka's own OIDC asks for a token per client (five requests for five producers), and exactly once makes a client per transaction.
-Here the endpoint is asked once; three quarters through the token's life the next one is fetched in the background, and the old one is
-used as long as that fails.
+librdkafka's own OIDC requests a token per client (five requests for five producers), and exactly once makes a client per transaction. Here
+one token is requested; after three quarters of its life the next one is fetched in the background, and the old one is used as long as that
+fails.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from copycat_agent.options import AssertionOptions, TokenOptions
 __all__ = ["KAFKA_OAUTH", "REGISTRY_OAUTH", "Tokens", "token_problems", "tokens_of", "where_of"]
 
 KAFKA_OAUTH, REGISTRY_OAUTH = "kafka.security.oauth", "converters.schema_registry.oauth"
-"""Dotted options under which logins stand."""
+"""Dotted options of the sections with logins."""
 
 
 _NEEDS: dict[str, tuple[str, ...]] = {
@@ -103,18 +103,18 @@ def _assertion(options: AssertionOptions) -> Iterator[TokenProblem]:
 
 
 RENEW_PART = 0.75
-"""Part of a token's life after which it is renewed. librdkafka asks for the next one at 0.8 of the life it was told."""
+"""Part of a token's life after which it is renewed. librdkafka requests the next one at 0.8 of the life it was given."""
 LEAST_SECONDS = 1.0
-"""A token that is good for less is not given to a client: it would have expired when the broker looks at it."""
+"""A token with a shorter remaining life is not given to a client: it would have expired when the broker checks it."""
 FAILED_SECONDS = 2.0
-"""Pause after a failure, so that clients that are made side by side do not wait one after the other for an endpoint that is silent."""
+"""Pause after a failure, so that clients that are made side by side do not wait one after the other for a silent endpoint."""
 TRUSTED_SECONDS = 10.0
-"""A token younger than this is not replaced because a broker refuses it: the next one would be refused as well."""
+"""A token younger than this is not replaced when a broker refuses it: the next one would be refused as well."""
 _TOKENS_MAX = 64
 
 
 class _Kept(NamedTuple):
-    """`got`, `renew` and `until` are `time.monotonic()`'s: a clock that is set has no effect."""
+    """A token. `got`, `renew` and `until` are `time.monotonic()`: setting the clock has no effect."""
 
     text: str
     got: float
@@ -123,10 +123,10 @@ class _Kept(NamedTuple):
 
 
 class Tokens:
-    """The tokens of one login. Thread-safe. What raises tells what a person can do, and no secret."""
+    """The tokens of one login. Thread-safe. Errors say what a person can do, and hold no secret."""
 
     def __init__(self, options: TokenOptions, ca_file: str | None, section: str) -> None:
-        """Asks nothing yet. `section` is where the options stand, such as `kafka.security.oauth`."""
+        """Requests nothing yet. `section` is the section of the options, such as `kafka.security.oauth`."""
         self._options = options
         self._ca_file = ca_file
         self._section = section
@@ -136,9 +136,9 @@ class Tokens:
         self._failed = 0.0
 
     def token(self) -> str:
-        """A token that is good now; asks for one where there is none, for `ANSWER_SECONDS` at most.
+        """Returns a valid token; requests one if there is none, for `ANSWER_SECONDS` at most.
 
-        Raises RetriableError when no token comes, BlockedError when an operator has to do something.
+        Raises RetriableError if no token comes, BlockedError if an operator has to act.
         """
         kept = self._good()
         if kept is None:
@@ -147,11 +147,10 @@ class Tokens:
         return kept.text
 
     def give(self, _config: str) -> tuple[str, float, str, dict[str, str]]:
-        """For `oauth_cb` of a Kafka client: token, when it expires, principal, SASL extensions.
+        """Returns for `oauth_cb` of a Kafka client: token, its expiry, principal, SASL extensions.
 
-        Called on a thread of the library for which closing the client waits, so it must not wait for the network: RetriableError where
-        there is no token now. It asks again
-        in ten seconds, and by then there may be one.
+        Called on a thread of the library that closing the client waits for, so it must not wait for the network: raises RetriableError if
+        there is no token now. The library calls again in ten seconds, and by then there may be one.
         """
         kept = self._good()
         if kept is None:
@@ -161,13 +160,13 @@ class Tokens:
         return kept.text, time.time() + kept.until - time.monotonic(), "", extensions
 
     def distrust(self) -> None:
-        """The token was refused: the next client gets a new one. Keys may have been changed, or the token revoked."""
+        """Drops a refused token: the next client gets a new one. Keys may have been changed, or the token revoked."""
         kept = self._kept
         if kept is not None and time.monotonic() - kept.got > TRUSTED_SECONDS:
             self._kept = None
 
     def _good(self) -> _Kept | None:
-        """The token, if it can be given to a client. It is renewed in the background where it is time for that."""
+        """Returns the token, if a client may get it. It is renewed in the background if it is time for that."""
         kept, now = self._kept, time.monotonic()
         if kept is None or now > kept.until - LEAST_SECONDS:
             return None
@@ -184,13 +183,13 @@ class Tokens:
 
     def _renew(self) -> None:
         try:
-            with contextlib.suppress(CopycatError):  # told where a client needs a token and there is none
+            with contextlib.suppress(CopycatError):  # reported when a client needs a token and there is none
                 self._ask()
         finally:
             self._asking.release()
 
     def _ask(self) -> _Kept:
-        """With `_asking` held."""
+        """Requests a token, with `_asking` held."""
         failed = self._failed_just_now()
         if failed is not None:
             raise type(failed)(failed.message, failed.hint)
@@ -208,7 +207,7 @@ class Tokens:
         return self._failure if time.monotonic() - self._failed < FAILED_SECONDS else None
 
     def _in_time(self) -> IssuedToken:
-        """On a thread, since no library bounds the whole of an exchange, and some not even the look-up of a name."""
+        """Requests on a thread, since no library limits the time of a whole exchange, and some not even of a name look-up."""
         outcome: list[IssuedToken | CopycatError] = []
 
         def run() -> None:
@@ -230,7 +229,7 @@ class Tokens:
 
 
 def tokens_of(options: TokenOptions, ca_file: str | None, section: str) -> Tokens:
-    """The tokens of these options: one `Tokens` per process and login. `ca_file` is used where the options name none."""
+    """Returns the one `Tokens` of these options in this process. `ca_file` is used if the options have none."""
     hidden = options.client_secret, options.assertion.key_password if options.assertion else None
     key = (options.model_dump_json(), *(one.get_secret_value() if one else None for one in hidden), ca_file, section)
     with _guard:

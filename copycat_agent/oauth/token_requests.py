@@ -1,6 +1,6 @@
-"""One question for a token, and what its answer means. Only to the address in the definition: no proxy, no redirect.
+"""Requests a token and interprets the answer. Contacts only the address in the definition: no proxy, no redirect.
 
-Every method asks at most once; the caller has the back-off and bounds the time.
+Every method makes at most one request; the caller has the back-off and limits the time.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ if TYPE_CHECKING:
     from http.client import HTTPConnection, HTTPResponse
 
 ANSWER_SECONDS = 8.0
-"""For a whole answer, name resolution and connection included."""
+"""The time-out of a whole answer, including name resolution and connection."""
 _STEP_SECONDS = 5.0
-"""For a connection, and between two pieces of an answer."""
+"""The time-out of a connection, and between two pieces of an answer."""
 _ANSWER_BYTES_MAX = 256 * 1024
 _PIECE_BYTES = 64 * 1024
 _DEFAULT_SECONDS = 300.0
-"""Assumed life of a token that does not say how long it is good."""
+"""Assumed life of a token without an expiry."""
 _LONGEST_SECONDS = 30 * 86400.0
 _TOKEN = re.compile(r"[A-Za-z0-9._~+/-]{1,65536}=*")
 _CODE = re.compile(r"[a-z_]{1,40}")
@@ -46,14 +46,14 @@ _REFUSED = (400, 401, 403)
 
 
 class IssuedToken(NamedTuple):
-    """A token, and for how many seconds from now it is good."""
+    """A token, and its validity in seconds from now."""
 
     token: str
     seconds: float
 
 
 class _Asked(NamedTuple):
-    """A request: a form to post, or a GET when `form` is None."""
+    """A request: a form to post, or a GET if `form` is None."""
 
     url: str
     form: Mapping[str, str] | None
@@ -61,7 +61,7 @@ class _Asked(NamedTuple):
 
 
 def ask(options: TokenOptions, ca_file: str | None, section: str) -> IssuedToken:
-    """Ask for a token. `section` is where the options stand. Raises RetriableError or BlockedError, without any secret."""
+    """Requests a token. `section` is the section of the options. Raises RetriableError or BlockedError, without any secret."""
     if isinstance(options, OauthOptions) and options.method == "msk_iam":
         return IssuedToken(*signed(options))
     asked, where = _QUESTIONS[options.method](options), where_of(options)
@@ -74,7 +74,7 @@ def ask(options: TokenOptions, ca_file: str | None, section: str) -> IssuedToken
 
 
 def where_of(options: TokenOptions) -> str:
-    """Returns a name for the endpoint without secrets that may stand in its address."""
+    """Returns a name for the endpoint without secrets from its address."""
     if options.method == "msk_iam":
         return "AWS's signer"
     if "token_url" in options.hidden:  # it came from a file or a credential
@@ -84,7 +84,7 @@ def where_of(options: TokenOptions) -> str:
 
 
 def _client_credentials(options: TokenOptions) -> _Asked:
-    """RFC 6749, 4.4. Id and secret as they are, not encoded for URLs first: so do librdkafka and, by default, Kafka's Java client."""
+    """Returns the request of RFC 6749, 4.4. Id and secret are not URL-encoded, as in librdkafka and, by default, Kafka's Java client."""
     assert options.client_secret is not None
     login = f"{options.client_id}:{options.client_secret.get_secret_value()}"
     headers = {"Authorization": f"Basic {base64.b64encode(login.encode()).decode()}"}
@@ -92,7 +92,7 @@ def _client_credentials(options: TokenOptions) -> _Asked:
 
 
 def _jwt_bearer(options: TokenOptions) -> _Asked:
-    """RFC 7523, 2.1."""
+    """Returns the request of RFC 7523, 2.1."""
     form = {"grant_type": _JWT_BEARER, "assertion": _assertion(options)}
     return _Asked(options.token_url or "", _with_scope(form, options), {})
 
@@ -146,7 +146,7 @@ def _assertion(options: TokenOptions) -> str:
 
 
 def _authorities(ca_file: str | None, section: str) -> ssl.SSLContext:
-    """Without a file the host's own, as for Kafka. A directory of them may be named too, as librdkafka's https.ca.location has it."""
+    """Returns a context of the file's authorities, else the host's own. A directory is allowed, as in librdkafka's https.ca.location."""
     is_directory = ca_file is not None and Path(ca_file).is_dir()
     try:
         return ssl.create_default_context(capath=ca_file) if is_directory else ssl.create_default_context(cafile=ca_file)
@@ -155,7 +155,7 @@ def _authorities(ca_file: str | None, section: str) -> ssl.SSLContext:
 
 
 def _exchange(asked: _Asked, context: ssl.SSLContext | None) -> tuple[int, bytes]:
-    """Status and body. Raises OSError, or ValueError for an answer that is none. Ends soon after `ANSWER_SECONDS`, whatever comes."""
+    """Returns status and body. Raises OSError, or ValueError for an invalid answer. Ends soon after `ANSWER_SECONDS`, whatever comes."""
     from http.client import HTTPConnection, HTTPException, HTTPSConnection  # noqa: PLC0415 - 40 ms that others do without
 
     address = urlsplit(asked.url)
@@ -181,7 +181,7 @@ def _exchange(asked: _Asked, context: ssl.SSLContext | None) -> tuple[int, bytes
 
 
 def _cut(connection: HTTPConnection) -> None:
-    """An answer whose beginning trickles would hold its thread for ever."""
+    """Ends an answer: one whose beginning trickles would hold its thread for ever."""
     with contextlib.suppress(OSError, AttributeError):
         connection.sock.shutdown(socket.SHUT_RDWR)
 
@@ -226,7 +226,7 @@ def _understood(status: int, body: bytes, where: str, section: str) -> IssuedTok
 
 
 def _lifetime(told: object, token: str) -> float:
-    """Seconds, as told beside the token (Azure writes a text), which no clock can make wrong; else by the token's own claim."""
+    """Returns the seconds given beside the token (Azure writes a text), which no clock affects; else those of the token's own claim."""
     try:
         return float(told)  # type: ignore[arg-type]
     except (TypeError, ValueError):
@@ -243,7 +243,7 @@ _WHERE = "give the agent's process credentials as AWS's libraries find them: an 
 
 
 def signed(options: OauthOptions) -> tuple[str, float]:
-    """A token, and for how many seconds it is good. Raises BlockedError, or RetriableError when AWS does not answer."""
+    """Returns a token, and its validity in seconds. Raises BlockedError, or RetriableError if AWS does not answer."""
     try:
         from aws_msk_iam_sasl_signer import MSKAuthTokenProvider as Signer  # noqa: PLC0415 - an extra, and slow to import
         from botocore.exceptions import ClientError, HTTPClientError  # noqa: PLC0415 - comes with it
@@ -260,7 +260,7 @@ def signed(options: OauthOptions) -> tuple[str, float]:
     except ClientError as error:
         code = error.response.get("Error", {}).get("Code", "no reason given")
         raise BlockedError(f"AWS refuses to lend role_arn: {code}", "grant sts:AssumeRole on it to the agent's credentials") from None
-    except AttributeError:  # the signer's way to say that there are none
+    except AttributeError:  # the signer's way to report that there are none
         raise BlockedError("no AWS credentials are found", _WHERE) from None
     except Exception as error:  # noqa: BLE001 - its words may show what was sent
         raise BlockedError(f"the AWS credentials cannot be used: {type(error).__name__}", _WHERE) from None

@@ -1,4 +1,4 @@
-"""Codecs of packed files: recognition by the first bytes, and unpacking in bounded steps. The only module that uses zstd and lz4.
+"""Codecs of packed files: recognition by the first bytes, and unpacking in bounded steps.
 
 backports.zstd bounds the output of one step, as the standard library's bz2 and lzma do, and reports where a frame ends; the older zstandard
 package does not do both.
