@@ -55,7 +55,7 @@ _ERRORS: dict[str, type[CopycatError]] = {
 
 
 def is_name(text: str) -> bool:
-    """Whether a connector may have this name."""
+    """Returns whether a connector may have this name."""
     return bool(_NAME.fullmatch(text))
 
 

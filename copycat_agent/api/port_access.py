@@ -115,7 +115,7 @@ class Logins:
         self._remembered: dict[bytes, Role] = {}
 
     def allow(self, authorization: str | None) -> bool:
-        """Whether this header names a user with the right password."""
+        """Returns whether this header names a user with the right password."""
         return self.role_of(authorization) is not None
 
     def role_of(self, authorization: str | None) -> Role | None:

@@ -23,7 +23,7 @@ _FROM = {"default": "default", "command line": "command line", "changed": "the f
 
 
 def is_degraded(connector: Document) -> bool:
-    """Whether its state is not an intended one, or its offsets could not be saved."""
+    """Returns whether its state is not an intended one, or its offsets could not be saved."""
     return connector["state"] not in GOOD_STATES or connector["unsaved"]
 
 

@@ -79,7 +79,7 @@ class Delivery(Protocol):
         """Tasks whose batch has come back without a known outcome. To find it out may take long, and the next start can do it."""
 
     def is_free(self, task: int) -> bool:
-        """Whether a batch may be planned for the task, which has none under way."""
+        """Returns whether a batch may be planned for the task, which has none under way."""
 
     def admit(self, splits: Sequence[Split]) -> tuple[Split, ...]:
         """The splits that may go into a batch now. The others come back, unread, from `take_in` or `tend`."""

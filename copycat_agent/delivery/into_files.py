@@ -152,7 +152,7 @@ class _Writing:
         return self._at(result, producer.end)
 
     def _is_known(self, start: int) -> bool:
-        """Whether records before `start` were written to the present destination, under the connector's present name."""
+        """Returns whether records before `start` were written to the present destination, under the connector's present name."""
         there = self._source.apply(self._split.stretch, start, finished=False)  # type: ignore[arg-type]
         saved = from_text(self._split.offset.cursor)
         return "into" in saved and saved["into"] == there["into"]
@@ -207,7 +207,7 @@ class _Range:
         """Does nothing: records in files have no offsets in Kafka."""
 
     def may_send(self, _source: object, _end: int) -> bool:
-        """Whether the range may grow."""
+        """Returns whether the range may grow."""
         return not self._files.is_full
 
     def send(self, directory: str, values: list[Any], _tail: Message) -> None:

@@ -48,7 +48,7 @@ class ReplayProgress:
         return min(self._left, default=self._end)
 
     def is_done(self, offset: int) -> bool:
-        """Whether the letter needs no replay any more."""
+        """Returns whether the letter needs no replay any more."""
         return offset < self._end and offset not in self._left
 
     def done(self, offset: int) -> None:

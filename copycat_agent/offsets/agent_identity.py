@@ -61,7 +61,7 @@ class Kept:
 
 
 def is_uuid(text: str) -> bool:
-    """Whether a text has the form of an agent's uuid."""
+    """Returns whether a text has the form of an agent's uuid."""
     try:
         return str(uuid.UUID(text)) == text
     except ValueError:

@@ -56,7 +56,7 @@ class Commit:
     is_done: bool = False
 
     def __bool__(self) -> bool:
-        """Whether there is anything to save."""
+        """Returns whether there is anything to save."""
         lanes = self.lanes if isinstance(self.lanes, LaneCommit) else None
         return bool(self.rows or self.forget or self.losses or self.accounts or lanes)
 

@@ -71,18 +71,18 @@ def owner(connection: sqlite3.Connection, key: str) -> str:
 
 
 def has_lanes(connection: sqlite3.Connection, connector: str) -> bool:
-    """Whether the connector ever had lanes, under this name or an earlier one."""
+    """Returns whether the connector ever had lanes, under this name or an earlier one."""
     return connection.execute("SELECT 1 FROM places WHERE connector = ? LIMIT 1", (connector,)).fetchone() is not None
 
 
 def is_known(connection: sqlite3.Connection, connector: str) -> bool:
-    """Whether this store knows what Kafka has of the connector, be it nothing."""
+    """Returns whether this store knows what Kafka has of the connector, be it nothing."""
     known = identified(connection, connector)
     return has_lanes(connection, connector) or (known is not None and not known.asks)
 
 
 def is_renamed(connection: sqlite3.Connection, connector: str) -> bool:
-    """Whether its id here was found to be another connector's, and its own is not known yet (`connector_names.renamed_since`)."""
+    """Returns whether its id here was found to be another connector's, and its own is not known yet (`connector_names.renamed_since`)."""
     known = identified(connection, connector)
     return known is not None and bool(known.asks) and known.registered == connector
 

@@ -88,7 +88,7 @@ class LaneStore(HeldFile):
             return lanes.kept(connection, connector)
 
     def knows(self, connector: str) -> bool:
-        """Whether this store knows what Kafka has of the connector. After the store was lost it does not."""
+        """Returns whether this store knows what Kafka has of the connector. After the store was lost it does not."""
         with self.using() as connection:
             return lane_rows.is_known(connection, connector)
 

@@ -221,7 +221,7 @@ class LaneCommit:
     driver_rows: Mapping[SourcePartition, SavedRow | None] = field(default_factory=dict)
 
     def __bool__(self) -> bool:
-        """Whether there is anything to save."""
+        """Returns whether there is anything to save."""
         return bool(self.heads or self.told or self.driver_rows)
 
     def refusal(self, connection: sqlite3.Connection) -> FatalError | None:

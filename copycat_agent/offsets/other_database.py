@@ -23,7 +23,7 @@ _STEPS = 10_000
 
 
 def is_database(path: Path) -> bool:
-    """Whether a file has the header of an SQLite database. Raises OSError."""
+    """Returns whether a file has the header of an SQLite database. Raises OSError."""
     with path.open("rb") as file:
         return file.read(len(_HEADER)) == _HEADER
 

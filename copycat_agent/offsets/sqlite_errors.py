@@ -27,7 +27,7 @@ _OF_STATEMENTS = (sqlite3.IntegrityError, sqlite3.DataError, sqlite3.Programming
 
 
 def is_callers(error: Exception) -> bool:
-    """Whether the error concerns the caller alone (a value that cannot be stored, or a bug) and not the store."""
+    """Returns whether the error concerns the caller alone (a value that cannot be stored, or a bug) and not the store."""
     return not isinstance(error, sqlite3.Error | MemoryError) or isinstance(error, _OF_STATEMENTS)
 
 
@@ -45,7 +45,7 @@ def primary(error: sqlite3.Error) -> int:
 
 
 def is_damage(error: sqlite3.Error) -> bool:
-    """Whether an error while reading a store means that the file itself is damaged."""
+    """Returns whether an error while reading a store means that the file itself is damaged."""
     return primary(error) in _DAMAGE
 
 

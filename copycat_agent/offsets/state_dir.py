@@ -144,7 +144,7 @@ def _lock(path: Path, directory_fd: int) -> int:
 
 
 def _is_current(lock_fd: int, directory_fd: int) -> bool:
-    """Whether the locked file still has its name: it may have been removed between open and flock."""
+    """Returns whether the locked file still has its name: it may have been removed between open and flock."""
     try:
         named = os.stat(_LOCK, dir_fd=directory_fd, follow_symlinks=False)
     except FileNotFoundError:

@@ -80,7 +80,7 @@ class ChainObjects:
         return ClaimNames(sorted(int(one) for one in names if one.isdecimal()), sorted(checkpoints))
 
     def is_void(self, first: int) -> bool:
-        """Whether a claim that exists must not be published: it was put too late, or was published before it was pruned."""
+        """Returns whether a claim that exists must not be published: it was put too late, or was published before it was pruned."""
         return self.listed().checkpoint > first
 
     def read(self, first: int) -> ClaimedRange | None:

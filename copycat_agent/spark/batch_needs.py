@@ -45,5 +45,5 @@ def told_by_source(pickled: bytes, error: BaseException) -> CopycatError | None:
 
 
 def needs_job(pickled: bytes) -> bool:
-    """Whether batches of a pickled definition need a job of Spark SQL, which a resident task cannot run."""
+    """Returns whether batches of a pickled definition need a job of Spark SQL, which a resident task cannot run."""
     return step_of(pickled) is not None or makes_frames(pickled) is not None

@@ -136,7 +136,7 @@ class Jvm:
         return port, data[8 : 8 + length].decode()
 
     def runs(self) -> bool:
-        """Whether the process is running. Returns at once, also while another thread waits for its end."""
+        """Returns whether the process is running. Returns at once, also while another thread waits for its end."""
         try:
             return os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None
         except ChildProcessError:
@@ -189,7 +189,7 @@ class Jvm:
 
 
 def is_complaint(text: str) -> bool:
-    """Whether a line is an error of the JVM or of Spark itself (log4j2.properties), which contain no data of records.
+    """Returns whether a line is an error of the JVM or of Spark itself (log4j2.properties), which contain no data of records.
 
     Tracebacks of Python workers have no level and are logged at debug, because they may show data.
     """

@@ -129,7 +129,7 @@ class Link:
             self._connection.send_bytes(data)
 
     def is_stopped(self) -> bool:
-        """Whether its process is stopped. False if that is unknown."""
+        """Returns whether its process is stopped. False if that is unknown."""
         return False
 
     def hang_up(self) -> None:
@@ -159,7 +159,7 @@ class LocalLink(Link):
         self._process = os.pidfd_open(self.pid)  # from here on the pid cannot be reused
 
     def is_stopped(self) -> bool:
-        """Whether its process is stopped (SIGSTOP, SIGTSTP)."""
+        """Returns whether its process is stopped (SIGSTOP, SIGTSTP)."""
         with contextlib.suppress(OSError):
             return _stat(self.pid)[:1] == [b"T"]
         return False
@@ -279,7 +279,7 @@ class Door:
 
 
 def _descends(pid: int) -> bool:
-    """Whether this process is an ancestor of `pid`. Raises OSError if that cannot be found out now."""
+    """Returns whether this process is an ancestor of `pid`. Raises OSError if that cannot be found out now."""
     for _ in range(20):
         stat = _stat(pid)
         if not stat:

@@ -24,7 +24,7 @@ class Call(NamedTuple):
         return self.named["connector"]
 
     def flag(self, name: str, *, default: bool = False) -> bool:
-        """Whether the first value of a query parameter is `true`. As in Java, any other text is false."""
+        """Returns whether the first value of a query parameter is `true`. As in Java, any other text is false."""
         values = self.query.get(name)
         return default if not values else values[0].lower() == "true"
 

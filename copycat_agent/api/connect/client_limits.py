@@ -62,7 +62,7 @@ def with_kafka_of(shown: Values, wanted: Values) -> dict[str, object]:
 
 
 def _says_else(said: object, before: object) -> bool:
-    """Whether a value differs from the one before. Values that are left out do not."""
+    """Returns whether a value differs from the one before. Values that are left out do not."""
     if isinstance(said, Mapping) and isinstance(before, Mapping):
         return any(_says_else(value, before.get(key)) for key, value in said.items())
     return said is not None and not is_same(said, before)

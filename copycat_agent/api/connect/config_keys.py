@@ -119,7 +119,7 @@ def _branches(schema: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _is_section(schema: dict[str, Any]) -> bool:
-    """Whether this is a section with fixed keys, not a map of any keys."""
+    """Returns whether this is a section with fixed keys, not a map of any keys."""
     return "$ref" in schema or "properties" in schema
 
 

@@ -67,5 +67,5 @@ def _column(table: TableInfo, name: str) -> str:
 
 
 def is_standby(database: Database) -> bool:
-    """Whether a PostgreSQL server is a standby, which does not know the transactions that run on its primary."""
+    """Returns whether a PostgreSQL server is a standby, which does not know the transactions that run on its primary."""
     return database.rows("SELECT pg_is_in_recovery()")[0][0] in ("t", "true")

@@ -352,7 +352,7 @@ def _escaped(meta: Any, name: str | None) -> str | None:  # noqa: ANN401 - an ob
 
 
 def matches(name: tuple[str, ...], patterns: Sequence[str]) -> bool:
-    """Whether a table's name matches a pattern. Patterns with a dot are compared with "schema.name", others with the name alone."""
+    """Returns whether a table's name matches a pattern. Patterns with a dot are compared with "schema.name", others with the name alone."""
     return any(_matches(".".join(name) if "." in pattern else name[-1], pattern) for pattern in patterns)
 
 

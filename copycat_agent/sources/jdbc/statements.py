@@ -123,7 +123,7 @@ class Dialect(NamedTuple):
         return f"CURRENT_TIMESTAMP - INTERVAL '{seconds:.3f}' SECOND"
 
     def has_zone(self, kind: str) -> bool:
-        """Whether times of this type have a zone."""
+        """Returns whether times of this type have a zone."""
         kind = kind.lower()
         return "with time zone" in kind or "with local time zone" in kind or "offset" in kind or (self.is_mysql and kind == "timestamp")
 

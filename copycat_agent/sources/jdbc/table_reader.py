@@ -56,7 +56,7 @@ class TableReader(ABC):
         """As `FrameSource.apply`."""
 
     def goes_on(self, begin: Position, position: Position) -> bool:
-        """Whether `position` still lies within the findings of a look that started at `begin`."""
+        """Returns whether `position` still lies within the findings of a look that started at `begin`."""
         return bool(begin == position)
 
     def found(self, key: str, tracked: Tracked, position: Position, end: Position = None, rows: int = 1) -> Found:

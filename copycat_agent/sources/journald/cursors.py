@@ -27,7 +27,7 @@ def written_at(cursor: str) -> str:
 
 
 def are_same(one: str, other: str) -> bool:
-    """Whether both cursors name the same entry, which has a different number in each journal that contains it."""
+    """Returns whether both cursors name the same entry, which has a different number in each journal that contains it."""
     if one == other:
         return True
     a, b = parts_of(one), parts_of(other)
@@ -47,7 +47,7 @@ def distance(one: str, other: str) -> int:
 
 
 def is_before(one: str, other: str) -> bool:
-    """Whether `one` comes before `other`, by their numbers if these are comparable, else by their times."""
+    """Returns whether `one` comes before `other`, by their numbers if these are comparable, else by their times."""
     a, b = parts_of(one), parts_of(other)
     if not a or not b:
         return False

@@ -54,7 +54,7 @@ class ExportReader:
             self.is_torn = True
 
     def _is_more(self) -> bool:
-        """Whether another entry begins. Skips empty lines before it."""
+        """Returns whether another entry begins. Skips empty lines before it."""
         try:
             while True:
                 while self._at < len(self._buffer):

@@ -63,7 +63,7 @@ class ReadMemory:
             self._forgotten = [(newest_ms, passed) for newest_ms, passed in saved[_FLOOR]]
 
     def __contains__(self, one: int) -> bool:
-        """Whether it is saved that this object was read."""
+        """Returns whether it is saved that this object was read."""
         index = bisect_left(self._sorted, one)
         return one in self._recent or (index < len(self._sorted) and self._sorted[index] == one)
 
@@ -71,7 +71,7 @@ class ReadMemory:
         return sum(len(chunk.ids) for chunk in self._chunks.values())
 
     def is_forgotten(self, name: str, mtime_ms: int) -> bool:
-        """Whether an object that is not in the set counts as read, because its chunk may have been dropped."""
+        """Returns whether an object that is not in the set counts as read, because its chunk may have been dropped."""
         return any(mtime_ms <= newest_ms and _reaches(passed, name) for newest_ms, passed in self._forgotten)
 
     def add(self, ids: Iterable[int], newest_ms: int, last: str) -> Iterator[Finding]:
@@ -106,5 +106,5 @@ class ReadMemory:
 
 
 def _reaches(passed: str | None, name: str | None) -> bool:
-    """Whether a listing up to `passed` (None: of everything) included this name."""
+    """Returns whether a listing up to `passed` (None: of everything) included this name."""
     return passed is None or (name is not None and name <= passed)

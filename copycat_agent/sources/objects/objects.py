@@ -259,7 +259,7 @@ class Objects:
                 self._notices.keep(receipt, {key for one in there if (key := self._meet(one, rows, begun_ms))})
 
     def is_wanted(self, name: str) -> bool:
-        """Whether the definition includes this name."""
+        """Returns whether the definition includes this name."""
         path = "/" + name.removeprefix(self._store.prefix)
         is_below = name.startswith(self._store.prefix) and not name.endswith("/")
         return is_below and bool(excluded_by(self._options.pattern, path)) and not excluded_by(self._options.exclude, path)

@@ -79,7 +79,7 @@ class Pass:
         return self.ranges == (NameRange(),)
 
     def covers(self, name: str) -> bool:
-        """Whether it lists this name, if it exists."""
+        """Returns whether it lists this name, if it exists."""
         return any(name in one for one in self.ranges)
 
 

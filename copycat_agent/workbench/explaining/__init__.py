@@ -259,7 +259,7 @@ def _inode_key(path: str) -> tuple[int, int] | None:
 
 
 def _was_read(path: str, offsets: Saved) -> bool:
-    """Whether an offset of this file may be saved, although no pattern matches it now."""
+    """Returns whether an offset of this file may be saved, although no pattern matches it now."""
     _, inode = _inode_key(path) or (0, 0)  # device numbers may change, so only inodes are compared; the caller checks further
     return any(is_file_key(one.key) and Identity.parse(one.key)[0].inode == inode for one in offsets)
 

@@ -164,7 +164,7 @@ def _fields(part: ConfigNode, made: ImportedDefinition, parsers: dict[str, Secti
 
 
 def _takes(part: ConfigNode, tag: str) -> bool:
-    """Whether a filter or output matches this tag of an input."""
+    """Returns whether a filter or output matches this tag of an input."""
     if pattern := part.text("match_regex"):
         found = ruby_pattern(pattern)
         return found is not None and re.search(found, tag) is not None

@@ -250,7 +250,7 @@ def _list(values: Sequence[Any], indent: int) -> Iterator[str]:
 
 
 def _is_flat(value: Any) -> bool:  # noqa: ANN401 - any part of a document
-    """Whether a value is readable on one line."""
+    """Returns whether a value is readable on one line."""
     inner = value.values() if isinstance(value, dict) else value
     return all(
         not isinstance(one, dict | list) or (isinstance(one, dict) and all(not isinstance(each, dict | list) for each in one.values()))

@@ -66,7 +66,7 @@ class Finder:
         return [path for path in related if path != one.path and log_of(path) == log_of(one.path)]
 
     def _may_be_on(self, one: PeerFile, position: PeerPosition) -> bool:
-        """Whether the file is on the peer's device, or if the peer keeps none, on that of its file's directory."""
+        """Returns whether the file is on the peer's device, or if the peer keeps none, on that of its file's directory."""
         if one.path == position.path:
             return True
         device = Identity.parse(one.key)[0].device

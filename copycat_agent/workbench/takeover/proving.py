@@ -131,7 +131,7 @@ def _against(read: Reader, size: int, position: PeerPosition) -> Iterator[str]:
 
 
 def _is_copy(path: str, log: Reader, position: int, saved_ns: int) -> bool:
-    """Whether the file at `path` was created since, and has as many bytes as the peer had read, but others than the log.
+    """Returns whether the file at `path` was created since, and has as many bytes as the peer had read, but others than the log.
 
     This is so if the log was copied and truncated (logrotate's copytruncate), and has grown again.
     """
@@ -157,7 +157,7 @@ def _is_copy(path: str, log: Reader, position: int, saved_ns: int) -> bool:
 
 
 def _is_ascii(read: Reader, end: int) -> bool:
-    """Whether the first `end` bytes are ASCII. Raises OSError."""
+    """Returns whether the first `end` bytes are ASCII. Raises OSError."""
     return all(read(at, min(_BLOCK, end - at)).isascii() for at in range(0, end, _BLOCK))
 
 

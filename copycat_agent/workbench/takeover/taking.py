@@ -44,12 +44,12 @@ class Heir(NamedTuple):
         return self.definition.name
 
     def reads(self, path: str) -> bool:
-        """Whether a pattern matches the path."""
+        """Returns whether a pattern matches the path."""
         include, exclude = patterns_of(self.definition.source)
         return mismatch(include, path) is None and not excluded_by(exclude, path)
 
     def follows(self, path: str) -> bool:
-        """Whether a pattern matches the path, or the log that a file of this name was rotated from."""
+        """Returns whether a pattern matches the path, or the log that a file of this name was rotated from."""
         return bool(self.live_name(path))
 
     def live_name(self, path: str) -> str:
@@ -132,7 +132,7 @@ class _Side:
         self.at_path = {view.path: view for view in self.views}
 
     def is_meant(self, position: PeerPosition) -> bool:
-        """Whether the position may belong to this definition's pipeline."""
+        """Returns whether the position may belong to this definition's pipeline."""
         return not position.pipeline or self.heir.pipelines is None or position.pipeline in self.heir.pipelines
 
     def judge(self, position: PeerPosition, saved_ns: int, *, trust_names: bool) -> bool:
@@ -158,7 +158,7 @@ class _Side:
         return prove(name, one.path, position, self.heir.rules, saved_ns, archives, trust_names=trust_names)
 
     def _is_ours(self, path: str) -> bool:
-        """Whether this definition would read a file of this name; SpoolDir's names have no directory."""
+        """Returns whether this definition would read a file of this name; SpoolDir's names have no directory."""
         return self.heir.follows(path) if path.startswith("/") else self.heir.pipelines is not None
 
     def _note(self, one: PeerFile, position: PeerPosition, proof: Evidence) -> None:

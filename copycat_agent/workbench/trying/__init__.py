@@ -170,7 +170,7 @@ def same(expected: object, got: object) -> bool:
 
 
 def _same_moment(expected: object, got: datetime) -> bool:
-    """Whether a time is the expected one: RFC 3339 text or epoch milliseconds; without a zone, the same text."""
+    """Returns whether a time is the expected one: RFC 3339 text or epoch milliseconds; without a zone, the same text."""
     if got.tzinfo is None:
         return isinstance(expected, str) and expected == got.isoformat()
     moment = round(got.timestamp() * _MILLISECONDS)
