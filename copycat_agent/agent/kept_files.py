@@ -142,7 +142,7 @@ class KeptFiles:
         self._remove_the_rest()
 
     def _remove_the_rest(self) -> None:
-        """Has the service manager remove files, those of earlier tries included: a deleted file uses disk space as long as it is kept."""
+        """Asks the service manager to remove files, also those of failed tries: a deleted file uses disk space as long as it is kept."""
         while self._unremoved and self._is_heard():
             name = next(iter(self._unremoved))
             if not self._heard(self._manager.unstore(name)):

@@ -53,7 +53,7 @@ class Commands:
         self._streams = threading.BoundedSemaphore(STREAMS_MAX)
 
     def answer(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
-        """Runs the handler of this address. Raises what it raises, and HTTPException if there is none."""
+        """Runs the handler of this address. Raises what it raises, and HTTPException for an unknown address or method."""
         found, named = self._map.bind("copycat").match(str(environ.get("PATH_INFO", "")), environ["REQUEST_METHOD"])
         endpoint: Endpoint = found
         request = Request(str(environ.get("QUERY_STRING", "")), _body(environ), **named)

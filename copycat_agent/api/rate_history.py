@@ -45,7 +45,7 @@ class RateHistory:
         self._thread.start()
 
     def close(self) -> None:
-        """Stops the thread; one that hangs is left behind."""
+        """Stops the thread; does not wait for one that hangs."""
         self._closing.set()
         if self._thread.is_alive():
             self._thread.join(LOOK_SECONDS)

@@ -114,7 +114,7 @@ def _private_directory(directory: Path) -> Iterator[None]:
 
 
 def _clear(path: Path) -> None:
-    """Removes a socket that nobody listens to. Raises FatalError for a living one, or any other file."""
+    """Removes a socket without a listener. Raises FatalError for one with a listener, or any other file."""
     try:
         mode = path.lstat().st_mode
     except FileNotFoundError:

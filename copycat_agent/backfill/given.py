@@ -1,6 +1,6 @@
 """The source of a backfill of PATHs: reads given files once, to the end they had when the run first met them.
 
-This is the driver's half; tasks open splits and find records as the definition's own source does. No directory is watched, options about
+This is the driver's side; tasks open splits and find records as the definition's own source does. No directory is watched, options about
 when a file is ready or where to begin do not apply, and files are never cleaned up.
 
 Worker, deliveries and batches are those of live connectors: there is no second data path.
@@ -140,7 +140,7 @@ class _GivenFiles:
             )
 
     def _line_up(self) -> None:
-        """Has files of one log read one after the other, the oldest first, where order is guaranteed."""
+        """Orders the files of one log, so that they are read one after the other, the oldest first, where order is guaranteed."""
         if self._is_whole or self._delivery.ordering != "file":
             return
         lines: dict[tuple[str, str], list[GivenFile]] = {}
@@ -220,7 +220,7 @@ class _GivenFiles:
         self._leave_out(file, result.damage, changes)
 
     def _failed(self, file: GivenFile, error: FileError, changes: Changes) -> None:
-        """Has a file that could not be read tried again later, or leaves it out of this run."""
+        """Retries a file that could not be read later, or leaves it out of this run."""
         file.backoff = file.backoff.after_error(time.monotonic())
         if file.backoff.errors >= HOPELESS_ERRORS:
             self._leave_out(file, error.message, changes)

@@ -96,12 +96,12 @@ class Reporting:
                 self._ring()
 
     def set(self) -> None:
-        """Has the batch settle and end."""
+        """Tells the batch to settle and end."""
         self._is_set = True
         self._wake()
 
     def join(self, splits: tuple[Split, ...]) -> None:
-        """Has the batch take on these splits as well. Those not taken on when it ends have no result."""
+        """Adds these splits to the batch. Those that it has not taken on when it ends have no result."""
         self._joining.append(splits)
         self._wake()
 
@@ -334,7 +334,7 @@ def new_queue() -> int:
 
 
 def watch_of(queue: int, fd: int) -> int:
-    """Has `queue` get events of writes to an open file. Returns the watch's number, -1 if none is available."""
+    """Adds a watch for writes to an open file to `queue`. Returns the watch's number, -1 if none is available."""
     try:
         is_local = clock.is_local(os.fstat(fd).st_dev)
     except OSError:

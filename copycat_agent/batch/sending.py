@@ -99,7 +99,7 @@ class Sender:
         self._expects = False
 
     def expect(self, refusals: Sequence[DataError]) -> None:
-        """Has the first messages refused, one for each reason: Kafka has refused them in a transaction that was aborted."""
+        """Sets the first messages to be refused, one for each reason: Kafka has refused them in a transaction that was aborted."""
         self.refusals = list(refusals)
         self._expects = bool(refusals)
 

@@ -67,7 +67,7 @@ class OpenDelivery:
 
 
 class AtLeastOnce:
-    """The driver's half: saves the results of batches in the store. Has no state of its own, and sends no request to Kafka."""
+    """The driver's side: saves the results of batches in the store. Has no state of its own, and sends no request to Kafka."""
 
     pace_seconds = 0.0
     may_stay = True
@@ -133,7 +133,7 @@ class AtLeastOnce:
 
 
 class AtLeastOnceTask:
-    """The task's half: acknowledged records count, whatever becomes of the rest of the batch."""
+    """The task's side: acknowledged records count, whatever becomes of the rest of the batch."""
 
     def run(
         self, batch: Batch, encoder: Encoder, producers: Producers, stopping: Callable[[], bool], make_run: MakeRun, as_value: AsValue

@@ -1,4 +1,4 @@
-"""The interface of deliveries, for every guarantee: the driver's half, which a connector's loop calls, and the half that runs a batch."""
+"""The interface of deliveries, for every guarantee: the driver's side, called by a connector's loop, and the task's, which runs a batch."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Unsaved(NamedTuple):
 
 
 class DeliveryView(NamedTuple):
-    """Describes a delivery that keeps positions in Kafka for a status: heads by lane, where they stand, in which cluster."""
+    """Describes a delivery that keeps positions in Kafka for a status: heads by lane, their partition, and the cluster."""
 
     lanes: Mapping[int, Head] = {}
     place: OffsetsPartition | None = None
@@ -50,7 +50,7 @@ class DeliveryView(NamedTuple):
 
 
 class Delivery(Protocol):
-    """The driver's half, open until `close`. Called from the connector's steps, `view` from any thread.
+    """The driver's side, open until `close`. Called from the connector's steps, `view` from any thread.
 
     A batch passes `admit`, `plan`, `take_in` and `save`, in this order. Every method may raise what the store raises.
     """
@@ -72,7 +72,7 @@ class Delivery(Protocol):
 
     @property
     def trouble(self) -> RetriableError | None:
-        """The error that holds up some of the tasks while the others go on; None while nothing does."""
+        """The error that keeps some of the tasks from going on while the others do; None without one."""
 
     @property
     def unanswered(self) -> frozenset[int]:
@@ -128,7 +128,7 @@ AsValue = Callable[[Exception], CopycatError]
 
 
 class TaskHalf(Protocol):
-    """The half of a delivery that runs in a task."""
+    """The side of a delivery that runs in a task."""
 
     def run(
         self,

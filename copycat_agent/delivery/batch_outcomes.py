@@ -33,7 +33,7 @@ class BatchOutcomes(Protocol):
 
 
 class _Acknowledged:
-    """At least once, and into files, where tasks always ask the store: each result stands alone."""
+    """At least once, and into files, where tasks always ask the store: results are independent of each other."""
 
     is_always_asked = False
 
@@ -92,7 +92,7 @@ class Reached:
         self._offsets.update((one.split.partition, one.offset) for one in results)
 
     def apply(self, results: Results) -> Results:
-        """Returns the results. One behind the reported offset is replaced by an empty one from that offset on, with its error."""
+        """Returns the results. One that ends before the reported offset is replaced by an empty one at that offset, with its error."""
         return tuple(map(self._applied, results))
 
     def _applied(self, result: SplitResult) -> SplitResult:

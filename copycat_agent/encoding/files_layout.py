@@ -52,7 +52,7 @@ def shown_value(value: bytes | dict[str, Any] | Shaped | None) -> bytes | None:
 
 
 class FilesLayout(MessageLayout):
-    """The sink's `path`, compiled; it stands where the topic does (`with_implied`). What else a message has says nothing of a file."""
+    """The sink's `path`, compiled; it takes the place of the topic (`with_implied`). Nothing else in a message matters for a file."""
 
     def __init__(self, definition: Definition, *, has_fields: bool, has_envelopes: bool = False) -> None:
         del has_fields

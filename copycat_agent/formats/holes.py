@@ -1,4 +1,4 @@
-"""Holes: runs of NUL bytes that nobody wrote.
+"""Holes: runs of NUL bytes that no writer wrote.
 
 A writer that does not append goes on at its old position after its file was cut, and leaves a hole before it; a host that crashes leaves
 NUL bytes in place of text. NUL bytes that a writer did write are data. Holes are recognized by position and length alone, so that it does
@@ -37,7 +37,7 @@ class Holes:
     """Finds the holes of one file."""
 
     def __init__(self, layout: Layout, read: Reader) -> None:
-        """With NUL in the delimiter there are no holes: a run of NUL bytes may be lines."""
+        """Finds no holes if the delimiter contains NUL: a run of NUL bytes may be lines."""
         self._layout = layout
         self._read = read
         self.exist = layout.may_have_holes
@@ -91,7 +91,7 @@ class Holes:
         return min(place, len(block))
 
     def is_certain(self, position: int, *, final: bool) -> bool:
-        """Returns whether the run at byte `position` is certainly a hole: something follows it, it is long, or nobody writes any more."""
+        """Returns whether the run at byte `position` is certainly a hole: something follows it, it is long, or the file is final."""
         end, what = self.run(position, OPEN_BYTES)
         return final or what == "text" or end - position >= OPEN_BYTES
 

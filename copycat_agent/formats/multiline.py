@@ -304,7 +304,7 @@ class _Walk:
         return rest
 
     def _partial(self, chunk: Chunk) -> Iterator[Frame]:
-        """Takes the last line, which nobody will finish."""
+        """Takes the last line, which will not be finished."""
         marks = self._marks_of(chunk)
         if self.skipping:
             index, rest = self._skip(chunk, marks, 0)

@@ -21,7 +21,7 @@ class FrameLimits(NamedTuple):
 
 
 class LongLines:
-    """Frames the lines over the limit in a range of one file that ends at byte `end`. `final`: nobody adds to it."""
+    """Frames the lines over the limit in a range of one file that ends at byte `end`. `final`: nothing will be added to it."""
 
     def __init__(self, layout: Layout, limits: FrameLimits, holes: Holes, read: Reader, end: int, *, final: bool, most_bytes: int) -> None:
         """`most_bytes` is the most to read at a time."""
@@ -47,7 +47,7 @@ class LongLines:
             yield from self.parts(start, None)
 
     def unfinished(self, line: bytes, start: int, tail: bytes) -> Iterator[LongLine | Part]:
-        """Frames a line without a delimiter: nobody will finish it, or a hole follows."""
+        """Frames a line without a delimiter: it will not be finished, or a hole follows."""
         if self._splits:
             yield from self._pieces(line, start, start + len(line), None, partial=True)
         else:
@@ -97,7 +97,7 @@ class LongLines:
     def skip(self, start: int) -> SkippedRest:
         """Skips the rest of an over-long line, in bounded steps.
 
-        It leaves what may be half a delimiter, or the beginning of a hole, unless nobody adds to the file.
+        Leaves bytes that may begin a delimiter or a hole, unless the file is final.
         """
         if self._holes.is_behind(start, TAIL_BYTES):  # no line is skipped up to the middle, or the end, of a run: see `Holes.passable`
             return SkippedRest(start, start, True, b"")

@@ -246,7 +246,7 @@ class SplitResult(Compact):
 
 
 class DeliveryPlan(Protocol):
-    """Tells the task's half of a delivery what it needs to know for one batch. A frozen value, picklable."""
+    """Tells the task's side of a delivery what it needs to know for one batch. A frozen value, picklable."""
 
     @property
     def guarantee(self) -> str:

@@ -1,4 +1,4 @@
-"""The connection to the store's file, behind one lock. Threads that commit at the same time share a transaction.
+"""The connection to the store's file, guarded by one lock. Threads that commit at the same time share a transaction.
 
 The write-ahead log is checkpointed here as well. After an error that is not retriable the connection is not used again in this process.
 """

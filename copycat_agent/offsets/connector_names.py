@@ -22,7 +22,7 @@ UNKNOWN = OffsetsPartition(OFFSETS_TOPIC, -1)
 
 
 def take_over(connection: sqlite3.Connection, connector: str, agent: str) -> None:
-    """Has the next opening also take over the lanes of that agent's connector of the same name. Moves no offset back."""
+    """Makes the next opening also take over the lanes of that agent's connector of the same name. Moves no offset back."""
     lane_rows.forget_agents(connection, connector)
     lane_rows.save_place(connection, connector, Lanes(connector, UNKNOWN, agent=agent))
 
@@ -125,7 +125,7 @@ def rename(
 
 
 def _fresh_identity() -> Identified:
-    """Returns an id for whoever gets the name from now on; what Kafka has under that name is not theirs."""
+    """Returns an id for the next connector of this name; what Kafka has under the name is not that connector's."""
     return Identified(new_connector_id(), asks=0)
 
 

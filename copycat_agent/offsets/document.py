@@ -115,7 +115,7 @@ def changes_document(changes: Mapping[SourcePartition, SavedRow | None]) -> dict
 
 
 def from_documents(connector: str, body: object) -> dict[SourcePartition, SavedRow | None]:
-    """Parses a result of `to_documents` or `changes_document`; None stands for a row to delete.
+    """Parses a result of `to_documents` or `changes_document`. None is a row to delete.
 
     Raises DataError for anything else, for a duplicate key, and for an empty document.
     """
@@ -179,7 +179,7 @@ def _decoded(raw: object, key: str) -> str:
 
 
 def _fingerprint(values: dict[str, Any], key: str, offset: Mapping[str, Any]) -> Fingerprint:
-    """Parses a fingerprint. Raises DataError if it covers bytes behind the position: it would make the file look changed for ever.
+    """Parses a fingerprint. Raises DataError if it covers bytes after the position: it would make the file look changed for ever.
 
     The fingerprint of a whole packed file may be longer than its unpacked contents. A position equal to the number of records counts
     records (each record has at least a byte), and cannot be compared with bytes.

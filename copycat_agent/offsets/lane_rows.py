@@ -64,7 +64,7 @@ def save_identified(connection: sqlite3.Connection, connector: str, what: Identi
 
 
 def owner(connection: sqlite3.Connection, key: str) -> str:
-    """Returns the connector that has this id, or lanes with this key; "" if there is none."""
+    """Returns the connector that has this id, or lanes with this key; "" if no connector has."""
     query = "SELECT connector FROM names WHERE id = ? UNION SELECT connector FROM places WHERE agent = '' AND name = ?"
     row = connection.execute(query, (key, key)).fetchone()
     return str(row[0]) if row else ""
@@ -76,7 +76,7 @@ def has_lanes(connection: sqlite3.Connection, connector: str) -> bool:
 
 
 def is_known(connection: sqlite3.Connection, connector: str) -> bool:
-    """Returns whether this store knows what Kafka has of the connector, be it nothing."""
+    """Returns whether this store knows what Kafka has of the connector, also if that is nothing."""
     known = identified(connection, connector)
     return has_lanes(connection, connector) or (known is not None and not known.asks)
 
@@ -192,7 +192,7 @@ def changed(connection: sqlite3.Connection, partitions: Collection[SourcePartiti
 
 
 def unmark_published(connection: sqlite3.Connection, published: Mapping[SourcePartition, SavedRow | None]) -> None:
-    """Removes marks of rows that a transaction has written to Kafka, unless another row is saved by now."""
+    """Removes marks of rows that a transaction has written to Kafka, unless another row was saved since."""
     unmark(connection, [partition for partition, row in published.items() if saved_rows.row_of(connection, partition) == row])
 
 

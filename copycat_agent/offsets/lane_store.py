@@ -178,7 +178,7 @@ class LaneStore(HeldFile):
         return changed
 
     def take_over(self, connector: str, agent: str) -> None:
-        """Has the next opening take over that agent's connector of this name. The agent must be gone for good.
+        """Makes the next opening take over that agent's connector of this name. The agent must be gone for good.
 
         Raises DataError if it is this agent.
         """

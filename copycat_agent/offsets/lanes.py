@@ -1,6 +1,6 @@
 """What the store knows of a connector's exactly-once lanes, and how openings, batches and decisions of a person change that.
 
-Kafka is the truth. The store is the agent's memory of it, and may be behind: `transactions.opening` compares the two.
+Kafka is the truth. The store is a copy that may be out of date: `transactions.opening` compares the two.
 """
 
 from __future__ import annotations
@@ -212,7 +212,7 @@ class LaneCommit:
 
     `heads` are the new heads of the lanes that it moved. `told` are partitions whose rows, saved together with this, it has written to
     Kafka; other rows of the commit become `unpublished`. `driver_rows` are those of the `LanePlan`, which it has also written; they stay
-    unpublished if another row is saved by now.
+    unpublished if another row was saved since.
     """
 
     connector: str

@@ -49,7 +49,7 @@ def store_outline(state_dir: Path) -> dict[str, object]:
 def _copy_of(state_dir: Path) -> Iterator[sqlite3.Connection | None]:
     """Yields a connection to a copy of the store; None if there is no store.
 
-    The agent holds an exclusive lock on the database, so its files are copied. The write-ahead log has checksums: a half-copied commit is
+    The agent holds an exclusive lock on the database, so its files are copied. The write-ahead log has checksums: a partial commit is
     ignored. Only a checkpoint during the copy would spoil it, and that is detected.
     """
     with tempfile.TemporaryDirectory(prefix="copycat-look-") as directory:
@@ -82,7 +82,7 @@ def offsets_of(definition: Definition, saved: Mapping[SourcePartition, SavedRow]
 
 
 def copy_database(database: Path, copy: Path) -> bool:
-    """Copies database and write-ahead log of one moment. Returns False if there is none. Raises OSError and RetriableError."""
+    """Copies database and write-ahead log of one moment. Returns False if there is no database. Raises OSError and RetriableError."""
     for _ in range(_TRIES):
         before = _state(database)
         if before is None:

@@ -127,12 +127,12 @@ def _without_topics(text: str) -> dict[str, Any]:
 
 
 def _was_used(broker: Mapping[str, Any]) -> bool:
-    """Brokers that lead nothing of ours are known, but never connected to: that they are not up means nothing."""
+    """Returns whether the client ever tried to connect to the broker. Brokers that lead none of its partitions stay unconnected."""
     return bool(broker["state"] != "INIT" or broker["connects"] or broker["disconnects"])
 
 
 def _broker(broker: Mapping[str, Any]) -> BrokerView:
-    """Names are host:port/id, or host:port/bootstrap before anything is known. Round trips come in microseconds."""
+    """Returns the view of a broker. Its name is host:port/id, or host:port/bootstrap at first. Round trips come in microseconds."""
     window = broker["rtt"]
     name, _, _ = broker["name"].rpartition("/")
     return BrokerView(name or broker["name"], broker["state"], window["avg"] / 1000 if window["cnt"] else None)

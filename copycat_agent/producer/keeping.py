@@ -22,7 +22,7 @@ IDLE_SECONDS = 600.0
 SPARE_SECONDS = 30.0
 """A free producer is closed after this time if another one to the same cluster is free."""
 LANE_IDLE_SECONDS = 60.0
-"""A lane that no batch has used for this long is closed: it holds up to two producers, and is ready again in 40 ms."""
+"""A lane that no batch has used for this long is closed: it has up to two producers, and is ready again in 40 ms."""
 FORGET_SECONDS = 86_400.0
 """What a task has learnt is forgotten after this time without a batch: it costs little to learn again, and connectors come and go."""
 LOOK_SECONDS = 5.0

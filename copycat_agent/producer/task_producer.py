@@ -118,7 +118,7 @@ class TaskProducer:
             self.reports.begin()
 
     def attribute(self, place: Place) -> None:
-        """Has `place` called with topic, partition and offset of each record sent from now on, before `flush` returns, if Kafka tells them.
+        """Calls `place` with topic, partition and offset of each record sent from now on, before `flush` returns, if Kafka tells them.
 
         No effect unless `tracked`, which costs 0.5 to 1.3 µs of CPU a record, as much as a line costs altogether.
         """
@@ -210,7 +210,7 @@ class TaskProducer:
         self._learn()
 
     def _learn(self) -> None:
-        """Has the pace learn from a run that is acknowledged, if its size and duration tell anything."""
+        """Updates the pace after an acknowledged run, if its size and duration tell anything."""
         pace, wanted_seconds = self.pace, self._connection.run_seconds
         begun, size_bytes, pace.begun, pace.size_bytes = pace.begun, pace.size_bytes, None, 0
         if begun is not None and size_bytes:
@@ -219,7 +219,7 @@ class TaskProducer:
                 pace.acknowledged(size_bytes, seconds, wanted_seconds)
 
     def smaller_batches(self) -> None:
-        """Has the task's next producer make batches a quarter as large.
+        """Makes the batches of the task's next producer a quarter as large.
 
         Called when Kafka refused a batch but accepts each of its records alone: unlike Java's, the library does not split such a batch.
         """
@@ -234,7 +234,7 @@ class TaskProducer:
         return True
 
     def partly_sent(self, reason: DataError) -> None:
-        """Called when a record's first messages were accepted and the next one refused. Does nothing: each message stands alone."""
+        """Called when a record's first messages were accepted and the next one refused. Does nothing: messages are independent."""
 
     def attend(self) -> None:
         """Serves the client's callbacks while no batch uses it: its events would pile up. From any thread; never blocks."""

@@ -47,7 +47,7 @@ class KafkaSteps:
         self.client_id = client_id
         self.shared = Shared(tracked, batch_bytes, pace or Pace(), stopping)
         self.consumer: Consumer | None = None
-        """Reads positions, while somebody asks for them."""
+        """Reads positions, while they are needed."""
         self._stopping = stopping
         self._admin = Admin(options, client_id, stopping=stopping)
         self._trouble: KafkaError | None = None

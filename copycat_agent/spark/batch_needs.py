@@ -38,7 +38,7 @@ def makes_frames(pickled: bytes) -> Callable[[Stretch, SparkSession], DataFrame]
 
 
 def told_by_source(pickled: bytes, error: BaseException) -> CopycatError | None:
-    """Has the source of a pickled definition translate an error of its job. Returns None if it does not know the error."""
+    """Translates an error of a job by the source of its pickled definition. Returns None if the source does not know the error."""
     definition = pickle.loads(pickled)  # noqa: S301 - as above
     told = SOURCES[definition.source.type].told if isinstance(definition, Definition) else None
     return None if told is None else told(error)

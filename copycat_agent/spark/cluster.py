@@ -171,7 +171,7 @@ class ClusterExecutor:
         return sql_jobs.carry(contexts.on(session.context), batch, step, job)
 
     def _session(self, flight: ClusterFlight) -> Session | None:
-        """Waits for the host's session. Returns None if the batch is told to settle first. Raises RetriableError and FatalError."""
+        """Waits for the host's session. Returns None if the batch has to settle first. Raises RetriableError and FatalError."""
         deadline = time.monotonic() + PLACE_SECONDS
         while True:
             try:

@@ -217,7 +217,7 @@ class ClusterHost(SparkHost):
         return settings(self.master, self._options.conf, self._address, self.run_dir / rundir.LOCAL)
 
     def _made(self, context: SparkContext) -> None:
-        """Has each job carry this package, and chooses the executors' Python. Its other requirements have to be installed there."""
+        """Ships this package with each job, and chooses the executors' Python. Its other requirements have to be installed there."""
         context.pythonExec = self._options.conf.get("spark.pyspark.python") or self._python()
         path = list(sys.path)
         context.addPyFile(str(zip_package(self.run_dir / rundir.TEMPORARY)))

@@ -99,7 +99,7 @@ class ClusterStaff:
         self._leaves_cores = True
 
     def dismiss(self, index: int) -> None:
-        """Has Spark cancel the runner's job, which ends its process."""
+        """Cancels the runner's Spark job, which ends its process."""
         if found := self._groups.get(index):
             context, group = found
             with contextlib.suppress(Exception):  # the JVM may be gone, and the job with it

@@ -225,7 +225,7 @@ def _with_host(result: SplitResult) -> SplitResult:
 
 @functools.cache
 def _die_with_parent() -> None:
-    """Has the kernel kill this process when Spark's daemon ends, however it ends. On Linux only; elsewhere it is up to Spark."""
+    """Asks the kernel to kill this process when Spark's daemon ends, however it ends. On Linux only; elsewhere it is up to Spark."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
 

@@ -37,7 +37,7 @@ _PR_SET_PDEATHSIG = 1
 
 
 def bind_forks_to_parent() -> None:
-    """Has the kernel kill every fork of this process, and their forks, as soon as its parent has died."""
+    """Asks the kernel to kill every fork of this process, and their forks, as soon as its parent has died."""
     prctl: Callable[..., int] = ctypes.CDLL(None, use_errno=True).prctl  # looked up before the fork
     parent = [os.getpid()]
 

@@ -100,7 +100,7 @@ class JobExecutor:
         return failure
 
     def examine(self, definition: bytes) -> Future[FatalError | None]:
-        """Has Spark check the definition's query."""
+        """Lets Spark check the definition's query. The future's result is the error, None without one."""
         step = step_of(definition)
         with self._lock:
             if step is not None and not self._closed.is_set():
@@ -236,7 +236,7 @@ class JobExecutor:
         return FatalError(message, "copycat-agent was changed while it ran: start it again")
 
     def _session(self, stop_file: Path) -> Session | None:
-        """Waits for the host's session. Returns None if the batch is told to settle first. Raises RetriableError and FatalError."""
+        """Waits for the host's session. Returns None if the batch has to settle first. Raises RetriableError and FatalError."""
         deadline = time.monotonic() + PLACE_SECONDS
         while True:
             try:

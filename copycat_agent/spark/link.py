@@ -208,7 +208,7 @@ class Assignments:
         self._spread_at = 0.0
 
     def spread(self) -> None:
-        """Has tasks spread anew over all runners. Called when a runner has come or gone."""
+        """Spreads tasks anew over all runners from now on. Called when a runner has come or gone."""
         self._spread_at = 0.0
 
     def link(self, task: TaskId, links: Mapping[int, Link], most: int) -> Link:

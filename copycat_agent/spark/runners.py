@@ -53,7 +53,7 @@ class RunnerExecutor:
     def __init__(
         self, staff: Staff, answer_seconds: float = ANSWER_SECONDS, look_seconds: float = LOOK_SECONDS, hung: Hung = lambda _: ()
     ) -> None:
-        """Has the staff start its runners in the background.
+        """Starts the staff's runners in the background.
 
         `hung` returns the connectors whose mount hangs. Their batches take no place, and their runner is not killed. Such a connector sends
         no further batch until its mount answers, so a mount takes about `THREADS` threads of each runner at most.
@@ -80,7 +80,7 @@ class RunnerExecutor:
         return self.follow(batch, None)
 
     def follow(self, batch: Batch, report: Callable[[Results], None] | None) -> Future[Results]:
-        """As `Executor.follow`. A batch that stays is asked to end when others wait."""
+        """As `Executor.follow`. Asks a batch that stays to end when others wait."""
         number = next(self._numbers)
         pending = Pending(batch, number, time.monotonic() + PLACE_SECONDS)
         pending.report = report

@@ -1,4 +1,4 @@
-"""The two functions of one Spark task that run a batch with a query: `front` before the query, `back` behind it.
+"""The two functions of one Spark task that run a batch with a query: `front` before the query, `back` after it.
 
 `back` runs the batch. It sends the query's rows over a private unix socket to `front`, which passes them into Spark. The query's result
 comes to `back` as its input. So a single process has the files, the producer and the account, on this host as on a cluster.

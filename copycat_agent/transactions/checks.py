@@ -121,7 +121,7 @@ def behind(name: str, number: int, known: Head, head: Head, place: OffsetsPartit
 
 
 def renamed(name: str, called: str) -> RenamedError:
-    """Returns the error for a connector whose id belongs to another one in Kafka: `called` is its name there, "" if it is nobody's."""
+    """Returns the error for a connector whose id belongs to another one in Kafka: `called` is its name there, "" without one."""
     now = f"that of connector {called}" if called else "nobody's any more"
     words = f"the id of connector {name} is {now} in Kafka: offsets.db is older than a rename"
     return RenamedError(words, f"Kafka is asked which id {name} has; nothing is to be done")

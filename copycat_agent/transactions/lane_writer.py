@@ -1,4 +1,4 @@
-"""The task's half of a lane: one transaction per batch.
+"""The task's side of a lane: one transaction per batch.
 
 A transaction that moves the head from `seq` to `seq + 1` uses the id that `transactional_id` gives for `seq`, and a producer of its own. So
 any other process has to fence this one before it can take that step, and an EndTxn that the network delivers late finds a newer epoch. The
@@ -24,7 +24,7 @@ from copycat_agent.transactions.entries import head_entry, position_entries, rea
 from copycat_agent.transactions.protocol import Handle, Lines, Step
 
 _LOOK_STEPS = 64
-"""The end of the partition is looked up once in so many steps, before a head is sent there; readers of the lane need not look before it.
+"""The end of the partition is looked up once in this many steps, before a head is sent there; readers of the lane need not look before it.
 
 The exact offset of each head is not asked for: the library would report the delivery of every record, which costs a fifth of the rate."""
 
@@ -91,7 +91,7 @@ class LaneWriter:
         yield Step("begin", (self._open,))
 
     def _make_sure(self, plan: LanePlan, handle: Handle) -> Lines[None]:
-        """Checks that the head is as planned and that nobody can move it before `handle` does. It fences before it reads."""
+        """Checks that the head is as planned, and that only `handle` can move it next. Fences before it reads."""
         yield Step("ready", (handle,))
         end = yield Step("end", (plan.place,))
         entries = yield Step("replay", (plan.place, max(0, plan.head.offset), end))

@@ -1,4 +1,4 @@
-"""The driver's half of a lane: fence, read, check, claim. It runs when a connector starts, and whenever an outcome is not known.
+"""The driver's side of a lane: fence, read, check, claim. It runs when a connector starts, and whenever an outcome is not known.
 
 The order matters. After the fence nobody who began before it can commit, so what is read then is final, and what is planned from it is not
 done yet. The claim moves each head one step further, under the nonce of this start: a batch that was planned before, and whose process only

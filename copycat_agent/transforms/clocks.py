@@ -296,7 +296,7 @@ class _Latest:
         self._years = [f"{year:04d}" for year in range(last, max(MINYEAR, last - _YEARS_BACK - 2), -1)]
 
     def moment(self, month: str, day: str, time_of_day: int, zone: str | None) -> int:
-        """Returns the time in epoch microseconds. Raises ValueError or KeyError if there is none."""
+        """Returns the time in epoch microseconds. Raises ValueError or KeyError if the text has none."""
         for year in self._years:
             try:
                 shown = self._clock.day(year, month, day) + time_of_day

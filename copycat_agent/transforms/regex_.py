@@ -153,7 +153,7 @@ def _text(value: object, path: str) -> str:
 def _expanding(rule: ReplaceRule) -> Callable[[Match], str]:
     """Returns a function from match to new text. Raises ValueError for a reference to a group that the pattern does not have.
 
-    It is a function, since a text given to `sub` could name groups that nobody checked.
+    It is a function, since a text given to `sub` could name groups that were not checked.
     """
     compiled, parts, begin = compile_pattern(rule.pattern), list[str | int](), 0
     for found in _REFERENCE.finditer(rule.with_):

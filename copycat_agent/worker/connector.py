@@ -61,7 +61,7 @@ class Connector:
     """A definition and its runs, step by step, in the poll loop. Public methods are thread-safe.
 
     After a bug it is restarted with growing pauses (`Restarts`); a bug while offsets are saved fails it at once, and a FatalError waits for
-    a person. One that hangs is left behind: its successor begins when it has ended, never beside it.
+    a person. One that hangs is abandoned: its successor begins when it has ended, never beside it.
     """
 
     def __init__(

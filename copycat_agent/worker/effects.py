@@ -110,7 +110,7 @@ class SaveLast(NamedTuple):
 
 
 class PublishIfDue(NamedTuple):
-    """Have the delivery publish offsets that Kafka lacks, if that is due. Yielded when no batch is in flight and everything is saved."""
+    """Let the delivery publish offsets that Kafka lacks, if that is due. Yielded when no batch is in flight and everything is saved."""
 
 
 class Submit(NamedTuple):

@@ -288,7 +288,7 @@ class ConnectorMachine:
         return cast("FollowsFiles", self._source)
 
     def _let_join(self) -> Generator[Effect, Performed, bool]:
-        """Has batches that stay take on what they can. Returns whether there was anything: then there may be more."""
+        """Adds splits to batches that stay. Returns whether there were any: then there may be more."""
         have_joined = False
         for task, flight in self._flying.items():
             if flight.stays and flight.reported and (splits := self._following.joining(flight.files)):

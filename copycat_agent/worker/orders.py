@@ -48,24 +48,24 @@ class Orders:
         self._questions: queue.SimpleQueue[tuple[Question, Future[Any]]] = queue.SimpleQueue()
 
     def stop(self, deadline: float) -> None:
-        """Has the connector read nothing more and settle by `deadline`. The earliest of several deadlines holds."""
+        """Tells the connector to read nothing more and settle by `deadline`. The earliest of several deadlines holds."""
         with self._lock:
             self.stop_at = deadline if self.stop_at is None else min(self.stop_at, deadline)
         self.wake.nudge()
 
     def pause(self) -> None:
-        """Has the connector read nothing more and keep everything open."""
+        """Tells the connector to read nothing more and keep everything open."""
         self.paused = True
         self.wake.nudge()
 
     def resume(self) -> None:
-        """Has the connector read on, without waiting for the end of a back-off."""
+        """Tells the connector to read on, without waiting for the end of a back-off."""
         self.paused = False
         self.at_once = True
         self.wake.nudge()
 
     def ask(self, question: Question) -> Future[Any]:
-        """Has `question` called with the source, between two of the connector's steps. The result is None when there is no source."""
+        """Calls `question` with the source between two of the connector's steps. The result is None when there is no source."""
         answer: Future[Any] = Future()
         with self._lock:
             if not self._closed:

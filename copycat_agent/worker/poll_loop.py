@@ -100,13 +100,13 @@ class PollLoop:
         return running
 
     def longest_step(self) -> float:
-        """Returns for how many seconds the oldest step has been under way, held, or has waited for a thread; 0 while there is none."""
+        """Returns for how many seconds the oldest step has been under way, held, or has waited for a thread; 0 without a step."""
         with self._lock:
             now, oldest = time.monotonic(), (*self._busy, *self._held, *itertools.islice(self._ready, 1))
             return max((now - (running.busy_since or now) for running in oldest), default=0.0)
 
     def look_at_slow_steps(self) -> None:
-        """Has the mounts of slow steps asked, also while nothing else happens. Called every now and then."""
+        """Wakes the timer to check the mounts of slow steps, also while nothing else happens. Called every now and then."""
         with self._lock:
             self._has_news.notify()
 
@@ -118,7 +118,7 @@ class PollLoop:
             self._has_news.notify_all()
 
     def _make_ready(self, running: Running) -> None:
-        """Has a thread run its next step: an idle one, or one that the timer finds or starts."""
+        """Queues its next step for a thread: an idle one, or one that the timer finds or starts."""
         self._append(running)
         if not self._notify_idle():
             self._without_thread += 1
@@ -191,7 +191,7 @@ class PollLoop:
         return PATIENCE_SECONDS
 
     def _ask_slow_mounts(self, now: float) -> float:
-        """Has the mounts of slow steps asked. Returns after how many seconds to check again."""
+        """Checks the mounts of slow steps, if that is due. Returns after how many seconds to check again."""
         slow = {running: age for running in self._busy if (age := now - (running.busy_since or now)) > ASK_MOUNTS_SECONDS}
         is_due = any(now - running.asked_at >= min(1.0, age / 4) for running, age in slow.items())
         if is_due or any(now - running.asked_at >= 1.0 for running in self._held):  # whose mount may be gone
@@ -261,7 +261,7 @@ class PollLoop:
                 self._remember(wait.until, running)
 
     def _remember(self, until: float, running: Running) -> None:
-        """Has the timer end this wait. Waits that ended early are dropped from the heap once they are most of it."""
+        """Registers this wait with the timer. Waits that ended early are dropped from the heap once they are most of it."""
         if is_long := (seconds := until - time.monotonic()) > LONG_SECONDS:
             slot = 2.0 ** math.floor(math.log2(seconds / 8))
             until = math.ceil(until / slot) * slot

@@ -155,7 +155,7 @@ class RetryPolicy:
         self._metrics.retries += 1
 
     def update_state(self, blocked_files: int, trouble: RetriableError | None = None) -> None:
-        """Sets the state: RUNNING, or BLOCKED while the source holds single files back. `trouble` holds up some of the tasks."""
+        """Sets the state: RUNNING, or BLOCKED while the source holds single files back. With `trouble`: BLOCKED or RETRYING."""
         if self.backoff.active:
             return
         if not blocked_files:

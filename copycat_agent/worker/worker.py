@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 STOP_SECONDS = 15.0
 """How long connectors that are stopped may take to have their in-flight records acknowledged."""
 LEAVE_SECONDS = 3.0
-"""How much longer a connector may take to close its files. One that hangs in a file system is left behind."""
+"""How much longer a connector may take to close its files. One that hangs in a file system is abandoned."""
 START_SECONDS = 10.0
 """How long an operation waits for a connector's first look at its directories."""
 
@@ -358,7 +358,7 @@ class Worker:
         handle.inherit = ()
 
     def _take_over_now(self, handles: Iterable[ConnectorHandle]) -> None:
-        """Has connectors that do not begin now take over offsets as well."""
+        """Takes over offsets for connectors that do not begin now, too."""
         for handle in handles:
             if handle.inherit and handle.connector is None:
                 try:

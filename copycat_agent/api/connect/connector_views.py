@@ -19,7 +19,7 @@ _STATES = {
     State.STARTING: "UNASSIGNED", State.RUNNING: "RUNNING", State.RETRYING: "RUNNING", State.BLOCKED: "RUNNING",
     State.PAUSED: "PAUSED", State.STOPPED: "STOPPED", State.FAILED: "FAILED",
 }  # fmt: skip
-"""Connect's state for each of ours. A connector that backs off, or is blocked, is RUNNING in Connect, with its reason as trace."""
+"""Connect's state for each of our states. A connector that backs off, or is blocked, is RUNNING in Connect, with its reason as trace."""
 _TRACED = {State.RETRYING, State.BLOCKED, State.FAILED}
 TASK_CLASS = "task.class"
 

@@ -86,7 +86,7 @@ def _above(way: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
 
 
 def _way(name: str, known: Mapping[str, ConfigKey]) -> list[str]:
-    """Returns the steps from the root to a value. The rest of the name behind a map of any keys is one key: `kafka.client` `linger.ms`."""
+    """Returns the steps from the root to a value. After a map of any keys, the rest of the name is one key: `kafka.client` `linger.ms`."""
     parts = name.split(".")
     for length in range(len(parts) - 1, 0, -1):
         above = known.get(".".join(parts[:length]))

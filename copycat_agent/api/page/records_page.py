@@ -11,7 +11,7 @@ from copycat_agent.model import Sample
 from copycat_agent.templates import time_text
 
 RECORDS, SECONDS = 200, 10.0
-"""Limits of one request, so that the agent notices soon that nobody watches any more."""
+"""Limits of one request, so that the agent notices soon that the page was closed."""
 _HEADINGS = tuple(map(Heading, ("timestamp", "key", "value", "headers", "topic", "from")))
 
 

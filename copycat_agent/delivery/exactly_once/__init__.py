@@ -1,1 +1,1 @@
-"""Exactly once: records and positions in one Kafka transaction of a lane. `driver` is the connector's half, `task` the batch's."""
+"""Exactly once: records and positions in one Kafka transaction of a lane. `driver` is the connector's side, `task` the batch's."""

@@ -52,7 +52,7 @@ class World(Protocol):
         """Returns the id of the cluster."""
 
     def ensure_topic(self, topic: str, /) -> int:
-        """Creates the offsets topic if there is none. Returns how many partitions it has."""
+        """Creates the offsets topic if it does not exist. Returns how many partitions it has."""
 
     def close(self, handle: Any = None, /) -> None:  # noqa: ANN401 - a producer of the protocol, or None for everything
         """Frees what it holds."""
@@ -145,7 +145,7 @@ class OpeningPlanner:
         )
 
     def renamed(self, asked: OpeningPlan) -> None:
-        """Notes that the id belongs to another connector by now: the next opening asks Kafka which id the name has."""
+        """Notes that the id now belongs to another connector: the next opening asks Kafka which id the name has."""
         self._store.renamed_since(self._name, asked.lanes.key)
 
     def _own_lanes(self, kept: KeptLanes, cluster: str, partitions: int) -> Lanes:
@@ -213,7 +213,7 @@ class Attempt:
         return self._future.result()
 
     def cancel(self) -> None:
-        """Ends the attempt before its next step, because nobody waits for it. What it has fenced until then has to be opened anew."""
+        """Ends the attempt before its next step; its result is not needed any more. Lanes that it has fenced have to be opened anew."""
         self._cancelled.set()
         self._future.cancel()
 

@@ -1,4 +1,4 @@
-"""Exactly once, the driver's half: the lane plan of each batch, and the outcome of its transaction.
+"""Exactly once, the driver's side: the lane plan of each batch, and the outcome of its transaction.
 
 A batch whose outcome is not known stays in flight until its lane is opened again and Kafka has told the outcome: only then the source
 receives the results. All of this happens in the connector's steps; threads of their own wait for Kafka.

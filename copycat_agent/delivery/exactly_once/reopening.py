@@ -80,7 +80,7 @@ class Recovery:
             self.results.set_exception(error)
 
     def cancel(self) -> None:
-        """Cancels the attempt under way: nobody waits for it any more, and the next start finds out."""
+        """Cancels the attempt under way. The next start finds out the outcome."""
         if self._attempt is not None:
             self._attempt.cancel()
 

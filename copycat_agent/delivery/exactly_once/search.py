@@ -52,7 +52,7 @@ class RefusalSearch:
         return self._among == 1
 
     def committed(self, progresses: Sequence[Progress], messages: int, *, found: bool) -> bool:
-        """Notes a commit of so many messages; `found`: one that was refused is among them, or its dead letter.
+        """Notes a commit of `messages` messages. `found`: a refused one, or its dead letter, is among them.
 
         Returns whether the whole suspected range is committed with nothing refused.
         """

@@ -60,7 +60,7 @@ class _AttemptResult(NamedTuple):
 
 
 class ExactlyOnceTask:
-    """The task's half: see `base.TaskHalf`."""
+    """The task's side: see `base.TaskHalf`."""
 
     def run(
         self, batch: Batch, encoder: Encoder, producers: Producers, stopping: Callable[[], bool], make_run: MakeRun, as_value: AsValue

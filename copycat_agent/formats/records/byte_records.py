@@ -182,7 +182,7 @@ def _overlaps_itself(delimiter: bytes) -> bool:
 
 
 def _line_start(layout: Layout, file: RecordFile, position: int) -> int:
-    """Returns the first position from `position` on that is after a delimiter; the file's size if there is none."""
+    """Returns the first position from `position` on that is after a delimiter; the file's size without a delimiter."""
     size = len(layout.delimiter)
     begin = max(0, position - size)
     while begin < file.size:

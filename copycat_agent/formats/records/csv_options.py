@@ -98,7 +98,7 @@ class CsvOptions(TypedOptions):
 
     @property
     def quote_sign(self) -> str:
-        """Returns the quote, "" if there is none."""
+        """Returns the quote character, "" without one."""
         return "" if self.quote == "none" else self.quote
 
 

@@ -88,7 +88,7 @@ def timestamps(argument: str, zone: str) -> tuple[str, Read, ReadAll]:
 
 
 def _in_zone(zone: ZoneInfo) -> Callable[[datetime], datetime]:
-    """Returns what adds a zone: of a time that a clock shows twice the first is meant; one that it skips counts as if not set forward."""
+    """Returns a function that adds a zone. A time that a clock shows twice is the first; one that it skips is as if not set forward."""
 
     def in_zone(moment: datetime) -> datetime:
         if moment.tzinfo is None:

@@ -35,7 +35,7 @@ _SMALL_BYTES = 2**20
 _SLICE = 4096
 """Records that are added at a time."""
 _CAREFUL_SLICE = 16
-"""The same after a record that did not fit, since a slice may be checked twice to find the next one."""
+"""Records added at a time after one that did not fit: a slice may be checked twice to find the next such record."""
 
 _LIMITS = RangeLimits()
 Make = Callable[[str, Schema | None, NewPath], DirectoryFiles]

@@ -89,7 +89,7 @@ class DataSourceReader:
         self._closed = False
 
     def look(self, saved: Mapping[str, Position], *, to_the_end: bool) -> Iterable[Found]:
-        """Plans the range behind the saved offset at once: a later plan may differ.
+        """Plans the range after the saved offset at once: a later plan may differ.
 
         Raises FatalError for a position that does not belong to this class.
         """
@@ -111,7 +111,7 @@ class DataSourceReader:
         return [self._next(planner, position, to_the_end=to_the_end)]
 
     def _next(self, planner: ReaderProcess, position: Position, *, to_the_end: bool) -> Found:
-        """Returns what the reader has behind `position`; for a simple reader with the records themselves."""
+        """Returns what the reader has after `position`; for a simple reader with the records themselves."""
         if to_the_end and planner.made["knows_end"] and not self._is_prepared:
             planner.ask("prepare")
             self._is_prepared = True
@@ -137,7 +137,7 @@ class DataSourceReader:
             raise FatalError(words, f"{hint}; or set source.class back to {self._saved_by}")
 
     def _end_of_step(self, planner: ReaderProcess, start: Any) -> Any:  # noqa: ANN401 - the reader's offsets
-        """Returns the end of the range behind `start` in a run to the end. Its target is the end of the data at its first look.
+        """Returns the end of the range after `start` in a run to the end. Its target is the end of the data at its first look.
 
         Only the reader can compare offsets. So its own limit is used only while the data still ends at the target; otherwise the rest up to
         the target is one range, as in Spark for such a reader.
@@ -246,7 +246,7 @@ class DataSourceReader:
             return self._reader
 
     def _forget_reader(self) -> None:
-        """Has the next read create it anew: its schema may have changed, and a process keeps a source as long as its definition."""
+        """Makes the next read create it anew: its schema may have changed, and a process keeps a source as long as its definition."""
         with self._lock:
             self._reader = None
 

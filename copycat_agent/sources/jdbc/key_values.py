@@ -18,7 +18,7 @@ Row = dict[str, Any]
 
 EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - for times without a zone
 LOWEST = -(2**63)
-"""The smallest 64-bit number: stands for no lower end."""
+"""The smallest 64-bit number, which means no lower end."""
 
 
 def each_row(rows: Iterable[RecordBatch]) -> Iterator[Row]:
@@ -28,7 +28,7 @@ def each_row(rows: Iterable[RecordBatch]) -> Iterator[Row]:
 
 
 class RowPositions(Sequence[Any]):
-    """Positions behind rows, each computed on access: (number of rows so far, *key of the last one)."""
+    """Positions after rows, each computed on access: (number of rows so far, *key of the last one)."""
 
     def __init__(self, first: int, keys: RecordBatch) -> None:
         """`keys` are the key columns of the rows; the first row is number `first`. Raises FatalError if a value cannot be a key."""
@@ -59,7 +59,7 @@ def at_once(rows: Iterable[RecordBatch], key: Sequence[str]) -> Iterator[tuple[R
 
 
 def spelt(row: Row, name: str) -> str:
-    """Returns a column's name as the row has it, found without regard to case. Raises FatalError if there is none."""
+    """Returns a column's name as the row has it, found without regard to case. Raises FatalError if the row lacks it."""
     if name in row:
         return name
     same = [one for one in row if one.lower() == name.lower()]
@@ -80,7 +80,7 @@ def micros_of(value: Any) -> tuple[int, bool]:  # noqa: ANN401 - whatever the co
 
 
 def micros_of_text(text: str) -> tuple[int, bool]:
-    """As `micros_of`, for a time as a driver writes it. Raises FatalError if the text is none."""
+    """As `micros_of`, for a time as a driver writes it. Raises FatalError if the text is no time."""
     found = re.fullmatch(r"(\d{4}-\d\d-\d\d)(?:[ T](\d\d:\d\d:\d\d)(\.\d+)?)?\s*(Z|[+-]\d\d(?::?\d\d)?)?", text.strip())
     if found is None:
         raise FatalError("the newest time of a table cannot be read", "set source.start_at: beginning")

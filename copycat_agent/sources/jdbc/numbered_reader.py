@@ -125,7 +125,7 @@ class NumberedRows:
 
     @staticmethod
     def _parts(start: Position, position: Position, now_ms: int) -> tuple[list[list[int]], list[tuple[int, int]], int]:
-        """Returns the gaps behind a position of `records`: those still asked for, lost ones, and the count of old ranges given up."""
+        """Returns the gaps after a position of `records`: those still asked for, lost ones, and the count of old ranges given up."""
         numbers, given, top = position["numbers"][: position["sent"]], position["given"], start["top"]
         kept, lost, old = list[list[int]](), list[tuple[int, int]](), int(start["missing"])
         for first, end, since in _missing(start, numbers, now_ms):
@@ -143,7 +143,7 @@ class NumberedRows:
         return kept[too_many:], lost, old + sum(first != LOWEST for first, _, _ in kept[:too_many])
 
     def behind(self, start: Position, position: Position | None, now_ms: int, overdue: int | None = None) -> Position:
-        """Returns the position behind what was sent (None: nothing was). `now_ms` must not be earlier than the query."""
+        """Returns the position after what was sent (None: nothing was). `now_ms` must not be earlier than the query."""
         position = position or {"numbers": [], "sent": 0, "given": overdue}
         kept, _, old = self._parts(start, position, now_ms)
         last = max((one for one in (start["last"], *position["numbers"][: position["sent"]][-1:]) if one is not None), default=None)

@@ -83,7 +83,7 @@ class SnapshotSql:
         return f"{_TABLE}.{self._dialect.name(column)}"
 
     def look(self, position: Position, *, full: bool, condition: str = "true") -> str:
-        """Returns the query for the window behind a position; `window_of` reads its answer."""
+        """Returns the query for the window after a position; `window_of` reads its answer."""
         position = self.known(position)
         column = self._column or "NULL::text"
         known = "" if position.get("top") is None else f", {self._dialect.text(position['top'])}"

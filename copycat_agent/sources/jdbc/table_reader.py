@@ -45,7 +45,7 @@ class TableReader(ABC):
 
     @abstractmethod
     def query(self, tracked: Tracked, position: Position, end: Position) -> tuple[str, dict[str, Any]]:
-        """Returns the statement for the next batch behind `position`, and `about`. `end` is the one that `look` found."""
+        """Returns the statement for the next batch after `position`, and `about`. `end` is the one that `look` found."""
 
     @abstractmethod
     def records(self, rows: Iterable[RecordBatch], start: Position, about: Mapping[str, Any]) -> Iterator[tuple[Record, Position]]:

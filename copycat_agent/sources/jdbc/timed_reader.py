@@ -100,7 +100,7 @@ class TimedRows:
                 yield row, {"fresh": fresh, "sent": len(fresh), "zoned": zoned, "key": key, "read": read}
 
     def behind(self, start: Position, position: Position | None, limit: int, *, finished: bool) -> Position:
-        """Returns the position behind what was sent. `finished`: all rows of the query, `limit` at most, were.
+        """Returns the position after what was sent. `finished`: all rows of the query, `limit` at most, were.
 
         Raises FatalError for too many rows with the same time.
         """
@@ -171,7 +171,7 @@ class TimedReader(TableReader):
         yield self.found(key, tracked, position, {"from": position, "delay": delay}, rows)
 
     def _first(self, tracked: Tracked) -> Position:
-        """Returns the first position: before all rows, or behind the newest."""
+        """Returns the first position: before all rows, or after the newest."""
         kind = next((one.type_name for one in tracked.table.columns if one.name == tracked.time), "")
         begin, zoned = None, self._dialect.has_zone(kind)
         if self._options.start_at == "end":

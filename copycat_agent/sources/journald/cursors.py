@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 
 
 def parts_of(cursor: str) -> dict[str, str]:
-    """Returns the parts of a cursor by letter; {} for a text that is none."""
+    """Returns the parts of a cursor by letter; {} for a text that is no cursor."""
     parts = dict(one.split("=", 1) for one in cursor.split(";") if "=" in one)
     try:
         for name in ("i", "t"):
@@ -39,7 +39,7 @@ def are_same(one: str, other: str) -> bool:
 
 
 def distance(one: str, other: str) -> int:
-    """Returns how many entries `other` is behind `one`; 0 if their numbers are from different sequences."""
+    """Returns how many entries `other` is after `one`; 0 if their numbers are from different sequences."""
     a, b = parts_of(one), parts_of(other)
     if not a or not b or a.get("s") != b.get("s"):
         return 0

@@ -5,7 +5,7 @@ A position is `{"cursor": ...}`, the cursor of the last entry read; before the f
 `said` holds journalctl's messages about damaged journals, so that each is reported once.
 
 journalctl is asked for entries from the cursor on, including the entry at the cursor. If the first one is another, the entry at the
-position is gone, and perhaps later ones as well. `--after-cursor` would silently go on behind the nearest entry.
+position is gone, and perhaps later ones as well. `--after-cursor` would silently go on after the nearest entry.
 """
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ class Journald:
         raise RetriableError("the journal's files are renamed again and again", "it is tried again")
 
     def _records(self, stretch: Stretch, run: JournalRun) -> Iterator[tuple[Record, Position]]:
-        """Yields the entries behind the start. Lost ones are reported first, damage when journalctl reports it."""
+        """Yields the entries after the start. Lost ones are reported first, damage when journalctl reports it."""
         start = _whole(stretch.start)
         position: Position = start
         kept: dict[str, Any] = {name: start[name] for name in ("said",) if name in start}
@@ -160,7 +160,7 @@ class Journald:
         return Unparsed(words, f"raise source.max_bytes; journalctl --cursor='{entry.cursor}' --lines=1 shows it")
 
     def _lost(self, cursor: str, first: str) -> list[LostRecords]:
-        """Returns what was lost behind `cursor`. `first` is the cursor of the first entry that is not excluded, "" for none."""
+        """Returns what was lost after `cursor`. `first` is the cursor of the first entry that is not excluded, "" for none."""
         if self._journalctl.is_filtered or not first:
             first = next(iter(self._journalctl.cursors("--lines=1", f"--cursor={cursor}", filtered=False)), "")
         if are_same(first, cursor):

@@ -1,4 +1,4 @@
-"""A store for the file systems of pyarrow other than S3 and local trees. They cannot list behind a name, so all names are listed."""
+"""A store for the file systems of pyarrow other than S3 and local trees. They cannot list from a name on, so all names are listed."""
 
 from __future__ import annotations
 

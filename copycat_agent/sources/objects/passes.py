@@ -20,9 +20,9 @@ T = TypeVar("T")
 FULL_MOST = 2000
 """Up to this many objects are listed completely at each poll: two requests, and 0.1 s of CPU."""
 RANGES_MOST = 4
-"""Most directories and pages of the sweep in one poll, besides the range behind all names. More directories take turns."""
+"""Most directories and pages of the sweep in one poll, besides the range after the floor of all names. More directories take turns."""
 LARGE = 1000
-"""A directory with more objects behind its floor than this (one page) is split one level deeper."""
+"""A directory with more objects after its floor than this (one page) is split one level deeper."""
 PAGE = 1000
 """Names that one request lists."""
 _ALL = 2**62
@@ -31,7 +31,7 @@ _EARLY = 0.9
 
 
 class NameRange(NamedTuple):
-    """Names that begin with `prefix` and sort behind `after`."""
+    """Names that begin with `prefix` and sort after `after`."""
 
     prefix: str = ""
     after: str = ""
@@ -57,7 +57,7 @@ class Pass:
     seen: set[str] = field(default_factory=set)
 
     def through(self, listed: Callable[[NameRange], Iterator[T]]) -> Iterator[T]:
-        """Yields what is left to list. A new call resumes behind the last name that was `passed`."""
+        """Yields what is left to list. A new call resumes after the last name that was `passed`."""
         while not self.is_through and self.count < self.most:
             now = self.ranges[self.index]
             yield from itertools.islice(listed(now._replace(after=max(now.after, self.at))), self.most - self.count)
@@ -162,7 +162,7 @@ class Passes:
         return math.ceil(max(0.0, count * elapsed / self._relist_seconds - sweep.count) / PAGE)
 
     def _in_turn(self, most: int) -> list[NameRange]:
-        """Returns the ranges of up to `most` directories, in turn, that the range behind all names does not cover."""
+        """Returns the ranges of up to `most` directories, in turn, that the range of all names does not cover."""
         floor = max(self._all.floor, self._all.mark)
         behind = [found for name, one in self._directories.items() if (found := self._range_of(name, one)).after < floor]
         begin = self._turn % len(behind) if behind else 0
@@ -170,7 +170,7 @@ class Passes:
         return list(itertools.islice(itertools.chain(behind[begin:], behind[:begin]), most))
 
     def _range_of(self, name: str, directory: _Directory) -> NameRange:
-        """Returns the names behind its floor, or behind its mark if it was split or is the root."""
+        """Returns the names after its floor, or after its mark if it was split or is the root."""
         is_last = name in self._deeper or name == self._prefix
         return NameRange(name, max(directory.floor, directory.mark) if is_last else directory.floor)
 

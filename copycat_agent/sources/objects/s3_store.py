@@ -1,4 +1,4 @@
-"""A store for S3 and compatible services, through boto3. It lists behind a name, and reads the version that was found by its ETag."""
+"""A store for S3 and compatible services, through boto3. It lists after a given name, and reads the version that was found by its ETag."""
 
 from __future__ import annotations
 

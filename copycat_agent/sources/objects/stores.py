@@ -67,7 +67,7 @@ class Store(Protocol):
 
     @property
     def lists_behind(self) -> bool:
-        """Whether listing the names behind a given one costs less than listing all."""
+        """Whether listing the names after a given one costs less than listing all."""
 
     def shown(self, name: str) -> str:
         """Returns an object's address, for people and templates."""

@@ -40,7 +40,7 @@ Name = Callable[[str], str]
 
 
 class Translation:
-    """Translates one pattern. Each method returns its translation of what begins at `_at`, and moves `_at` behind it."""
+    """Translates one pattern. Each method returns its translation of what begins at `_at`, and moves `_at` past it."""
 
     def __init__(self, text: str, expand: Expand, opened: Name, again: Name) -> None:
         self._text = text

@@ -51,7 +51,7 @@ def ruby_pattern(text: str) -> str | None:
 
 
 def duration_of(text: str) -> str | None:
-    """Returns a duration such as `10s`, `1h30m`, `24h` or `5` (seconds) in our form; None if it is none."""
+    """Returns a duration such as `10s`, `1h30m`, `24h` or `5` (seconds) in our form; None for any other text."""
     if re.fullmatch(r"\d+(\.\d+)?", text):
         return f"{text}s"
     parts = re.findall(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)", text)

@@ -93,7 +93,7 @@ def _types_and_time(found: ConfigNode, made: ImportedDefinition) -> None:
 
 
 def _time_format(text: str) -> str:
-    """Returns a time format of Fluent Bit as ours: %L is a fraction, and text behind the time is ignored."""
+    """Returns a time format of Fluent Bit as ours: %L is a fraction, and text after the time is ignored."""
     if text == "%s" or text.startswith("%s."):
         return "unix"
     if re.fullmatch(r"%Y-%m-%d[T ]%H:%M:%S(\.%L|\.%N)?(%z|Z)?", text):

@@ -190,7 +190,7 @@ class ImportedDefinition:
         return found
 
     def step(self, **step: Any) -> None:  # noqa: ANN401 - any transform
-        """Adds a transform; `if_` stands for `if`."""
+        """Adds a transform; `if_` is its `if`."""
         self.document.setdefault("transforms", []).append({key.rstrip("_"): value for key, value in step.items() if value is not None})
 
 

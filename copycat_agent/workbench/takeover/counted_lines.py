@@ -59,7 +59,7 @@ def _check_unfinished(name: str, cleanup: Any) -> None:  # noqa: ANN401 - as the
 
 
 def _behind(path: str, lines: int, quote: bytes, saved_ns: int) -> int:
-    """Returns the byte behind the first `lines` lines. Raises DataError and OSError."""
+    """Returns the position after the first `lines` lines. Raises DataError and OSError."""
     fd, info = open_regular(path, follow_symlinks=True)
     try:
         if info.st_mtime_ns > saved_ns:
@@ -70,7 +70,7 @@ def _behind(path: str, lines: int, quote: bytes, saved_ns: int) -> int:
 
 
 def _behind_line(read: Reader, lines: int, quote: bytes) -> int:
-    """Returns the byte behind the first `lines` lines. Raises DataError if there are fewer, or they may not be records, and OSError."""
+    """Returns the position after the first `lines` lines. Raises DataError if there are fewer, or they may not be records, and OSError."""
     at = seen = 0
     while seen < lines and (block := read(at, _BLOCK)):
         wanted = lines - seen

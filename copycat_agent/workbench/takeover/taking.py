@@ -53,7 +53,7 @@ class Heir(NamedTuple):
         return bool(self.live_name(path))
 
     def live_name(self, path: str) -> str:
-        """Returns the name of the file at `path` that a pattern matches: its own, or that of its log; "" if there is none."""
+        """Returns the name of the file at `path` that a pattern matches: its own, or that of its log; "" if none matches."""
         return next((name for name in (path, "/".join(log_of(path))) if name.startswith("/") and self.reads(name)), "")
 
 
@@ -185,7 +185,7 @@ class _Side:
         return replace(offset, mtime_ns=os.stat(path).st_mtime_ns)  # noqa: PTH116 - names may be odd bytes; texts stay texts
 
     def _begin_anew(self, path: str, live: str) -> str:
-        """Has a rotated file without a pattern, whose position is not proven, read from its beginning. Returns its key."""
+        """Sets a rotated file without a pattern, whose position is not proven, to its beginning. Returns its key, "" on an error."""
         try:
             found = place(self.heir.name, {}, "0", path=path, rules=self.heir.rules)
         except (DataError, OSError):

@@ -231,7 +231,7 @@ class TracedSplit(SplitEncoder):
         return message
 
     def ask(self, query: QueryStep) -> None:
-        """Sends the waiting records through the query and the steps behind it."""
+        """Sends the waiting records through the query and the steps after it."""
         number, options = next((one, step) for one, step in enumerate(self._encoder.definition.transforms) if kind_of(step).is_query)
         assert isinstance(options, StepOptions)
         befores = [dict(one.draft.fields()) for one in self._waiting]
@@ -257,7 +257,7 @@ class TracedSplit(SplitEncoder):
             one.entry.error = StageError("transform", StepError(step.name, step.error, "stop" if on_error == "stop" else ""))
 
     def _go_on(self, one: _Waiting, fields: dict[str, Any]) -> None:
-        """Sends a record of the query's result through the steps behind it."""
+        """Sends a record of the query's result through the steps after it."""
         try:
             draft = self.ready(one.entry.draft.anew())
             draft.value, draft.timestamp_ms = fields, one.draft.timestamp_ms
