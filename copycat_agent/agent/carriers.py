@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from copycat_agent.options import Definition, SparkOptions
 
 Elsewhere = Literal["", "on a cluster", "by a process that takes over"]
-"""Where else than on this host sources of definitions are read, "" for nowhere."""
+"""Where sources of definitions are read besides this host; "" for nowhere."""
 _BY_ANOTHER = {
     "on a cluster": "run it by a second agent on this host, without --master and with a state directory of its own",
     "by a process that takes over": "run it by a second agent on this host, without --standby and agent_id",

@@ -157,7 +157,7 @@ class KeptFiles:
         return self._clock() >= self._deaf_until
 
     def _heard(self, told: bool) -> bool:  # noqa: FBT001 - the manager's answer
-        """Returns `told`. Pauses messages when it is False: a service manager that accepts none blocks its sender, for each file."""
+        """Returns `told`. Pauses messages when it is False: a service manager that accepts no messages blocks the sender, for each file."""
         if not told:
             self._deaf_until = self._clock() + DEAF_SECONDS
         return told

@@ -58,7 +58,7 @@ def differences(before: Options, after: Options, at: str = "") -> tuple[str, ...
 
 @dataclass(frozen=True, slots=True)
 class Renames:
-    """What `renamed_from` leads to, by new name. `taken`: the old names whose offsets it takes over. `refused`: why it must not run.
+    """The effects of `renamed_from`, by new name. `taken`: the old names whose offsets it takes over. `refused`: why it must not run.
 
     `in_use`: pairs of a new and an old name that a definition still has, so that the offsets stay with that one. `earlier`: all old
     names that no other definition has or claims, with or without saved offsets: Kafka may have more than a store that was lost.

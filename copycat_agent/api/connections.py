@@ -149,7 +149,7 @@ class Server:
         self._busy_since = time.monotonic()
 
     def _make_room(self, new: _Connection) -> bool:
-        """Adds a connection, and cuts off another one if necessary. Returns False if none may be, or too many still hold threads."""
+        """Adds a connection, and cuts off another one if necessary. Returns False if it may cut off none, or too many hold threads."""
         with self._lock:
             there = [one for one in self._connections if not one.is_cut]
             if len(there) >= self._limits.connections:

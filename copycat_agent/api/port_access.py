@@ -77,7 +77,7 @@ _NAME = re.compile(r"[^\s:#$][^\s:]{0,63}")
 _LINE = re.compile(r"([^\s:]+):\$pbkdf2-sha256\$([0-9]{1,8})\$([A-Za-z0-9./]{1,100})\$([A-Za-z0-9./]{43})(?::(view|operate))?")
 
 Role = Literal["view", "operate"]
-"""What a user may do; `operate` includes `view`."""
+"""The rights of a user; `operate` includes `view`."""
 
 
 class _Hashed(NamedTuple):

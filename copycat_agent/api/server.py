@@ -183,7 +183,7 @@ class ApiServer:
         _log.info("listening", socket=self._path, listen=" ".join(port.listen for port in ports) or None)
 
     def heartbeat(self) -> float:
-        """Returns for how many seconds an accepting thread has been stuck, or dead; 0 if none is. For a watchdog."""
+        """Returns for how many seconds an accepting thread has been stuck, or dead; 0 without such a thread. For a watchdog."""
         return max((server.heartbeat() for server in self._servers), default=0.0)
 
     def close(self) -> None:

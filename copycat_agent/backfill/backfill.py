@@ -109,7 +109,7 @@ _ANY_CORES = ("local", "local[*]")
 
 
 class Host(Protocol):
-    """What has to be closed after the executor."""
+    """A resource that has to be closed after the executor."""
 
     def close(self) -> None:
         """Ends everything that was started."""
@@ -193,7 +193,7 @@ MOST_TASKS = 64
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What a run does. `make_source` None: what the definition matches, else see `given.maker`. `rate`: bytes per second, 0 for no limit.
+    """The work of a run. `make_source` None: what the definition matches, else see `given.maker`. `rate`: bytes per second, 0 for no limit.
 
     `home` is the directory of the store: the agent's state directory, or a run's own.
     """

@@ -1,6 +1,6 @@
 """One batch of a connector with a query: the whole batch goes through Spark at once.
 
-First all of it is read and goes through the steps before the query; then Spark answers; then the same frames, which stay in memory, are
+First everything is read and goes through the steps before the query; then Spark answers; then the same frames, which stay in memory, are
 sent like any other's, with the query's results as records. So files are read once, the search for a refused record does not need Spark, and
 nothing is sent before the query has finished for the whole batch.
 
@@ -64,7 +64,7 @@ Phase = Literal["gathering", "sending", "sending again"]
 
 @dataclass(slots=True)
 class Gathered:
-    """What a batch has read, by partition: frames, whether the split's end was reached and why it is damaged, and its stream.
+    """The data that a batch has read, by partition: frames, whether the split's end was reached and why it is damaged, and its stream.
 
     `phase` is the batch's present phase.
     """

@@ -174,7 +174,7 @@ class SchemaRegistry:
 
 
 class _AbsentError(BlockedError):
-    """What was requested does not exist."""
+    """The requested object does not exist."""
 
     def __reduce__(self) -> tuple[type[BlockedError], tuple[str, str]]:
         """Pickles as a BlockedError, which is all that callers need."""
@@ -248,7 +248,7 @@ def _found(client: SchemaRegistryClient, subject: str, schema: Written, *, norma
 
 
 def _words(error: SchemaRegistryError) -> str:
-    """Returns the registry's own message, unless it has none that can be read."""
+    """Returns the registry's own message, if it has a readable one."""
     words = str(error.error_message or "")
     return "no reason given" if words.startswith("Unknown Schema Registry Error") or not words else _clean(words)
 

@@ -133,7 +133,7 @@ class AtLeastOnce:
 
 
 class AtLeastOnceTask:
-    """The task's side: acknowledged records count, whatever becomes of the rest of the batch."""
+    """The task's side: acknowledged records count, whatever happens to the rest of the batch."""
 
     def run(
         self, batch: Batch, encoder: Encoder, producers: Producers, stopping: Callable[[], bool], make_run: MakeRun, as_value: AsValue

@@ -22,7 +22,7 @@ Pending = Future[Results]
 """Results that are available once Kafka has answered."""
 
 Accounts = Mapping[SourcePartition, Account]
-"""Accounts of files by partition; empty where none are kept."""
+"""Accounts of files by partition; empty where they are not kept."""
 
 
 class Unsaved(NamedTuple):
@@ -160,7 +160,7 @@ class Opening(Protocol):
 
 
 class Callbacks(NamedTuple):
-    """What a delivery calls to count, log and wake its connector. `wake` may be called from any thread."""
+    """The functions that a delivery calls to count, log and wake its connector. `wake` may be called from any thread."""
 
     count_outcome: Callable[[str], None]
     """Counts one outcome of this name, for metrics: `openings`, or what became of a transaction."""

@@ -97,7 +97,7 @@ class MessageLayout:
         return None if make is None else make(batch)
 
     def asks_for(self, names: Sequence[str]) -> list[str]:
-        """Returns the fields among `names` that topic, key or headers are made of."""
+        """Returns the fields among `names` that topic, key or headers are made from."""
         asked = {field for template in (self.topic, self.key, *self.headers.values()) if template for field in template.fields}
         return [name for name in names if any(field == name or field.startswith(f"{name}.") for field in asked)]
 

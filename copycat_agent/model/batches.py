@@ -98,7 +98,7 @@ class Position(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LanePlan:
-    """What a batch needs to know of its lane: it may commit if, and only if, the head is still `head`.
+    """The lane's part of a batch: it may commit if, and only if, the head is still `head`.
 
     `driver_rows` are offsets that the driver has changed by itself since the last transaction, None for forgotten ones. The transaction
     writes them as well.

@@ -40,7 +40,7 @@ _log = logs.get("offsets")
 
 @dataclass(slots=True)
 class Commit:
-    """What one thread wants to save, all or nothing. Commits that share a transaction do not share failures.
+    """The changes that one thread wants to save, all or nothing. Commits that share a transaction do not share failures.
 
     `lanes` are changes to exactly-once lanes, None for a connector without them. `is_done` becomes true once it is saved, or refused with
     `error`.

@@ -1,4 +1,4 @@
-"""What the store knows of a connector's exactly-once lanes, and how openings, batches and decisions of a person change that.
+"""The store's rows about a connector's exactly-once lanes, and how openings, batches and decisions of a person change them.
 
 Kafka is the truth. The store is a copy that may be out of date: `transactions.opening` compares the two.
 """
@@ -25,7 +25,7 @@ _BUG = "this is a bug in copycat-agent; restart the agent: it reads what Kafka s
 
 @dataclass(frozen=True, slots=True)
 class KeptLanes:
-    """What is known of a connector's lanes. All fields are empty for a connector that never had any.
+    """The known state of a connector's lanes. All fields are empty for a connector that never had any.
 
     `cluster` is the Kafka cluster of its positions, `place` their partition of the offsets topic, `heads` the lanes' heads when last saved.
     `adopt` is the decision of a person, or of a change of the guarantee, for the next opening. `before` are lanes with other keys that it
@@ -208,7 +208,7 @@ def begin_anew(connection: sqlite3.Connection) -> None:
 
 @dataclass(frozen=True, slots=True)
 class LaneCommit:
-    """What a Kafka transaction of a batch, or of the driver, has changed in a connector's lanes.
+    """The changes to a connector's lanes by a Kafka transaction of a batch, or of the driver.
 
     `heads` are the new heads of the lanes that it moved. `told` are partitions whose rows, saved together with this, it has written to
     Kafka; other rows of the commit become `unpublished`. `driver_rows` are those of the `LanePlan`, which it has also written; they stay

@@ -1,4 +1,4 @@
-"""What the store keeps besides offsets: losses, accounts of runs to the end, and the state that a person asked of each connector.
+"""Data that the store keeps besides offsets: losses, accounts of runs to the end, and the state that a person asked of each connector.
 
 A loss is a range of bytes that was given up, with place, reason and time. Only the newest entries are kept, but totals count all of them.
 An account says what a run to the end did with one file: counts, and places in Kafka. Losses and accounts are written in the transaction

@@ -36,7 +36,7 @@ Report = Callable[[KafkaError | None, Receipt], None]
 
 
 class ClientSpec(NamedTuple):
-    """What a client is made from. `batch_bytes` 0: as the options say. `transactional_id` is "" without transactions."""
+    """The specification of a client. `batch_bytes` 0: as the options say. `transactional_id` is "" without transactions."""
 
     options: KafkaOptions
     client_id: str
@@ -139,7 +139,7 @@ def _broker(broker: Mapping[str, Any]) -> BrokerView:
 
 
 class ClientReports:
-    """What a client has said through its callbacks: failures by their code, since the last `flush`, trouble of connections, statistics."""
+    """Reports from a client's callbacks: failures by their code, since the last `flush`, trouble of connections, statistics."""
 
     def __init__(self) -> None:
         self.failures: dict[int, KafkaError] = {}

@@ -24,11 +24,11 @@ SPARE_SECONDS = 30.0
 LANE_IDLE_SECONDS = 60.0
 """A lane that no batch has used for this long is closed: it has up to two producers, and is ready again in 40 ms."""
 FORGET_SECONDS = 86_400.0
-"""What a task has learnt is forgotten after this time without a batch: it costs little to learn again, and connectors come and go."""
+"""A task's `Learnt` is dropped after this time without a batch: it costs little to learn again, and connectors come and go."""
 LOOK_SECONDS = 5.0
 """Interval at which idle producers are polled, and closed if idle for long."""
 CLIENT_ID = "copycat"
-"""What brokers call a producer, unless `kafka.client` says otherwise."""
+"""The client id of producers, unless `kafka.client` sets another one."""
 
 MakeSteps = Callable[..., Any]
 """`transactional.KafkaSteps`, or a test's replacement."""
@@ -108,7 +108,7 @@ class Producers:
 
     @property
     def known_tasks(self) -> frozenset[TaskId]:
-        """Returns the tasks of which something learnt is kept."""
+        """Returns the tasks whose `Learnt` is kept."""
         return frozenset(self._learnt)
 
     def take(self, task: TaskId, options: KafkaOptions, *, tracked: bool = False) -> TaskProducer:

@@ -57,7 +57,7 @@ class LeaderGroup:
 
     @property
     def trouble(self) -> CopycatError | None:
-        """The error because of which the group cannot be reached, None while it answers."""
+        """The error that says why the group cannot be reached, None while it answers."""
         return self._trouble
 
     def close(self) -> None:

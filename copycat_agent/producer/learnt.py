@@ -1,4 +1,4 @@
-"""What a task's producers learn and pass on to later ones: which topics exist, how much to send at once, what brokers allow."""
+"""The knowledge that a task's producers pass on to later ones: which topics exist, how much to send at once, what brokers allow."""
 
 from __future__ import annotations
 

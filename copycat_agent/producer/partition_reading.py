@@ -30,7 +30,7 @@ REPORTS_PER_STALL = 4
 """How many statistics reports a consumer makes in `STALL_SECONDS`."""
 _RUN_MESSAGES = 500
 _QUEUE_KBYTES = 16 * 1024
-"""What a consumer fetches ahead of its reader."""
+"""How much a consumer fetches ahead of its reader."""
 _BACKOFF_MS = "10"
 """How long a consumer with a full queue waits before it fetches more: with librdkafka's default of 1 s, batches take twice as long."""
 _GONE = frozenset({KafkaError.OFFSET_OUT_OF_RANGE, KafkaError._AUTO_OFFSET_RESET})  # noqa: SLF001 - its spelling

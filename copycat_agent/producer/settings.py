@@ -89,7 +89,7 @@ def distrust_token(options: KafkaOptions, error: KafkaError) -> None:
 def connection_settings(options: KafkaOptions) -> dict[str, Any]:
     """Returns the settings that every client of this cluster needs. They contain secrets: never log or print them.
 
-    Raises FatalError when no broker address is known; RetriableError or BlockedError where the login needs a token and none comes.
+    Raises FatalError when no broker address is known; RetriableError or BlockedError where the login needs a token and gets none.
     """
     if not options.bootstrap_servers:
         raise FatalError(

@@ -1,4 +1,4 @@
-"""What a batch needs of Spark, by its definition: a query, records that Spark reads, or only a task."""
+"""Finds out what a batch needs of Spark, by its definition: a query, records that Spark reads, or only a task."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ _log = logs.get("spark")
 
 
 class DoorAddress(NamedTuple):
-    """What a runner needs to connect. Travels with its job, in memory."""
+    """The address and secrets that a runner needs to connect. Sent with its job, in memory."""
 
     host: str
     port: int

@@ -64,7 +64,7 @@ _FIXED = {
     "spark.speculation": "false",  # two attempts at one batch would both produce
     "spark.task.maxFailures": "1",  # a failed batch is planned again, from committed offsets
 }
-"""What `spark.conf` of agent.yaml may not change."""
+"""Settings that `spark.conf` of agent.yaml may not change."""
 
 
 def is_cluster(master: str) -> bool:

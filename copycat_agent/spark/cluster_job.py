@@ -33,7 +33,7 @@ _PROOF_SECONDS = 2.0
 
 
 class BatchAddress(NamedTuple):
-    """What a task needs to connect. The token is valid for one batch."""
+    """The address and the token that a task needs to connect. The token is valid for one batch."""
 
     host: str
     port: int

@@ -66,7 +66,7 @@ RUN = "copycat_agent.executor:run_batch"
 
 
 class Post(NamedTuple):
-    """What a resident task gets. `run` and `version` as of `Errand`; `level` of its log; `door`: where the driver accepts it."""
+    """The input of a resident task. `run` and `version` as of `Errand`; `level` of its log; `door`: where the driver accepts it."""
 
     runner: int
     run: str

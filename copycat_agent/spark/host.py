@@ -48,7 +48,7 @@ _log = logs.get("spark")
 
 
 class End(NamedTuple):
-    """Why and when (`time.monotonic()`) a JVM ended, and how long Spark was up in it; None if it never was."""
+    """The end of a JVM: reason, time (`time.monotonic()`), and how long Spark was up in it; None if it never was."""
 
     problem: str
     at: float

@@ -52,7 +52,7 @@ _ANSWERS_WAITING = 16
 
 
 class SqlErrand(NamedTuple):
-    """What is sent to `back`, which calls `run(item)`. `condemned` and `why` are those of `batch.sql_answers.QueryChannel`.
+    """The message to `back`, which calls `run(item)`. `condemned` and `why` are those of `batch.sql_answers.QueryChannel`.
 
     `has_rows`: the rows of a frame follow.
     """

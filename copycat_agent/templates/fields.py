@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from copycat_agent.templates.record_like import RecordLike
 
 MISSING: Final = object()
-"""What a compiled path returns for a field that does not exist (None is a field that is null)."""
+"""Returned by a compiled path for a field that does not exist (None is a field that is null)."""
 
 _SEGMENT = re.compile(r"[^\s.\[\]{}!:\x00-\x1f\x7f](?:[^.\[\]{}!:\x00-\x1f\x7f]*[^\s.\[\]{}!:\x00-\x1f\x7f])?")
 

@@ -42,7 +42,7 @@ class PreparedProducer(NamedTuple):
 
 
 class LaneWriter:
-    """Holds what one process knows of a lane between two batches. For one batch at a time.
+    """Keeps one process's state of a lane between two batches. For one batch at a time.
 
     For a batch, call `begin`, send records and dead letters with the handle that it returns, then call `finish`; or `undo` if it cannot be
     finished, or `keep` if nothing was sent. `rest` frees every producer that it holds, in any state.
@@ -151,7 +151,7 @@ class LaneWriter:
         return LaneOutcome("idle", plan.head)
 
     def rest(self) -> Lines[None]:
-        """Frees every producer: no batch follows for a while, or none can."""
+        """Frees every producer: no batch follows for a while, or at all."""
         mine = (self._open, self._next, self._prepared and self._prepared.handle)
         self._open = self._next = self._prepared = None
         yield from self._drop(*mine)

@@ -108,7 +108,7 @@ class TransformKind:
 
 
 Policy = Literal["", "dlq", "stop"]
-"""What happens to a record that fails: "" means as the connector says."""
+"""How a record that fails is handled: "" means as the connector says."""
 
 
 @dataclass(frozen=True, slots=True)

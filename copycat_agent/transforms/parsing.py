@@ -1,4 +1,4 @@
-"""What all parsing steps share: which field they parse, and where they put the result.
+"""The part that all parsing steps share: which field they parse, and where they put the result.
 
 `field` is parsed and removed from the record; the found fields go to the top level, or into one field.
 """

@@ -30,7 +30,7 @@ _PATTERNS = {
 }
 _SAME_AS = {"B": "b", "h": "b", "A": "a", "e": "d", "k": "H", "l": "I", "L": "f", "N": "f", "w": "u", "n": " ", "t": " "}
 _OF_OTHERS = (("%:z", "%z"), ("%.3f", ".%f"), ("%.6f", ".%f"), ("%.9f", ".%f"), ("%3f", "%f"), ("%6f", "%f"), ("%9f", "%f"))
-"""What other programs write, and its equivalent here."""
+"""Notations of other programs, and their equivalents here."""
 _NAMES_OF_OTHERS = {
     **dict.fromkeys(("epoch", "unix_s", "epoch_s", "epoch_second", "unixtime", "timestamp"), "unix"),
     **dict.fromkeys(("epoch_ms", "epoch_millis", "unixms", "unix_milliseconds"), "unix_ms"),

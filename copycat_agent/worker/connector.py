@@ -47,7 +47,7 @@ ANSWER_SECONDS = 2.0
 
 
 class Predecessors(NamedTuple):
-    """What has to be done before a connector begins: it waits until those in `still_running` have ended.
+    """The preparation of a connector: it waits until those in `still_running` have ended.
 
     Then `prepare` is called, again while it raises. `earlier` are names under which Kafka may know the connector when the store does not.
     """

@@ -22,7 +22,7 @@ class Hear(NamedTuple):
 
 
 class News(NamedTuple):
-    """What has happened since the last `Hear`, and what people want. All times are of `time.monotonic()`."""
+    """Events since the last `Hear`, and requests by people. All times are of `time.monotonic()`."""
 
     grown: Collection[str] = ()
     """Paths of files that were written to."""

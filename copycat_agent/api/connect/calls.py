@@ -1,4 +1,4 @@
-"""What the REST application and its views exchange: a call, a reply, and a view of the agent."""
+"""The types that the REST application and its views exchange: a call, a reply, and a view of the agent."""
 
 from __future__ import annotations
 

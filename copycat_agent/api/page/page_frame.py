@@ -30,7 +30,7 @@ Fields = Mapping[str, str]
 
 
 class Moment(NamedTuple):
-    """What a view can access, and the time of the request (epoch seconds)."""
+    """Everything that a view can access, and the time of the request (epoch seconds)."""
 
     control: Control
     commands: ChildCommands

@@ -1,4 +1,4 @@
-"""One attempt to open lanes: its request, made of what the store knows of them, and its steps, on a thread that may wait for Kafka.
+"""One attempt to open lanes: its request, made from the store's rows about them, and its steps, on a thread that may wait for Kafka.
 
 If the store does not know which id Kafka has for the connector's name, Kafka is asked that first (`transactions.names`).
 """

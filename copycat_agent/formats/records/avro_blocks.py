@@ -68,7 +68,7 @@ class Block(NamedTuple):
 
 
 class Marks:
-    """Where blocks begin, as (record, byte): the latest one, and an even selection of those before it."""
+    """The beginnings of blocks, as (record, byte): the latest one, and an even selection of those before it."""
 
     def __init__(self, first: int) -> None:
         self._marks = [(0, first)]

@@ -50,7 +50,7 @@ def examine_probed(notes: Notes, definition: Definition, probed: Iterable[Probed
 
 @dataclass(frozen=True, slots=True)
 class Examined:
-    """What is to be checked, as `run` would load it."""
+    """The configuration to check, as `run` would load it."""
 
     agent: AgentOptions
     loaded: Loaded

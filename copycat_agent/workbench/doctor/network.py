@@ -220,7 +220,7 @@ def _apis(body: bytes) -> dict[int, tuple[int, int]]:
 
 
 def _sasl_handshake(stream: socket.socket, security: SecurityOptions, seconds: float) -> None:
-    """Checks that the listener supports this mechanism, or needs no login if there is none. Sends no secret. Raises `NetworkTrouble`."""
+    """Checks that the listener supports this mechanism, or needs no login if none is set. Sends no secret. Raises `NetworkTrouble`."""
     wants_login = security.protocol.startswith("SASL")
     name = (security.mechanism or "PLAIN").encode()
     try:

@@ -69,7 +69,7 @@ def _counted(count: int, noun: str) -> str:
 
 
 class Want(NamedTuple):
-    """What connectors need of a topic: how to create it, the longest record (0: any), and whether every record has a key.
+    """The requirements of connectors for a topic: how to create it, the longest record (0: any), and whether every record has a key.
 
     `limit` is the option of the source that limits records, `timestamps` are the values of `record.timestamp`.
     """

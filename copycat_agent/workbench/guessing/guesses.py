@@ -1,4 +1,4 @@
-"""What a recogniser returns: steps that parse such lines, and how sure it is. Also finds formats of times, for all recognisers."""
+"""The result of a recogniser: steps that parse such lines, and how sure it is. Also finds formats of times, for all recognisers."""
 
 from __future__ import annotations
 

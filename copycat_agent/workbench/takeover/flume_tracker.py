@@ -22,7 +22,7 @@ _VARINT_BYTES = 10
 
 
 def directory_of(where: Path) -> Path | None:
-    """Returns the tracker's directory: `where` itself, or the one in it; None if neither is one."""
+    """Returns the tracker's directory: `where` itself, or the one in it; None if there is neither."""
     return next((one for one in (where / _DIRECTORY, where) if one.name == _DIRECTORY and one.is_dir()), None)
 
 

@@ -58,7 +58,7 @@ class Heir(NamedTuple):
 
 
 class Judgement(NamedTuple):
-    """What becomes of one file. `connector` is "" if no definition reads it, `position` None if the peer does not know it.
+    """The decision about one file. `connector` is "" if no definition reads it, `position` None if the peer does not know it.
 
     `taken`: the agent goes on at `position`. `is_there`: the file that the peer read exists, as far as it is known. `why` gives the reason,
     `then` what the agent does with the file of that name.

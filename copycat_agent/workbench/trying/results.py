@@ -63,7 +63,7 @@ _MOST_CHARACTERS = 60
 
 
 class StepTrace(NamedTuple):
-    """What one step did to one record. `number` counts from 0, `action` is its name.
+    """The effect of one step on one record. `number` counts from 0, `action` is its name.
 
     `error` is why it failed, also if the record was kept. `timestamp_ms` is the record's time, if the step has set it. `before` and `after`
     share nested values with the record, so they must not be changed.
