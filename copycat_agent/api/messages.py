@@ -88,7 +88,7 @@ class Wire:
         """Sends the application's answer. Raises what it raises, and OSError for a client that has gone or does not read."""
         started: list[Any] = []
 
-        def start_response(status: str, headers: list[tuple[str, str]], _error: object = None) -> Any:  # noqa: ANN401 - nobody writes
+        def start_response(status: str, headers: list[tuple[str, str]], _error: object = None) -> Any:  # noqa: ANN401 - never used
             started[:] = [status, headers]
 
         body = application(environ, start_response)

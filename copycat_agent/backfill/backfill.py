@@ -74,7 +74,7 @@ def _home(definition: Definition, store: OffsetStore, kept: KeptLanes, world: Wo
 def _tombstones(definition: Definition, store: OffsetStore, kept: KeptLanes) -> list[Entry]:
     """Returns a tombstone for every key that the run may have. Heads come last, so that a failure leaves complete lanes."""
     name, agent = definition.name, store.agent_uuid
-    untold = store.unpublished(name, MOST)  # what it has forgotten, and Kafka has not
+    untold = store.unpublished(name, MOST)  # offsets deleted here, but not in Kafka yet
     positions = position_entries(agent, kept.id, [Position(one, 0, 0, None) for one in {**store.saved(name), **untold}])
     heads = [head_entry(_lane(store, kept, number), head)._replace(value=None) for number, head in kept.heads.items()]
     return [*positions, name_entry(agent, kept.id, None), *heads]

@@ -49,7 +49,7 @@ class _GivenFiles:
     scan_seconds = 3600.0
     needs_scan = False
 
-    def __init__(  # noqa: PLR0913 - what `SourceKind.make` is given, and the files
+    def __init__(  # noqa: PLR0913 - the arguments of `SourceKind.make`, and the files
         self,
         connector: str,
         kind: SourceKind,

@@ -160,7 +160,7 @@ def _float(value: Any) -> Any:  # noqa: ANN401 - see `Fit`
         msg = "the number has more digits than float holds"
         raise Unfit(msg)
     try:
-        struct.pack("<f", value)  # else it silently becomes infinite
+        struct.pack("<f", value)  # raises for a value that would silently become infinite
     except (OverflowError, struct.error):
         msg = "the number is beyond what float holds"
         raise Unfit(msg) from None

@@ -75,7 +75,7 @@ def _file(name: str, descriptors: bytes) -> FileDescriptor:
     try:
         for file in FileDescriptorSet.FromString(descriptors).file:
             pool.Add(file)
-    except TypeError as error:  # what the compiler only warns about, such as two fields with one JSON name
+    except TypeError as error:  # the compiler only warns about some errors, such as two fields with one JSON name
         raise BadSchemaError(str(error).replace("\n", " ")[:_WORDS_MAX]) from None
     return pool.FindFileByName(name)
 

@@ -116,7 +116,7 @@ class SchemaRegistry:
 
         def run() -> None:
             try:
-                with _client(self._options, self._tokens) as client:  # so rare that a connection need not be kept
+                with _client(self._options, self._tokens) as client:  # too rare to keep a connection
                     outcome.append((question(client), None))
             except Exception as error:  # noqa: BLE001 - translated below
                 outcome.append((None, error))

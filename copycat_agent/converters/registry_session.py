@@ -60,7 +60,7 @@ class _Bounded(httpx2.BaseTransport):
 
     def __init__(self, authorities: ssl.SSLContext | None) -> None:
         self._until = time.monotonic() + ANSWER_SECONDS
-        trusted = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT) if authorities is None else authorities  # trusts nobody, if TLS is used after all
+        trusted = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT) if authorities is None else authorities  # trusts no one, if TLS is used after all
         self._transport = httpx2.HTTPTransport(verify=trusted, trust_env=False)
 
     def handle_request(self, request: httpx2.Request) -> httpx2.Response:

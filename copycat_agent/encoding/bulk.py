@@ -45,7 +45,7 @@ class StepTrouble(NamedTuple):
 
 @dataclass(slots=True)
 class Encoded:
-    """What became of some of a chunk's records.
+    """The result of encoding some of a chunk's records.
 
     `messages` are to be sent: whole ones, or values alone if the layout is steady. `drops` has for each dropped record the number of
     messages before it, `kept` the messages of records that were kept though a step failed, `troubles` the first of those and of the

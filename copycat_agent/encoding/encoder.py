@@ -147,7 +147,7 @@ class SplitEncoder:
         self._stages = tuple([tuple([transform.bind(meta) for transform in stage]) for stage in encoder.stages])
         self._make_layout = cache(partial(encoder.layout.bind, split, meta, partitions, run))
         if encoder.layout.same_tail is None:
-            self._make_layout()  # else only records that are handled one by one need it
+            self._make_layout()  # otherwise needed only by records that are handled one by one
         self.bulk: BulkEncoder | None = None
         if window is None and len(self._stages) == 1:
             nulls: Steps = (lambda _: False,) if encoder.writes_files else ()

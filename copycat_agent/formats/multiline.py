@@ -87,7 +87,7 @@ class _Walk:
         self._layout = layout if frames.rule.field is None else _joining(layout, frames.rule.field)
         self._delimiter = layout.delimiter
         self._cr = layout.text.cr
-        self._legible = Text(self._cr, "" if layout.codec in AS_IT_STANDS else layout.codec)  # what patterns see, also of raw bytes
+        self._legible = Text(self._cr, "" if layout.codec in AS_IT_STANDS else layout.codec)  # matched by patterns, also for raw bytes
         self._read = read
         self.position = position
         self.open: list[bytes] = []
@@ -209,7 +209,7 @@ class _Walk:
         """Takes a piece of a line that is too long by itself, as is its group then."""
         if piece.number == 1:
             yield from self._first_piece(piece)
-        if self.skipping:  # so it was begun under another definition
+        if self.skipping:  # it was begun under another definition
             complete = piece.is_last and self._is_end(piece.end)
             self._begin_skipping(None if complete else self.state or GroupState())
             yield self._rest(piece.end, piece.tail, complete=complete)

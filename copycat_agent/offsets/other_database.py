@@ -72,4 +72,4 @@ def _read(connection: sqlite3.Connection, table: str, columns: tuple[str, ...]) 
         return []
     there = {bytes(row[1]).decode("utf-8", "replace") for row in connection.execute(f'PRAGMA table_info("{table}")')}
     wanted = ", ".join(f'"{column}"' if column in there else "NULL" for column in columns)
-    return connection.execute(f'SELECT {wanted} FROM "{table}" ORDER BY rowid').fetchall()  # noqa: S608 - names of ours
+    return connection.execute(f'SELECT {wanted} FROM "{table}" ORDER BY rowid').fetchall()  # noqa: S608 - our own names

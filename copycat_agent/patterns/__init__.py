@@ -260,7 +260,7 @@ def _atom(pattern: str, position: int) -> int:
 
 def _set_end(pattern: str, position: int) -> int:
     at = position + 1 + pattern.startswith("^", position + 1)
-    at += pattern.startswith("]", at)  # the first one stands for itself
+    at += pattern.startswith("]", at)  # the first one is a literal
     while at < len(pattern) and pattern[at] != "]":
         at += 2 if pattern[at] == "\\" else 1
     return min(at + 1, len(pattern))

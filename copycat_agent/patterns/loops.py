@@ -74,7 +74,7 @@ class Loops:
             for to, mask in self._away(place).items():
                 into.setdefault(self._component[to], []).append((place, mask, self._twice[place].get(to, 1)))
         most: dict[int, int] = {}
-        for number in sorted(self._members, reverse=True):  # what leads here has been seen
+        for number in sorted(self._members, reverse=True):  # its predecessors have been seen
             entries = [(place, mask, ways * most[self._component[place]]) for place, mask, ways in into.get(number, ())]
             most[number] = max((self._at_once(entry, entries, together) for entry in entries), default=1)
         return max(most.values())

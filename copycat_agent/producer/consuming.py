@@ -139,7 +139,7 @@ class TopicReader:
             message = self._consumer.poll(0.2)
             if message is not None:
                 yield from self._take(message, places)
-                deadline = time.monotonic() + STALL_SECONDS  # what the caller does with a record takes the time it takes
+                deadline = time.monotonic() + STALL_SECONDS  # the caller's work on a record does not count
 
     def _take(self, message: Message, places: dict[int, int]) -> Iterator[Received]:
         """Yields the record, unless it lies after the end. The end of a partition is reported as an error with an offset."""

@@ -49,7 +49,7 @@ TRANSACTION_TIMEOUT_MS = 60_000
 _LOGIN_REFUSED = frozenset({KafkaError._AUTHENTICATION, KafkaError.SASL_AUTHENTICATION_FAILED})  # noqa: SLF001 - its spelling
 _LANE_DEFAULTS = {
     "retry.backoff.ms": "10",  # an init that finds the previous transaction not quite ended asks again soon
-    "reconnect.backoff.ms": "20",  # the library also waits for half of it before its second connection
+    "reconnect.backoff.ms": "20",  # the library also waits half as long before its second connection
 }
 
 SILENT = logging.getLogger("librdkafka")
@@ -76,7 +76,7 @@ def _tokens(options: KafkaOptions) -> Tokens | None:
     oauth = options.security.oauth
     if oauth is None:
         return None
-    authorities = options.client.get("https.ca.location")  # what librdkafka would use if it fetched tokens
+    authorities = options.client.get("https.ca.location")  # librdkafka would use it if it fetched tokens
     return tokens_of(oauth, None if authorities == "probe" else authorities, KAFKA_OAUTH)
 
 

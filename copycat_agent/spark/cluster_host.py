@@ -203,7 +203,7 @@ class ClusterHost(SparkHost):
             os.environ,
             TMPDIR=str(self.run_dir / rundir.TEMPORARY),
             SPARK_HOME=str(java.spark_home()),
-            SPARK_SCALA_VERSION="2.13",  # what `local-cluster` starts its executors with
+            SPARK_SCALA_VERSION="2.13",  # `local-cluster` starts its executors with it
             **{name: os.environ[name] for name in _PASSED_ON if name in os.environ},
         )
         host = driver_host(self.master, self._options.conf)

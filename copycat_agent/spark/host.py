@@ -144,7 +144,7 @@ class SparkHost:
 
     def _for_frames(self, seconds: float) -> SparkSession:
         """Raises as `session` does, and RetriableError for errors of py4j, since the JVM is ending then."""
-        context = self.session(seconds).context  # first, so that one thread imports pyspark: others could see it half imported
+        context = self.session(seconds).context  # first, so that one thread imports pyspark: others could see it partly imported
         from copycat_agent.spark.frame_jobs import SESSIONS  # noqa: PLC0415 - imports SQL of pyspark, which few sources need
 
         try:

@@ -255,7 +255,7 @@ class RunnerExecutor:
             one.fail(RetriableError(f"{link.name} is gone: {reason}"))
         self._hand_out()
 
-    # What the staff tells
+    # Called by the staff
 
     def ended(self, index: int, problem: str) -> None:
         """A runner's Spark job is over; `problem` is why, "" where it hung up by itself."""

@@ -227,7 +227,7 @@ def _listening(path: str) -> Iterator[socket.socket]:
     directory = os.path.dirname(path)  # noqa: PTH120 - a path that need not be UTF-8
     is_own = not os.path.isdir(directory)  # noqa: PTH112 - as above
     if is_own:
-        os.mkdir(directory, 0o700)  # noqa: PTH102 - raises where somebody was faster
+        os.mkdir(directory, 0o700)  # noqa: PTH102 - raises if another process was faster
     try:
         with socket.socket(socket.AF_UNIX) as listener:
             listener.bind(path)

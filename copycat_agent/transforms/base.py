@@ -226,7 +226,7 @@ class _Fenced:
             keeps: object = step(draft)
             if isinstance(keeps, bool):
                 return keeps
-            # None would drop every record, which nobody intends
+            # None would drop every record, which is never intended
             raise FatalError(f"{self.fence.whose}: its step answered {type(keeps).__name__}, not True or False", FAULT)
 
         return answered
@@ -238,7 +238,7 @@ def _safe(kind: TransformKind) -> Any:  # noqa: ANN401 - a function of any optio
         try:
             after = kind.columns(options, before)
             known = after is not None and all(isinstance(column, Column) for column in after)
-        except Exception:  # noqa: BLE001 - somebody else's code raises anything
+        except Exception:  # noqa: BLE001 - foreign code may raise anything
             return None
         return tuple(after) if known and after is not None else None
 

@@ -314,7 +314,7 @@ class Connector:
         return go_on
 
     def _fail(self, message: str, hint: str) -> None:
-        if self._tools.store.failure is None:  # else nothing goes on, which the agent reports
+        if self._tools.store.failure is None:  # otherwise nothing goes on, which the agent reports
             self._log.error("connector failed; the others go on", why=message, hint=hint)
         self._connector_state.become(State.FAILED, f"{message}; {hint}" if hint else message)
 

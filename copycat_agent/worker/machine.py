@@ -69,7 +69,7 @@ class ConnectorMachine:
         self._unsaved: deque[Unsaved] = deque()
         self._pausing = False
         self._finalised = False
-        self._abandoned = False  # nobody performs effects any more
+        self._abandoned = False  # effects are not performed any more
         self.has_results = False
         """Whether a batch has come back. If its results cannot be saved, the next start may send its records again."""
         context.metrics.begin()
@@ -272,7 +272,7 @@ class ConnectorMachine:
             splits = self._delivery.admit(plan.splits)
             if not splits:
                 if policy.backoff.active and not (self._schedule.blind or self._flying or plan.splits or self._source.lag().bytes):
-                    policy.backoff.succeeded()  # what could not be sent is gone: there is nothing to try again
+                    policy.backoff.succeeded()  # unsent records are gone: there is nothing to retry
                 return
             grant = Grant() if limits is None else limits.take(len(idle) - index)
             most = PROBE_BYTES if careful else delivery.max_batch_bytes

@@ -40,7 +40,7 @@ _log = logs.get("worker")
 class Worker:
     """Owns the connectors. Every method is thread-safe; operations run one after the other, queries wait for none of them."""
 
-    def __init__(  # noqa: PLR0913 - what all connectors work with
+    def __init__(  # noqa: PLR0913 - the tools of all connectors
         self,
         store: OffsetStore,
         executor: Executor,

@@ -73,7 +73,7 @@ class ExactlyOnceTask:
             lane.broken = True
             return without_answer(batch, as_value(error), begun=True)
         finally:
-            with contextlib.suppress(Exception):  # what is committed stays committed, and has to be reported
+            with contextlib.suppress(Exception):  # the commit cannot be undone, and has to be reported
                 producers.give_lane_back(batch.task, lane)
 
 
@@ -186,7 +186,7 @@ class LaneBatch:
         try:
             outcome = perform(self._lane.writer.finish(self._plan, handle, positions), steps)
             assert outcome.state != "committed" or outcome.head.seq == self._plan.head.seq + 1, "a transaction takes one step"
-        except Exception as bug:  # noqa: BLE001 - nobody knows how far it got
+        except Exception as bug:  # noqa: BLE001 - it is unknown how far it got
             self._lane.broken = True
             self._lane.steps.close(handle)
             told = self._as_value(bug)

@@ -90,7 +90,7 @@ def _fenced(kind: FormatKind, fence: Fence) -> FormatKind:
     def columns(options: Any) -> tuple[Column, ...] | None:  # noqa: ANN401 - as above
         try:
             return kind.columns(options)
-        except Exception:  # noqa: BLE001 - asked while definitions are loaded, which somebody else's code must not end
+        except Exception:  # noqa: BLE001 - called while definitions are loaded, which foreign code must not end
             return None
 
     return replace(kind, build=fence(kind.build), problems=problems, columns=columns)

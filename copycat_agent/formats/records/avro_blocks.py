@@ -209,7 +209,7 @@ def blocks(file: RecordFile, header: Header, marks: Marks, start: int, max_bytes
     while counts:
         block = _block(file, counts, record, byte, max_bytes)
         is_wanted = block.total > 0 and record + block.total > start
-        # what follows a wanted one may be a packed file's damage, which has to wait
+        # a packed file may be damaged after a wanted block: that has to wait
         behind = file(block.start + block.size, _SYNC_BYTES + (0 if is_wanted else _COUNTS_BYTES))
         if len(behind) < _SYNC_BYTES:
             raise damaged("it ends inside a block", byte, record)

@@ -120,7 +120,7 @@ class JsonFormat(FileFormat):
     def frames(self, file: RecordFile, start: int, end: int, **how: Unpack[How]) -> Iterator[Frame]:
         final, block_bytes = how.get("final", True), how.get("block_bytes") or BLOCK_BYTES
         cursor = Cursor(file, start, end, max(_LEAST_BLOCK_BYTES, block_bytes))
-        is_array = self._is_array(file, end)  # reads the beginning: of a packed file, before what lies behind it
+        is_array = self._is_array(file, end)  # reads the beginning; in a packed file this has to come before later bytes
         before = last_before(file, start) if start else NOTHING
         limits = JsonLimits(self._max_bytes, block_bytes, final=final)
         elements = Elements(cursor, limits, self._path, is_array=is_array)

@@ -79,7 +79,7 @@ class XmlFormat(FileFormat):
                 one.end()
                 return
             if not one.read(file, end, size, final=how.get("final", True)):
-                file.memo.pop("pass", None)  # what is held back is yielded now, and does not end where it would
+                file.memo.pop("pass", None)  # held-back records are yielded now, and do not end where they would
                 yield from one.held()
                 return
 

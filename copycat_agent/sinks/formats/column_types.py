@@ -163,7 +163,7 @@ def _decimal(type_: SqlType, column: _Column) -> Fitted:
     if column.grows:
         column.only("a decimal number", Decimal, int)
         if any(type(value) is int and not -_WHOLE["bigint"] <= value < _WHOLE["bigint"] for value in column.present):
-            raise Unfit("the number is beyond the 64 bits of bigint")  # as without a decimal before it
+            raise Unfit("the number is beyond the 64 bits of bigint")  # as where no decimal came before it
         scale = max(scale, *(_scale(value) for value in column.present)) if Decimal in column.kinds else scale
     whole = (unscaled(value, precision, scale) for value in column.present)
     values = column.replaced(Decimal(number).scaleb(-scale, _PRECISE) for number in whole)

@@ -133,7 +133,7 @@ class _ParquetFile(TableFile):
     def abandon(self) -> None:
         self._batches = []
         if self._writer is not None and self._file is not None:
-            self._writer.is_open = False  # else it would write the file's footer when it is garbage-collected
+            self._writer.is_open = False  # otherwise it would write the file's footer when it is garbage-collected
             with contextlib.suppress(OSError):  # a full disk takes no buffered bytes
                 self._file.close()
             self._writer = None

@@ -239,7 +239,7 @@ class DataSourceReader:
 
     def _made(self) -> StreamReader:
         """Returns this process's reader, which is created once, and again after an error. As in Spark, its `read` must be stateless."""
-        from copycat_agent.sources.datasource.reader import StreamReader  # noqa: PLC0415 - SQL of pyspark, which nobody else needs
+        from copycat_agent.sources.datasource.reader import StreamReader  # noqa: PLC0415 - imports pyspark's SQL, which nothing else needs
 
         with self._lock:
             self._reader = self._reader or StreamReader(self._options.class_, dict(self._options.options))

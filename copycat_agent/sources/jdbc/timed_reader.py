@@ -87,7 +87,7 @@ class TimedRows:
         Positions share the lists `fresh` and `read`, so that they cost little. Raises FatalError for a row without a time.
         """
         known, fresh, read = {one[1] for one in start["recent"]}, list[list[Any]](), [0]
-        times: Counter[str] = Counter()  # identical rows are told apart by their number
+        times: Counter[str] = Counter()  # identical rows are distinguished by their number
         for row in rows:
             read[0] += 1
             micros, zoned = micros_of(row[spelt(row, self._column)])

@@ -151,7 +151,7 @@ class Journald:
             yield self._unread(entry) if isinstance(entry, LargeEntry) else entry, position
         new = _new(run.damage, kept)
         yield from ((LostRecords(one, damaged=True), _with(_whole(position), new)) for one in new)
-        if is_first:  # no entry at or behind the position: a later one may get a place before it
+        if is_first:  # no entry at or after the position: a later one may be inserted before it
             yield from ((one, _with({"cursor": stretch.end, **kept}, new)) for one in self._lost(start["cursor"], ""))
 
     def _unread(self, entry: LargeEntry) -> Unparsed:

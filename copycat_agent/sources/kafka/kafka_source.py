@@ -97,7 +97,7 @@ class KafkaSource:
             yield Found(_key(place), start={"offset": offset, "topic_id": self._topics.found[place[0]].topic_id}, name=_key(place))
         for place, end in ends.found.items():
             key, topic = _key(place), place[0]
-            if self._options.roll is not None:  # of new ones, too: what comes behind this look is not older
+            if self._options.roll is not None:  # of new ones, too: records after this look are not older
                 self._rolling.setdefault(key, Rolling(self._options.roll)).saw(end)
             if key not in saved:
                 continue

@@ -41,7 +41,7 @@ class ConfigNode:
                 return found
         return None
 
-    def take(self, path: str) -> Any:  # noqa: ANN401 - what stands in a file
+    def take(self, path: str) -> Any:  # noqa: ANN401 - any value in a file
         """Returns the plain value at a path, None if it is missing, and marks it as taken."""
         found = self.get(path)
         return None if found is None else found.plain()
@@ -76,7 +76,7 @@ class ConfigNode:
             return []
         return found.value if isinstance(found.value, list) else [found]
 
-    def plain(self) -> Any:  # noqa: ANN401 - what stands in a file
+    def plain(self) -> Any:  # noqa: ANN401 - any value in a file
         """Returns the value without line numbers, and marks it as taken."""
         self.taken = True
         if isinstance(self.value, dict):
@@ -111,7 +111,7 @@ def of_yaml(text: str) -> ConfigNode:
         raise CopycatError(f"{place}{problem.text}", "" if problem.code == "empty" else problem.hint) from None
 
 
-def of_plain(value: Any, line: int, lines: Mapping[str, int] | None = None, path: str = "") -> ConfigNode:  # noqa: ANN401 - what stands in a file
+def of_plain(value: Any, line: int, lines: Mapping[str, int] | None = None, path: str = "") -> ConfigNode:  # noqa: ANN401 - as `plain`
     """Returns a tree of plain values. `lines` are the lines of dotted paths; other values get the line of the value around them."""
     at = (lines or {}).get(path, line)
     if isinstance(value, dict):

@@ -86,7 +86,7 @@ class StateFile(NamedTuple):
             f"{self.path}: {why}", hint or "nothing was taken over: name the peer's own state, as it left it when it stopped"
         )
 
-    def parsed(self, content: bytes | None = None, where: str = "") -> Any:  # noqa: ANN401 - what stands in a file
+    def parsed(self, content: bytes | None = None, where: str = "") -> Any:  # noqa: ANN401 - any value in a file
         """Parses the file, or a part of it, as JSON; bytes that are not UTF-8 become surrogates. Raises CopycatError."""
         try:
             return json.loads((self.content if content is None else content).decode("utf-8", "surrogateescape"))
