@@ -26,7 +26,7 @@ Accounts = Mapping[SourcePartition, Account]
 
 
 class Unsaved(NamedTuple):
-    """Changes that are not in the store yet, and the batch they came from, if any, which took so many seconds.
+    """Changes that are not in the store yet, and the batch they came from, if any, which took `seconds`.
 
     `begun`: when it was handed out, as `time.monotonic()`; `goes_on`: it is still under way. `taken_back`: what was planned and not handed
     out, where they come from that (`Delivery.tend`).

@@ -20,7 +20,7 @@ from copycat_agent.formats.over_limit import GroupParts
 from copycat_agent.formats.text import AS_IT_STANDS, TAIL_BYTES, Layout, Reader, Text
 
 _READ_BACK_BYTES = 2**15
-"""How far back the line before a position inside a group is searched: the parts of a wrapped line are half as long."""
+"""How far back the line before a position inside a group is searched: twice the length of a part of a wrapped line."""
 
 
 class MultilineFrames:

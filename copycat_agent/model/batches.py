@@ -147,7 +147,7 @@ class Split(Compact):
     `path` is the file's name for people and templates (surrogate escapes where it is not UTF-8); `open_path` is what a task opens, which
     may be the driver's descriptor. `final`: nobody will finish an unfinished last line, so it becomes a record. `flush` ends an open group
     of lines: the file has been quiet long enough, and lines written later belong to another record. `origins` are offsets of files that
-    this packed file may continue: the task goes on behind the first of them whose bytes it holds, and begins at byte 0 when it holds those
+    this packed file may continue: the task goes on after the first of them whose bytes it holds, and begins at byte 0 when it holds those
     of none. `origin_sizes` are the sizes of these files in bytes, -1 or absent where unknown: a packed file that holds more was not made
     from that file. `after` is the older generation of the same log, whose rest is sent first: in a batch with a split of it, nothing of
     this split is sent before. `stretch` is what to read of a source without files; positions are then record numbers. Replaying a split is
@@ -283,7 +283,7 @@ class Batch(Compact):
     because they may hold secrets). Reading stops after `max_bytes` bytes, `max_records` records (0: no limit) or `max_seconds` seconds.
     `samples` is how many records to return as they were sent. `tracked` asks for their offsets in Kafka: that costs a call for each record,
     so only `backfill` asks, and a run to the end whose account is JSON. With `follow_seconds` the batch stays at the ends of its files as
-    long as something is added to one of them every so many seconds. `delivery` is the plan for the task's half of the delivery. `cluster`
+    long as something is added to one of them within that time. `delivery` is the plan for the task's side of the delivery. `cluster`
     is the addresses of the Kafka cluster: batches that share them take turns.
     """
 

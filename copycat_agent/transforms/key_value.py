@@ -48,7 +48,7 @@ def parse_logfmt(text: str) -> dict[str, Any]:
 
 
 def unescaped(text: str) -> str:
-    """Returns a quoted text without escapes; an unknown escape is its own character, half of a surrogate pair becomes U+FFFD."""
+    """Returns a quoted text without escapes; an unknown escape is its own character, a lone surrogate becomes U+FFFD."""
     return _ESCAPE.sub(_character, text) if "\\" in text else text
 
 

@@ -3,7 +3,7 @@
 A connector is a generator: it does what is due now and yields a `Wait`. It owns no thread, so a thousand idle connectors need no more
 threads than one; a thread for each would cost 33 % of a core with a thousand of them. Long waits end together, and one thread serves them
 one after the other: a step of an idle connector takes less time than waking a thread for it. A step that takes long, because a file system
-hangs, keeps its thread; another thread then goes on with the ready connectors, so that none waits behind it. Before that the mounts of the
+hangs, keeps its thread; another thread then goes on with the ready connectors, so that none waits for it. Before that the mounts of the
 slow step are asked (`Mounts`): connectors that touch one that does not answer are held until it does. So a mount that hangs takes at most
 `THREADS` threads, and the one that asks it, however many connectors read from it.
 """

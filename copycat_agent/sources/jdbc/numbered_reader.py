@@ -44,7 +44,7 @@ class NumberedRows:
     `last` is the largest number read, None before the first row. `gaps` are ranges of missing numbers, [first, last, since epoch ms]. `top`
     is the largest number at the time the table was first seen: a number missing below it most likely belongs to a row deleted long ago.
     `missing` counts the ranges below `top` that were given up; they are reported once, with the last of them, and `top` becomes None.
-    `records` yields positions of its own, the numbers read and how many of them count; `behind` turns one into a position as above.
+    `records` yields positions of its own, the numbers read and how many of them count; `behind` converts one into a position as above.
     """
 
     def __init__(self, dialect: Dialect, column: str, gap_seconds: float) -> None:

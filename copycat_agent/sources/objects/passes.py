@@ -1,9 +1,9 @@
 """Decides when to list which names: all at first, then those where new objects are likely, and a part of all names beside them.
 
-New objects mostly have greater names than old ones. So each poll lists what lies behind a floor: the greatest name that was not changed for
-`look_back`, or a name within the last page if more than a page lies behind that. There is a floor for all names, and one for each directory
+New objects mostly have greater names than old ones. So each poll lists the names after a floor: the greatest name that was not changed for
+`look_back`, or a name within the last page if more than a page follows it. There is a floor for all names, and one for each directory
 with new objects, because their names may lie in the middle of all. A directory is taken as high in the tree as the number of names
-behind its floor stays small, so that a new subdirectory, such as the next day's, is found. Late objects are found by a sweep through all
+after its floor stays small, so that a new subdirectory, such as the next day's, is found. Late objects are found by a sweep through all
 names; each poll does as much of it as is due to complete it within `relist`.
 """
 
@@ -44,7 +44,7 @@ class NameRange(NamedTuple):
 class Pass:
     """One pass through the names of `ranges`, which can be interrupted.
 
-    It is in range number `index`, behind the name `at`, after `count` objects, and stops for now at `most` objects. `seen` are the keys of
+    It is in range number `index`, after the name `at` and `count` objects, and stops for now at `most` objects. `seen` are the keys of
     known objects that it has listed.
     """
 
@@ -85,9 +85,9 @@ class Pass:
 
 @dataclass(slots=True)
 class _Directory:
-    """A directory with new objects: its floor, when a new one was last seen, and how many lay behind the floor in the last listing.
+    """A directory with new objects: its floor, when a new one was last seen, and how many were after the floor in the last listing.
 
-    `mark` is a name with no more than a page of names behind it. `_next_mark` is the next one, with `_behind` names behind it so far.
+    `mark` is a name with no more than a page of names after it. `_next_mark` is the next one, with `_behind` names after it so far.
     """
 
     floor: str

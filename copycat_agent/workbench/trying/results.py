@@ -134,7 +134,7 @@ class TriedRecord(NamedTuple):
 class TrialResult(NamedTuple):
     """The result of a sample.
 
-    `error` is what would stop or block the connector behind the last record, `damage` why the file cannot be read on. `has_more`: the file
+    `error` is what would stop or block the connector after the last record, `damage` why the file cannot be read on. `has_more`: the file
     was not read to its end. `unchecked`: whether values or keys fit their schema is unknown, because only a schema registry has it.
     `long_dropped` lines exceeded `line.max_bytes` and were dropped.
     """
