@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
-from copycat_agent.errors import FatalError
+from copycat_agent.errors import FatalError, Problem
 from copycat_agent.sources import SOURCES
 from copycat_agent.spark.cluster import ClusterExecutor
 from copycat_agent.spark.cluster_host import ClusterHost, is_cluster, refusal
@@ -17,9 +17,10 @@ from copycat_agent.spark.jobs import ChoosingExecutor, JobExecutor, on_this_host
 from copycat_agent.spark.runners import RunnerExecutor
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
     from pathlib import Path
 
+    from copycat_agent.definitions import LoadedFile
     from copycat_agent.executor import Executor, Hung
     from copycat_agent.options import Definition, SparkOptions
 
@@ -72,3 +73,10 @@ def doubts(definition: Definition) -> Iterator[str]:
         address = str(getattr(getattr(definition, section), "uri", ""))
         if address.startswith(("/", "file:")):
             yield f"{section}.uri is a path: every host that runs the connector has to find the same directory there"
+
+
+def doubts_about(files: Iterable[LoadedFile]) -> Iterator[Problem]:
+    """Yields the same warnings about the enabled definitions of `files`."""
+    for file in files:
+        if file.definition is not None and file.definition.enabled:
+            yield from (Problem(str(file.path), 0, 0, "path_on_cluster", text) for text in doubts(file.definition))

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from copycat_agent import logs
-from copycat_agent.agent.carriers import Elsewhere, doubts, refused
+from copycat_agent.agent.carriers import Elsewhere, doubts_about, refused
 from copycat_agent.definitions import NO_ADDRESS, LoadedFile, digest_of, find_agent_file, load_agent, load_directory
 from copycat_agent.errors import DefinitionError, Problem
 from copycat_agent.options import AgentOptions
@@ -23,7 +23,7 @@ from copycat_agent.sources.files import clock
 from copycat_agent.wake import Wake
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterator, Mapping
     from pathlib import Path
 
     from copycat_agent.options import Definition
@@ -98,10 +98,11 @@ class DefinitionFiles:
         self._loaded = options, {file.path: file for file in loaded.files if file.digest and not file.problems}
         if not loaded.files and any(problem.path == str(self.directory) for problem in loaded.problems):
             return self._all_kept(options, agent_problems, loaded.problems)
-        warnings = (*loaded.warnings, *self._doubts(loaded.files))
+        runs = [file for file in loaded.files if file.definition and not self._hindrance(file.definition)]
+        warnings = (*loaded.warnings, *(doubts_about(runs) if self.elsewhere else ()))
         wanted = WantedDefinitions(options, problems=(*agent_problems, *loaded.problems), warnings=warnings)
         self._note_agent_file(wanted, agent_problems)
-        good = {file.path: file.definition for file in loaded.files if file.definition and not self._hindrance(file.definition)}
+        good = {file.path: file.definition for file in runs if file.definition}
         for path, definition in good.items():
             wanted.definitions[definition.name], wanted.paths[definition.name] = definition, path
         for file in loaded.files:
@@ -175,11 +176,6 @@ class DefinitionFiles:
             return NO_ADDRESS
         error = refused(definition, self.elsewhere)
         return f"{error.message}; {error.hint}" if error else ""
-
-    def _doubts(self, files: Iterable[LoadedFile]) -> Iterator[Problem]:
-        for file in files:
-            if self.elsewhere and file.definition and file.definition.enabled and not self._hindrance(file.definition):
-                yield from (Problem(str(file.path), 0, 0, "path_on_cluster", text) for text in doubts(file.definition))
 
     def _keep(self, file: LoadedFile, present: Collection[Path], wanted: WantedDefinitions) -> None:
         """Keeps the last good version of a file that does not load, also when the file was renamed meanwhile."""

@@ -143,20 +143,14 @@ def _query_problem(definition: Definition, path: Path, sql: LocalSql) -> Problem
 
 def _with_cluster(loaded: Loaded, master: str, options: SparkOptions) -> Loaded:
     """Returns `loaded` with a problem for each definition that `run --master` would not run."""
-    from copycat_agent.agent.carriers import doubts, refused_on  # noqa: PLC0415 - 0.4 s, for those who ask about a cluster
+    from copycat_agent.agent.carriers import doubts_about, refused_on  # noqa: PLC0415 - 0.4 s, for those who ask about a cluster
 
     def look(definition: Definition, path: Path) -> Problem | None:
         error = refused_on(master, definition, options.conf) if definition.enabled else None
         return problem_in(path, Finding(("source", "type"), "cluster", error.message, error.hint)) if error else None
 
     loaded = _with(loaded, look)
-    doubtful = (
-        Problem(str(file.path), 0, 0, "path_on_cluster", text)
-        for file in loaded.files
-        if file.definition is not None and file.definition.enabled
-        for text in doubts(file.definition)
-    )
-    return dataclasses.replace(loaded, warnings=(*loaded.warnings, *doubtful))
+    return dataclasses.replace(loaded, warnings=(*loaded.warnings, *doubts_about(loaded.files)))
 
 
 def _finding(definition: Definition, error: CopycatError) -> Finding:
