@@ -220,7 +220,10 @@ class _Range:
         for topic, alike in groupby(messages, itemgetter(0)):
             some = list(alike)
             if topic == self._letters.topic:
-                self._letters.send(some)
+                try:
+                    self._letters.send(some)
+                except Refused as refused:
+                    raise Refused(done + refused.sent, refused.reason) from None
             else:
                 self._add(topic, [message[1] for message in some], done)
             done += len(some)

@@ -39,9 +39,12 @@ _log = logs.get("spark")
 
 
 def wanted(cores: int, *, with_jobs: bool) -> int:
-    """Returns the number of runners for `cores`. `with_jobs`: some batches are Spark jobs of their own, and get a quarter of the cores."""
+    """Returns the number of runners for `cores`.
+
+    `with_jobs`: some batches are Spark jobs of their own, and get a quarter of the cores, at least one, also if it is the only one.
+    """
     left = max(1, cores // 4) if with_jobs else 0
-    return min(MOST_RUNNERS, cores, max(1, cores - left))
+    return min(MOST_RUNNERS, max(0, cores - left))
 
 
 def changes(kept: Collection[int], connected: Collection[int], cores: int, *, with_jobs: bool) -> tuple[list[int], list[int]]:

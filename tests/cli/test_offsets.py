@@ -187,6 +187,20 @@ def test_a_partition_of_a_topic_goes_on_at_an_offset(
     assert offsets_in(saved(tmp_path))[partition].cursor == '{"offset":1200}'
 
 
+def test_a_partition_that_was_set_back_goes_on_behind_there(
+    offsets: Callable[..., Said], partition: SourcePartition, tmp_path: Path
+) -> None:
+    exported = json.loads("".join(offsets("export", "app").out))
+    exported["offsets"][0]["offset"]["cursor"] = '{"offset":3}'
+    (tmp_path / "offsets.json").write_text(json.dumps(exported))
+    ways = [("set", "app", "--key", "orders/3", "--position", "5"), ("import", "app", tmp_path / "offsets.json")]
+    for way in ways:
+        assert offsets(*way).code == 0
+        with OffsetStore.open(tmp_path / "state") as store:
+            store.commit({partition: SourceOffset(12, cursor='{"offset":12}', path="orders/3")})
+        assert offsets_in(saved(tmp_path))[partition].position == 12
+
+
 @pytest.mark.parametrize("position", ["-1", "1.5", "true", "null", '"5"', "[5]", "{}", '{"offset": "5"}', '{"ofset": 5}', "end"])
 def test_a_position_that_its_source_cannot_have_is_refused_with_the_one_it_has(
     offsets: Callable[..., Said], partition: SourcePartition, tmp_path: Path, position: str

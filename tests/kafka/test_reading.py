@@ -15,6 +15,7 @@ from copycat_agent.errors import FatalError, RetriableError
 from copycat_agent.options import KafkaOptions
 from copycat_agent.producer import partition_reading
 from copycat_agent.producer.group_positions import GroupPositions
+from copycat_agent.producer.topic_ranges import KnownOffsets, TopicRanges
 from copycat_agent.sources.kafka import kafka_source
 from tests.kafka.conftest import Reading, Sent, Writer, delete_records, numbered, options, send
 from tests.rig.kafka import create_topic, delete_topic, unique_topic
@@ -262,6 +263,48 @@ def test_a_run_to_the_end_ends_where_that_was_when_it_began(broker: DevBroker, t
     send(broker.bootstrap, topic, numbered(5, 5))
     assert len(reading.read(to_the_end=True)) == 5
     assert reading.look(to_the_end=True) == []
+
+
+def _ends_with(monkeypatch: pytest.MonkeyPatch, change: Callable[[KnownOffsets], KnownOffsets]) -> None:
+    """What brokers say of the ends is changed."""
+    said = TopicRanges.ends
+    monkeypatch.setattr(TopicRanges, "ends", lambda self, places: change(said(self, places)))
+
+
+def test_a_partition_that_has_no_leader_at_the_first_look_begins_at_the_end_like_the_others(
+    broker: DevBroker, make_topic: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = make_topic(2)
+    for number in range(2):
+        send(broker.bootstrap, topic, numbered(0, 3, number))
+    reading = Reading(options(broker.bootstrap, topic, start_at="end"))
+
+    def without_the_second(said: KnownOffsets) -> KnownOffsets:
+        found = {place: end for place, end in said.found.items() if place[1] == 0}
+        return KnownOffsets(found, dict.fromkeys(said.found.keys() - found.keys(), RetriableError("it has no leader")))
+
+    with monkeypatch.context() as patch:
+        _ends_with(patch, without_the_second)
+        reading.look()
+    assert list(reading.positions) == [f"{topic}/0"]
+    assert reading.values() == []
+    for number in range(2):
+        send(broker.bootstrap, topic, numbered(3, 2, number))
+    assert sorted(reading.values()) == sorted(values(3, 2) * 2)
+
+
+def test_a_run_to_the_end_survives_a_leader_that_does_not_know_the_end_yet(
+    broker: DevBroker, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    send(broker.bootstrap, topic, numbered(0, 5))
+    reading = Reading(options(broker.bootstrap, topic))
+    reading.positions[f"{topic}/0"] = {"offset": 3, "topic_id": ""}
+    with monkeypatch.context() as patch:
+        _ends_with(patch, lambda said: said._replace(found=dict.fromkeys(said.found, 1)))
+        with pytest.raises(RetriableError, match="ends at offset 1, before offset 3"):
+            reading.look(to_the_end=True)
+    monkeypatch.setattr(kafka_source, "CUT_SECONDS", 0.0)
+    assert [one.value for one, _ in reading.read(to_the_end=True)] == values(3, 2)
 
 
 def test_topics_of_kafkas_own_are_read_by_their_names_only(broker: DevBroker) -> None:

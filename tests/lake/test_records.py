@@ -238,6 +238,22 @@ def test_bad_records_are_dead_letters_with_all_that_they_were_in_kafka(lake: Lak
     assert (counts.read, counts.acknowledged, counts.dead_lettered) == (100, 100 - len(BAD), len(BAD))
 
 
+def test_a_dead_letter_that_the_client_refuses_is_cut_and_the_records_before_it_are_in_files_once(
+    lake: Lake, make_topic: Callable[..., str]
+) -> None:
+    dlq, large = make_topic(), b"{no json" + b"x" * 5000
+    many = [b"{no json"] * 10  # so many in a row that the records behind them are sent one by one
+    values = [*many, *(b'{"n": %d}' % number for number in range(10, 15)), large, *(b'{"n": %d}' % number for number in range(16, 20))]
+    lake.send(Sent(one) for one in values)
+    found = lake.run(errors={"tolerance": "all", "dlq": {"topic": dlq}}, kafka={"client": {"message.max.bytes": 3000}})
+    assert sorted(row["n"] for file in found for row in file.rows) == [*range(10, 15), *range(16, 20)]
+    letters = consume(lake.bootstrap, dlq)
+    offsets = [int(dict(one.headers)["copycat.offset"] or b"") for one in letters]
+    assert offsets == [*range(10), 15]
+    assert (letters[-1].value or b"").startswith(b"{no json")
+    assert len(letters[-1].value or b"") < 3000
+
+
 def test_offsets_of_dead_letters_are_those_of_the_records_behind_gaps_too(lake: Lake, make_topic: Callable[..., str]) -> None:
     dlq = make_topic()
     producer = Producer({"bootstrap.servers": lake.bootstrap, "transactional.id": lake.topic, "log_level": 0})

@@ -175,7 +175,7 @@ def test_tasks_spread_to_a_runner_that_comes_later(remote: Runners) -> None:
 
 
 @pytest.mark.parametrize(
-    ("cores", "alone", "beside_jobs"), [(0, 0, 0), (1, 1, 1), (2, 2, 1), (4, 4, 3), (16, 16, 12), (10_000, 512, 512)]
+    ("cores", "alone", "beside_jobs"), [(0, 0, 0), (1, 1, 0), (2, 2, 1), (4, 4, 3), (16, 16, 12), (10_000, 512, 512)]
 )  # fmt: skip
 def test_each_core_has_a_runner_but_for_those_that_jobs_need(cores: int, alone: int, beside_jobs: int) -> None:
     assert (wanted(cores, with_jobs=False), wanted(cores, with_jobs=True)) == (alone, beside_jobs)

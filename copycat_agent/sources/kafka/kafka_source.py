@@ -62,8 +62,8 @@ class KafkaSource:
         self._group = GroupPositions(options.cluster, options.group_name)
         self._reader = PartitionReader(options.cluster, committed=committed)
         self._topics = KnownTopics({}, [], {})
-        self._first: frozenset[str] | None = None
-        """Topics that existed at the first look."""
+        self._first: frozenset[tuple[str, int]] | None = None
+        """Partitions at the first look, without those of topics of which others were read before. `start_at` is meant for them."""
         self._discovered_at = -options.discover_interval
         self._targets: dict[tuple[str, int], int] | None = None
         """Where a run to the end ends in each partition; None in any other run."""
@@ -85,8 +85,9 @@ class KafkaSource:
         self._discover()
         yield from self._troubles()
         places = [(name, number) for name, topic in self._topics.found.items() for number in topic.partitions]
-        starts = self._starts([place for place in places if _key(place) not in saved], {key.rpartition("/")[0] for key in saved})
-        ends = self._ends(places, to_the_end=to_the_end)
+        starts, ends = self._starts(places, saved), self._ranges.ends(places)
+        if to_the_end:
+            self._set_targets(ends.found, positions)
         self._hear({**starts.errors, **ends.errors}, is_all=not (starts.found or ends.found), to_the_end=to_the_end)
         for place, error in starts.errors.items():
             yield Troubled(_key(place), error.message)
@@ -95,17 +96,22 @@ class KafkaSource:
                 yield Found(_key(place), name=_key(place), trouble=error.message)
         for place, offset in starts.found.items():
             yield Found(_key(place), start={"offset": offset, "topic_id": self._topics.found[place[0]].topic_id}, name=_key(place))
-        for place, end in ends.found.items():
+        yield from self._unread(ends.found, positions)
+
+    def _unread(self, ends: Mapping[tuple[str, int], int], positions: Mapping[str, dict[str, Any]]) -> Iterator[Found]:
+        """Yields partitions that have a position, with what is unread of them. Raises FatalError for positions of other records."""
+        for place, end in ends.items():
             key, topic = _key(place), place[0]
             if self._options.roll is not None:  # of new ones, too: records after this look are not older
                 self._rolling.setdefault(key, Rolling(self._options.roll)).saw(end)
-            if key not in saved:
+            if key not in positions:
                 continue
             offset, topic_id = positions[key]["offset"], positions[key].get("topic_id", "")
             if topic_id and self._topics.found[topic].topic_id not in ("", topic_id):
                 raise _made_anew(topic)
             self._check_end(key, offset, end)
-            yield Found(key, end=end, unread=int(max(0, end - offset) * _record_bytes(positions[key])), name=key)
+            target = end if self._targets is None else self._targets[place]
+            yield Found(key, end=target, unread=int(max(0, target - offset) * _record_bytes(positions[key])), name=key)
 
     def _troubles(self) -> Iterator[Troubled]:
         """Yields topics that are missing or refused, and why positions are not committed. A run to the end needs no group."""
@@ -122,8 +128,6 @@ class KafkaSource:
         if topics.refused and not topics.found:
             raise next(iter(topics.refused.values()))
         self._topics, self._discovered_at = topics, time.monotonic()
-        if self._first is None:
-            self._first = frozenset(topics.found)
 
     def _hear(self, errors: Mapping[tuple[str, int], CopycatError], *, is_all: bool, to_the_end: bool) -> None:
         """Raises the first error if no partition answered or the run is to the end; otherwise the other partitions go on.
@@ -136,25 +140,25 @@ class KafkaSource:
         if is_all or to_the_end:
             raise next(iter(errors.values()))
 
-    def _starts(self, places: list[tuple[str, int]], met: set[str]) -> KnownOffsets:
-        """Returns where to begin. With `start_at: end`, partitions created later begin at their beginning: records precede discovery.
+    def _starts(self, places: list[tuple[str, int]], saved: Mapping[str, Position]) -> KnownOffsets:
+        """Returns where to begin in partitions that are not in `saved`.
 
-        Those are partitions of a topic that did not exist at the first look, and new partitions of the topics in `met`.
+        With `start_at: end`, partitions created later begin at their beginning: records precede discovery.
         """
-        start_ms = self._options.start_ms
+        if self._first is None:
+            met = {key.rpartition("/")[0] for key in saved}
+            self._first = frozenset(place for place in places if place[0] not in met)
+        unread, start_ms = [place for place in places if _key(place) not in saved], self._options.start_ms
         if start_ms is not None:
-            return self._ranges.at_time(places, start_ms)
-        is_end = self._options.start_at == "end"
-        old = [place for place in places if is_end and place[0] not in met and place[0] in (self._first or ())]
-        new, known = self._ranges.begins(place for place in places if place not in old), self._ranges.ends(old)
+            return self._ranges.at_time(unread, start_ms)
+        old = [place for place in unread if self._options.start_at == "end" and place in self._first]
+        new, known = self._ranges.begins(place for place in unread if place not in old), self._ranges.ends(old)
         return KnownOffsets({**new.found, **known.found}, {**new.errors, **known.errors})
 
-    def _ends(self, places: list[tuple[str, int]], *, to_the_end: bool) -> KnownOffsets:
-        ends = self._ranges.ends(places)
-        if not to_the_end:
-            return ends
-        self._targets = {**ends.found, **(self._targets or {})}
-        return ends._replace(found={place: self._targets[place] for place in ends.found})
+    def _set_targets(self, ends: Mapping[tuple[str, int], int], positions: Mapping[str, dict[str, Any]]) -> None:
+        """Sets where a run to the end ends, once for each partition: not at an end before its position, which a new leader may report."""
+        here = {place: positions.get(_key(place), {"offset": 0})["offset"] for place in ends}
+        self._targets = {**{place: end for place, end in ends.items() if end >= here[place]}, **(self._targets or {})}
 
     def _check_end(self, key: str, offset: int, end: int) -> None:
         """Raises FatalError for a partition that ends before its position for some seconds: its leader may have changed just now."""
