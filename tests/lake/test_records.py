@@ -241,11 +241,11 @@ def test_bad_records_are_dead_letters_with_all_that_they_were_in_kafka(lake: Lak
 def test_a_dead_letter_that_the_client_refuses_is_sent_without_its_raw_bytes_and_the_records_before_it_are_in_files_once(
     lake: Lake, make_topic: Callable[..., str]
 ) -> None:
-    dlq, large = make_topic(), b"{no json" + b"x" * 5000
-    many = [b"{no json"] * 10  # so many in a row that the records behind them are sent one by one
-    values = [*many, *(b'{"n": %d}' % number for number in range(10, 15)), large, *(b'{"n": %d}' % number for number in range(16, 20))]
-    lake.send(Sent(one) for one in values)
-    found = lake.run(errors={"tolerance": "all", "dlq": {"topic": dlq}}, kafka={"client": {"message.max.bytes": 3000}})
+    dlq = make_topic()
+    wrong = ["wrong"] * 10  # so many in a row that the records after them are sent one by one
+    lake.send(as_json({"n": number, "x": x} for number, x in enumerate([*wrong, *"12345", "wrong" * 1000, *"6789"])))
+    sections = {"errors": {"tolerance": "all", "dlq": {"topic": dlq}}, "kafka": {"client": {"message.max.bytes": 3000}}}
+    found = lake.run(transforms=[{"convert": {"x": "int"}}], **sections)
     assert sorted(row["n"] for file in found for row in file.rows) == [*range(10, 15), *range(16, 20)]
     letters = consume(lake.bootstrap, dlq)
     offsets = [int(dict(one.headers)["copycat.offset"] or b"") for one in letters]
