@@ -146,7 +146,7 @@ class KafkaSource:
         With `start_at: end`, partitions created later begin at their beginning: records precede discovery.
         """
         if self._first is None:
-            met = {key.rpartition("/")[0] for key in saved}
+            met = {_place(key).topic for key in saved}
             self._first = frozenset(place for place in places if place[0] not in met)
         unread, start_ms = [place for place in places if _key(place) not in saved], self._options.start_ms
         if start_ms is not None:
@@ -176,13 +176,12 @@ class KafkaSource:
         rolling = self._rolling.get(found.key)
         if rolling is not None and self._targets is None and not rolling.is_due(position["offset"], found.end, _record_bytes(position)):
             return None
-        known = self._topics.found.get(found.key.rpartition("/")[0])  # a position set by hand has no topic id
+        known = self._topics.found.get(_place(found.key).topic)  # a position set by hand has no topic id
         topic_id = position.get("topic_id") or (known.topic_id if known else "")
         return Stretch(found.key, found.key, position["offset"], found.end, work=topic_id.encode())
 
     def place(self, stretch: Stretch) -> TopicPlace:
-        topic, _, number = stretch.key.rpartition("/")
-        return TopicPlace(topic, int(number))
+        return _place(stretch.key)
 
     def read(self, stretch: Stretch) -> Iterator[tuple[EnvelopedRun | LostRecords | Passed, int]]:
         topic, number = self.place(stretch)
@@ -224,8 +223,7 @@ class KafkaSource:
 
     def committed(self, positions: Mapping[str, Position]) -> None:
         for key, position in positions.items():
-            topic, _, number = key.rpartition("/")
-            self._told[topic, int(number)] = position["offset"]
+            self._told[_place(key)] = position["offset"]
 
     def _commit(self, seconds: float = ANSWER_SECONDS) -> None:
         """Commits positions to the group, for tools that show a lag. The connector resumes from its own saved positions."""
@@ -285,6 +283,11 @@ def _checked(key: str, position: Position) -> dict[str, Any]:
 def _key(place: tuple[str, int]) -> str:
     topic, number = place
     return f"{topic}/{number}"
+
+
+def _place(key: str) -> TopicPlace:
+    topic, _, number = key.rpartition("/")
+    return TopicPlace(topic, int(number))
 
 
 def _made_anew(topic: str) -> FatalError:
