@@ -1,4 +1,4 @@
-"""Leader election through a consumer group: of the processes with one agent id, the member that has a topic's only partition leads.
+"""Leader election through a consumer group: of the processes with one agent id, the member that has partition 0 of a topic leads.
 
 If the leader leaves the group, or sends no heartbeat for `SESSION_SECONDS`, Kafka assigns the partition to another member. The group only
 decides which process may begin; the previous leader is fenced by its transactional id (`state_topic`).
@@ -7,6 +7,7 @@ decides which process may begin; the previous leader is fenced by its transactio
 from __future__ import annotations
 
 import threading
+import time
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
@@ -20,6 +21,7 @@ SESSION_SECONDS = 12.0
 """Session time-out of members: longer than a broker's restart, which must not change the leader. Brokers accept 6 s or more."""
 _HEARTBEAT_SECONDS = 3.0
 _LOOK_SECONDS = 0.2
+_TROUBLE_SECONDS = 35.0  # the client connects again every 2 s, but reports an error that stays the same only every 30 s
 
 
 def group_of(agent_id: str) -> str:
@@ -51,14 +53,15 @@ class LeaderGroup:
         self.deposed = threading.Event()
         """Set once it has led and another member was assigned the partition."""
         self._has_led = False
-        self._trouble: CopycatError | None = None
+        self._trouble: tuple[CopycatError | None, float] = None, 0.0
         self._thread = threading.Thread(target=self._poll, name="leader-group", daemon=True)
         self._thread.start()
 
     @property
     def trouble(self) -> CopycatError | None:
-        """The error that says why the group cannot be reached, None while it answers."""
-        return self._trouble
+        """The error because of which the group cannot be reached; None while it answers, or has given no error for `_TROUBLE_SECONDS`."""
+        told, until = self._trouble
+        return told if time.monotonic() < until else None
 
     def close(self) -> None:
         """Leaves the group, so that another member leads at once."""
@@ -79,10 +82,11 @@ class LeaderGroup:
                 self._heard(error)
 
     def _assigned(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
-        self._trouble = None
+        self._trouble = None, 0.0
         if partitions:
             consumer.incremental_assign(partitions)
             consumer.pause(partitions)  # they are not read
+        if _is_lead(partitions):
             self._has_led = True
             self.leads.set()
         elif self._has_led and not self.leads.is_set():
@@ -90,6 +94,8 @@ class LeaderGroup:
 
     def _revoked(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         consumer.incremental_unassign(partitions)
+        if not _is_lead(partitions):
+            return
         self.leads.clear()
         if not self._closing.is_set():
             self.deposed.set()
@@ -102,6 +108,12 @@ class LeaderGroup:
     def _heard(self, error: KafkaError) -> None:
         distrust_token(self._options, error)
         told = translate(error, f"joining group {self._group}")
-        if error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
-            told = BlockedError(told.message, f"grant this user Read on the group {self._group}")
-        self._trouble = told
+        if error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED:  # reported only once: it stays until this member has joined
+            self._trouble = BlockedError(told.message, f"grant this user Read on the group {self._group}"), float("inf")
+        elif self._trouble[1] != float("inf"):
+            self._trouble = told, time.monotonic() + _TROUBLE_SECONDS
+
+
+def _is_lead(partitions: list[TopicPartition]) -> bool:
+    """Whether the partition that decides is among these. Somebody may have added others, which other members get."""
+    return any(one.partition == 0 for one in partitions)

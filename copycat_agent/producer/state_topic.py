@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 
 from confluent_kafka import KafkaException, Producer
 
-from copycat_agent.errors import CopycatError, FencedError, RetriableError
+from copycat_agent.errors import BlockedError, CopycatError, FencedError, RetriableError
 from copycat_agent.model import OffsetsPartition
 from copycat_agent.options import KafkaOptions
 from copycat_agent.producer.kafka_errors import not_made, transaction_refused, translate
@@ -35,6 +35,12 @@ def transactional_id_of(agent_id: str) -> str:
     return f"copycat.state.{agent_id}"
 
 
+def way_to_one(options: KafkaOptions, topic: str) -> str:
+    """Returns the next step for a state topic with more than one partition."""
+    delete = f"kafka-topics.sh --bootstrap-server {','.join(options.bootstrap_servers)} --delete --topic {topic}"
+    return f"stop all processes of this agent; {delete}; start first the one that led last: it writes its copy of the state to a new topic"
+
+
 class StateTopic:
     """The `StateLog` of an agent on Kafka. Used from one thread at a time."""
 
@@ -50,8 +56,14 @@ class StateTopic:
         self._leader = secrets.token_hex(8).encode()
 
     def ensure(self) -> None:
-        """Creates the topic if it is missing. Raises RetriableError or BlockedError."""
-        self._steps.ensure_topic(self.place.topic, 1)
+        """Creates the topic if it is missing. Raises RetriableError or BlockedError, the latter also for more than one partition.
+
+        With more, Kafka gives a member that joins the partition of the leader, and the two would depose each other for ever.
+        """
+        topic = self.place.topic
+        if (count := self._steps.ensure_topic(topic, 1)) != 1:
+            words = f"topic {topic} has {count} partitions instead of 1: processes of this agent would depose each other"
+            raise BlockedError(words, way_to_one(self._options, topic))
 
     def take(self) -> dict[bytes, bytes]:
         """Fences every other process and returns the latest value of each key.

@@ -16,7 +16,7 @@ from copycat_agent.options import AgentOptions, Definition
 from copycat_agent.producer.leader_group import LeaderGroup
 from copycat_agent.producer.offsets_topic import PARTITIONS
 from copycat_agent.producer.probing import ClusterState, TopicState
-from copycat_agent.producer.state_topic import StateTopic
+from copycat_agent.producer.state_topic import StateTopic, topic_of
 from copycat_agent.producer.transactional import KafkaSteps
 from copycat_agent.sources.log_file.log_options import LogFileOptions
 from copycat_agent.transactions.opening import Lanes as OpenedLanes
@@ -27,6 +27,7 @@ from copycat_agent.workbench.doctor.kafka_checks import clusters, examine_cluste
 from copycat_agent.workbench.doctor.state_checks import agent_uuid, examine_state
 from copycat_agent.workbench.doctor.steps import Notes
 from copycat_agent.workbench.doctor.topic_checks import TRANSACTION_STATE, ClusterLanes, examine_exactly_once
+from tests.rig.kafka import create_topic
 from tests.rig.waiting import wait_until
 from tests.unit.workbench.doctor.conftest import USER
 
@@ -106,6 +107,18 @@ def test_where_an_agent_keeps_its_state_is_looked_at_as_positions_are(make_optio
     kept.ensure()
     kept.close()
     assert (step().verdict, step().text) == ("ok", f"{kept.place.topic}: 1 partition, 1 replica")
+
+
+def test_state_in_more_partitions_than_one_is_refused_with_the_way_out(make_options: Callable[..., KafkaOptions], topic: str) -> None:
+    options, agent_id = make_options(), topic.replace(".", "-")
+    name = create_topic(",".join(options.bootstrap_servers), topic_of(agent_id), 3, {"cleanup.policy": "compact"})
+    (cluster,) = clusters([definition(options, topic, delivery={})], options=AgentOptions(agent_id=agent_id, kafka=options))
+    step = next(one for one in examine_cluster(cluster) if one.name == "state")
+    assert (step.verdict, "has 3 partitions instead of 1" in step.text, f"--delete --topic {name};" in step.fix) == ("fail", True, True)
+    kept = StateTopic(options, agent_id)
+    with pytest.raises(BlockedError, match=f"has 3 partitions instead of 1.*--delete --topic {name};"):
+        kept.ensure()
+    kept.close()
 
 
 def test_an_agent_that_never_ran_asks_with_the_prefix_of_all_agents(make_options: Callable[..., KafkaOptions], topic: str) -> None:
