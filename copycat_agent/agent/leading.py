@@ -32,6 +32,10 @@ _TELL_SECONDS = 30.0
 _log = logs.get("agent")
 
 
+class StoppedError(Exception):
+    """This process was asked to stop before it had the state of its agent."""
+
+
 class Leading:
     """Makes this process one of those with its agent id. Use as a context manager around the agent."""
 
@@ -72,11 +76,14 @@ class Leading:
         return True
 
     def store(self, state_dir: Path, *, rebuild: bool) -> OffsetStore:
-        """Returns the agent's store from its state in Kafka, which other processes cannot change any more. Raises as `OffsetStore.open`."""
+        """Returns the agent's store from its state in Kafka, which other processes cannot change any more.
+
+        Raises as `OffsetStore.open`, and StoppedError.
+        """
         found: list[OffsetStore] = []
         self._asked(lambda: found.append(OffsetStore.open_replicated(state_dir, self._state, self.agent_id, rebuild=rebuild)))
         if not found:
-            raise FatalError("stopped before the state of this agent was read")
+            raise StoppedError
         return found[0]
 
     def check(self, store: OffsetStore) -> None:

@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from copycat_agent import logs
-from copycat_agent.agent import Agent, DefinitionFiles, Elsewhere, Leading, Settings, WantedDefinitions
+from copycat_agent.agent import Agent, DefinitionFiles, Elsewhere, Leading, Settings, StoppedError, WantedDefinitions
 from copycat_agent.backfill.summary import Summary
 from copycat_agent.cli import exits
 from copycat_agent.cli.common_options import (
@@ -156,7 +156,7 @@ def run(  # noqa: PLR0913, PLR0917 - the command's options
     _leave_if_asked(stop, until_idle=until_idle)
     tracked = until_idle and output is Format.JSON
     with contextlib.ExitStack() as around:
-        leading = around.enter_context(_led(settings, stop, manager, stands_by=standby))
+        leading = around.enter_context(_led(settings, stop, manager, stands_by=standby, until_idle=until_idle))
         if leading is not None and files.look() != files.seen:  # they have changed while this process stood by
             first = _first_load(files, only or [], color=use_color(no_color=no_color))
         running = [one for one in first.definitions.values() if one.enabled]
@@ -210,10 +210,10 @@ def _is_on_cluster(master: str | None, *, to_the_end: bool) -> bool:
 
 
 @contextlib.contextmanager
-def _led(settings: Settings, stop: Stopping, manager: ServiceManager, *, stands_by: bool) -> Iterator[Leading | None]:
-    """Yields the leadership of those with this agent_id, once it is this process's turn; None without an agent_id.
+def _led(settings: Settings, stop: Stopping, manager: ServiceManager, *, stands_by: bool, until_idle: bool) -> Iterator[Leading | None]:
+    """Around the agent: this process leads those with its agent_id, once it is its turn; None without one.
 
-    Ends the command if it is stopped before.
+    Leaves when it is asked to stop before, or before it has the agent's state.
     """
     agent = settings.agent
     if agent.agent_id is None:
@@ -230,8 +230,12 @@ def _led(settings: Settings, stop: Stopping, manager: ServiceManager, *, stands_
         if stands_by:
             manager.ready("stands by")
         if not leading.begin(stands_by=stands_by):
-            _leave_if_asked(stop, until_idle=False)
-        yield leading
+            _leave_if_asked(stop, until_idle=until_idle)
+        try:
+            yield leading
+        except StoppedError:
+            _leave_if_asked(stop, until_idle=until_idle)
+            raise
 
 
 def _leave_if_asked(stop: Stopping, *, until_idle: bool) -> None:

@@ -11,8 +11,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from confluent_kafka import Producer
 
-from tests.rig.kafka import consume, unique_topic, wait_for_markers
+from copycat_agent.producer.state_topic import topic_of
+from tests.rig.kafka import consume, create_topic, unique_topic, wait_for_markers
 from tests.rig.waiting import wait_until
 
 if TYPE_CHECKING:
@@ -127,3 +129,22 @@ def test_another_agent_takes_over_from_one_that_was_killed_stopped_or_asked_to_e
     other.stop()
     with pytest.raises(AssertionError, match=two.agent_id):
         two.said(other, "offsets", "show", "at-least-once")
+
+
+def test_an_agent_that_is_asked_to_stop_before_it_has_its_state_ends_well(
+    make_agent: Callable[..., AgentProcess], broker: DevBroker
+) -> None:
+    agent, agent_id = make_agent(broker.bootstrap), unique_topic("pair").replace(".", "-")
+    topic = create_topic(broker.bootstrap, topic_of(agent_id), config={"cleanup.policy": "compact"})
+    holder = Producer({"bootstrap.servers": broker.bootstrap, "transactional.id": topic, "transaction.timeout.ms": 600_000})
+    holder.init_transactions(60)
+    holder.begin_transaction()
+    holder.produce(topic, b"value", b"key")
+    assert holder.flush(60) == 0
+    (agent.root / "agent.yaml").write_text(f"agent_id: {agent_id}\n")
+    agent.define("app", {"source": {"type": "log_file", "include": ["/tmp/*.none"]}, "record": {"topic": "app"}})
+    agent.start()
+    wait_until(lambda: "leads from now on" in agent.log, 180, lambda: agent.log)
+    agent.signal(signal.SIGTERM)
+    assert agent.wait(180) == 0, agent.log
+    holder.abort_transaction(60)
