@@ -141,19 +141,10 @@ def started(kept: Kept, named: Iterable[str]) -> tuple[Kept, AgentIdentity]:
 
 def save(directory: StateDir, kept: Kept) -> None:
     """Replaces the file atomically, also with regard to a power cut. Raises RetriableError if it cannot be written now."""
-    path = directory.path / NAME
-    unfinished = path.with_name(f"{NAME}.new")
     try:
-        unfinished.unlink(missing_ok=True)
-        descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-        with open(descriptor, "w", encoding="utf-8") as stream:  # noqa: PTH123 - a descriptor
-            stream.write(text_of(kept) + "\n")
-            stream.flush()
-            os.fsync(descriptor)
-        unfinished.rename(path)
-        directory.sync()
+        directory.replace(NAME, text_of(kept) + "\n")
     except OSError as error:
-        msg = f"{path} cannot be written: {error.strerror}"
+        msg = f"{directory.path / NAME} cannot be written: {error.strerror}"
         raise RetriableError(msg, "make room, or see what the disk says (dmesg)") from error
 
 

@@ -20,6 +20,7 @@ _LOCK = "lock"
 _LINKS = 8
 """Most symbolic links followed in a row."""
 _DIRECTORY_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_NEW_FILE_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _LOCK_FLAGS = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
@@ -61,6 +62,18 @@ class StateDir:
     def sync(self) -> None:
         """Makes renames and new files in the directory durable. Raises OSError as fsync does."""
         os.fsync(self._directory_fd)
+
+    def replace(self, name: str, text: str) -> None:
+        """Writes a file in the directory. A power cut leaves the whole text, or what was there before. Raises OSError."""
+        unfinished = self.path / f"{name}.new"
+        unfinished.unlink(missing_ok=True)
+        descriptor = os.open(unfinished, _NEW_FILE_FLAGS, 0o600)
+        with open(descriptor, "w", encoding="utf-8") as stream:  # noqa: PTH123 - a descriptor
+            stream.write(text)
+            stream.flush()
+            os.fsync(descriptor)
+        unfinished.rename(self.path / name)
+        self.sync()
 
     def release(self) -> None:
         """Frees the lock. The file stays: if it were removed, two agents could lock two inodes. Idempotent."""
@@ -167,8 +180,4 @@ def marker_text(database: Path) -> str:
 
 def leave_marker(directory: StateDir, database: Path, why: str) -> None:
     """Writes the marker: no agent starts with an empty store until a person has decided. Raises OSError."""
-    with marker_of(database).open("w") as stream:
-        stream.write(f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ} {why}\n")
-        stream.flush()
-        os.fsync(stream.fileno())
-    directory.sync()
+    directory.replace(marker_of(database).name, f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ} {why}\n")

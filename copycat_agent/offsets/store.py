@@ -61,13 +61,14 @@ class OffsetStore(LaneStore):
         If the log is empty, it gets the directory's state. Raises FatalError also if the directory belongs to another agent.
         """
         directory = StateDir.acquire(Path(state_dir))
-        try:
-            there = log.take()
+        there: dict[bytes, bytes] = {}
+
+        def opened() -> OpenedStore:
+            there.update(log.take())
             restore(directory, agent_id, there)
-        except BaseException:
-            directory.release()
-            raise
-        store = cls._open(directory, lambda: open_checked(directory, accept_empty=False, rebuild=rebuild), rebuilds=rebuild)
+            return open_checked(directory, accept_empty=False, rebuild=rebuild)
+
+        store = cls._open(directory, opened, rebuilds=rebuild)
         try:
             store.replicate(log, there)
         except BaseException:

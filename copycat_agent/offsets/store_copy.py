@@ -6,7 +6,6 @@ A file beside the store marks the copy with the agent's id, so that commands and
 from __future__ import annotations
 
 import functools
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -44,7 +43,7 @@ def copy_of(path: Path) -> str:
 def restore(directory: StateDir, agent_id: str, there: Entries) -> None:
     """Makes the files from the log's entries `there`; without entries the files stay as they are.
 
-    Raises FatalError if the directory belongs to another agent, or `there` cannot be read.
+    Raises FatalError if the directory belongs to another agent, or `there` cannot be read; OSError and sqlite3.Error.
     """
     path, place = directory.path, f"the state of agent {agent_id} in Kafka"
     if (whose := copy_of(path)) and whose != agent_id:
@@ -53,12 +52,12 @@ def restore(directory: StateDir, agent_id: str, there: Entries) -> None:
     if not there:
         if whose and database.exists():
             _log.warning("Kafka has no state of this agent any more; what this host has of it is put there", agent=agent_id)
-        _mark(directory, agent_id)
+        directory.replace(NAME, f"{agent_id}\n")
         return
     kept = state_log.identity(there, place)
     if not whose and database.exists():
         _refuse_others(path, kept, agent_id)
-    _mark(directory, agent_id)
+    directory.replace(NAME, f"{agent_id}\n")
     files = (Path(f"{database}{suffix}") for suffix in ("", "-wal", "-shm"))
     for leftover in (*files, marker_of(database), path / agent_identity.NAME):
         leftover.unlink(missing_ok=True)
@@ -72,12 +71,3 @@ def _refuse_others(path: Path, kept: agent_identity.Kept, agent_id: str) -> None
     if here is None or here.uuid not in {kept.uuid, *kept.former}:
         words = f"{path} has the state of an agent that is not {agent_id}, whose state is in Kafka"
         raise FatalError(words, "give this one a directory of its own with --state-dir, or another agent_id; or move what is there away")
-
-
-def _mark(directory: StateDir, agent_id: str) -> None:
-    path = directory.path / NAME
-    with path.open("w", encoding="utf-8") as stream:
-        stream.write(f"{agent_id}\n")
-        stream.flush()
-        os.fsync(stream.fileno())
-    directory.sync()

@@ -255,3 +255,29 @@ def test_a_copy_is_not_changed_without_the_log(tmp_path: Path) -> None:
     (tmp_path / "one" / "agent_id").unlink()
     with OffsetStore.open(tmp_path / "one"):
         pass
+
+
+def test_a_copy_that_cannot_be_made_is_told_in_words_and_leaves_the_directory_free(tmp_path: Path) -> None:
+    log = MemoryLog()
+    with opened(tmp_path / "one", log):
+        pass
+    whole, in_the_way = log.there, tmp_path / "two" / "offsets.db.new"
+    in_the_way.mkdir(parents=True)
+    with pytest.raises(FatalError, match=r"the offset store in .* cannot be opened"):
+        opened(tmp_path / "two", log)
+    in_the_way.rmdir()
+    log.there = {**whole, b'["targets","c"]': b"[]"}  # which SQLite refuses
+    with pytest.raises(FatalError, match="the offset store is damaged"):
+        opened(tmp_path / "two", log)
+    log.there = whole
+    with opened(tmp_path / "two", log):
+        pass
+
+
+def test_the_mark_of_a_copy_is_replaced_and_not_emptied_first(tmp_path: Path) -> None:
+    log, mark, before = MemoryLog(), tmp_path / "one" / "agent_id", tmp_path / "before"
+    with opened(tmp_path / "one", log):
+        before.hardlink_to(mark)
+    with opened(tmp_path / "one", log):
+        assert not mark.samefile(before), "a power cut in between would leave it empty"
+        assert mark.read_text() == before.read_text() == "a\n"
