@@ -65,6 +65,7 @@ class RunnerExecutor:
         self._numbers = itertools.count(1)
         self._changed = threading.Condition()  # guards what follows
         self._links: dict[int, Link] = {}
+        self._joined_at: dict[int, float] = {}  # by runner, until its Spark job has ended
         self._assignments = Assignments()
         self._queue: FairQueue[Pending] = FairQueue()
         self._next_look = float("inf")
@@ -214,6 +215,7 @@ class RunnerExecutor:
                 link.hang_up()
                 return
             self._links[link.index] = link
+            self._joined_at[link.index] = time.monotonic()
             self._assignments.spread()
             self._changed.notify_all()
         if older:
@@ -257,14 +259,16 @@ class RunnerExecutor:
 
     # Called by the staff
 
-    def ended(self, index: int, problem: str) -> None:
-        """A runner's Spark job is over; `problem` is why, "" where it hung up by itself."""
+    def ended(self, index: int, problem: str) -> float:
+        """A runner's Spark job is over; `problem` is why, "" where it hung up by itself. Returns the seconds since it connected, or 0.0."""
+        now = time.monotonic()
         with self._changed:
-            link = self._links.get(index)
+            link, joined_at = self._links.get(index), self._joined_at.pop(index, now)
             if problem:
                 self.reason = f"runner {index}: {problem}"
         if link:
             link.kill("its Spark job ended")  # a worker that outlived its job (it should not) would go on producing
+        return now - joined_at
 
     def connected(self) -> frozenset[int]:
         """The runners that are there now."""

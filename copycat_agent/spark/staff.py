@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from copycat_agent.spark.link import Link
 
 _SESSION_SECONDS = 0.5
-_STEADY_SECONDS = 1.0  # a runner that ended sooner cannot work here: the next one waits
+_STEADY_SECONDS = 1.0  # a runner that was connected for less cannot work here: the next one waits
 _MOST_PAUSE_SECONDS = 5.0
 
 _log = logs.get("spark")
@@ -38,8 +38,11 @@ _log = logs.get("spark")
 class Roster(Protocol):
     """The executor, as a staff calls it, from any thread."""
 
-    def ended(self, index: int, problem: str) -> None:
-        """Called when a runner's Spark job is over; `problem` is why, "" where it disconnected by itself."""
+    def ended(self, index: int, problem: str) -> float:
+        """Called when a runner's Spark job is over; `problem` is why, "" where it disconnected by itself.
+
+        Returns the seconds since it connected, 0.0 if it never did.
+        """
 
     def connected(self) -> frozenset[int]:
         """Returns the runners that are connected now."""
@@ -114,12 +117,11 @@ class RunnerJobs:
             thread.join(max(0.0, deadline - time.monotonic()))
 
     def _keep(self, index: int) -> None:
-        pause, told = 0.0, ""
+        pause = 0.0
+        told: str | None = None
         while not (index in self._dropped or self._closed.wait(pause)):
-            began = time.monotonic()
             problem = self._life(index)
-            self._roster.ended(index, problem)
-            steady = time.monotonic() - began > _STEADY_SECONDS
+            steady = self._roster.ended(index, problem) > _STEADY_SECONDS
             pause = 0.0 if steady else min(max(0.2, 2 * pause), _MOST_PAUSE_SECONDS)
             if not self._closed.is_set() and index not in self._dropped and (steady or problem != told):
                 _log.warning("runner ended, another is started", runner=index, reason=problem or "unknown")

@@ -105,6 +105,12 @@ def test_a_message_before_the_key_cannot_be_long(remote: Runners) -> None:
     channel.close()
 
 
+def test_a_staff_hears_for_how_long_a_runner_was_there(remote: Runners) -> None:
+    remote.are_there(2)
+    assert remote.executor.ended(0, "") > 0
+    assert (remote.executor.ended(0, ""), remote.executor.ended(7, "")) == (0, 0), "they never came"
+
+
 def test_tasks_of_a_runner_that_dies_go_on_at_another(remote: Runners, flag: Path) -> None:
     remote.are_there(2)
     dying = remote.executor.submit(batch("until-told", str(flag)))
