@@ -13,9 +13,10 @@ import socket
 import ssl
 import struct
 import threading
+import time
 
 MEET_SECONDS = 10.0
-"""Time-out of each step until an end is trusted: connecting, the handshake, and proving the key."""
+"""Limit of the time in which an end has to become trusted, by the handshake and the key; connecting takes no longer either."""
 
 _LENGTH = struct.Struct("!Q")
 _BLOCK_BYTES = 2**18
@@ -34,10 +35,10 @@ class TlsChannel:
         self._sending = threading.Lock()  # keeps the order of TLS records on the wire
         self._state = threading.Lock()  # guards TLS and both of its ends
         self._received = bytearray()
-        peer.settimeout(MEET_SECONDS)
+        self._trusted_by = time.monotonic() + MEET_SECONDS
 
     def meet(self) -> None:
-        """Performs the TLS handshake. Until `trust` is called, the other end has `MEET_SECONDS` for each step."""
+        """Performs the TLS handshake. If `trust` is not called within `MEET_SECONDS` of the construction, methods raise TimeoutError."""
         self._peer.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         for name, value in _OPTIONS.items():
             if hasattr(socket, name):
@@ -54,6 +55,7 @@ class TlsChannel:
 
     def trust(self) -> None:
         """Called when the other end has proved the key: it has no time limit from now on."""
+        self._trusted_by = float("inf")
         self._peer.settimeout(None)
 
     @property
@@ -70,6 +72,7 @@ class TlsChannel:
                     while sent < len(part):
                         sent += self._tls.write(part[sent:])
                 sealed = self._outgoing.read()
+            self._limit()
             self._peer.sendall(sealed)
 
     def recv_bytes(self, maxlength: int | None = None) -> bytes:
@@ -106,7 +109,17 @@ class TlsChannel:
         del self._received[:count]
         return found
 
+    def _limit(self) -> None:
+        """Limits the next call of the socket to the time that is left, as long as the other end is not trusted."""
+        if self._trusted_by == float("inf"):
+            return
+        left = self._trusted_by - time.monotonic()
+        if left <= 0:
+            raise TimeoutError("the other end took too long to prove who it is")
+        self._peer.settimeout(left)
+
     def _take_in(self) -> None:
+        self._limit()
         sealed = self._peer.recv(_BLOCK_BYTES)
         if not sealed:
             raise EOFError
@@ -115,6 +128,7 @@ class TlsChannel:
 
     def _flush(self) -> None:
         if sealed := self._outgoing.read():
+            self._limit()
             self._peer.sendall(sealed)
 
 

@@ -28,7 +28,7 @@ QUIET_SECONDS = 8.0
 """A runner that has a batch and is silent for this long counts as dead: it sends something every `runner.BEAT_SECONDS`."""
 
 MOST_STRANGERS = 64
-"""Most connections at a time that have not proved the key; each has `MEET_SECONDS` for a step."""
+"""Most connections at a time that have not proved the key; each has `tls_channel.MEET_SECONDS` for that."""
 _BACKLOG = 512
 _AGAIN_SECONDS = 1.0
 _VALID_DAYS = 3650  # not checked: the hash is what counts

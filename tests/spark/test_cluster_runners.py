@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import socket
+import threading
 import time
 from typing import TYPE_CHECKING
 
@@ -82,17 +84,33 @@ def test_strangers_who_say_nothing_keep_nobody_out(remote: Runners) -> None:
         one.close()
 
 
-def test_more_strangers_than_may_be_at_the_door_are_sent_away_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("sent", [b"", b"\x16\x03\x01\x40\x00" + bytes(10_000)], ids=["silent", "slow"])
+def test_more_strangers_than_may_be_at_the_door_are_sent_away_in_time(monkeypatch: pytest.MonkeyPatch, sent: bytes) -> None:
+    """`slow`: they send a long greeting, a byte at a time."""
     monkeypatch.setattr(cluster_door, "MOST_STRANGERS", 3)
-    monkeypatch.setattr("copycat_agent.tls_channel.MEET_SECONDS", 1.0)
+    monkeypatch.setattr("copycat_agent.tls_channel.MEET_SECONDS", 2.0)
     found = Runners(0)
+    strangers = [socket.create_connection(found.staff.door.address[:2]) for _ in range(5)]
+    ended = threading.Event()
+
+    def drip() -> None:
+        for byte in sent:
+            if ended.wait(0.1):
+                return
+            for one in strangers:
+                with contextlib.suppress(OSError):
+                    one.send(bytes([byte]))
+
+    thread = threading.Thread(target=drip)
+    thread.start()
     try:
-        silent = [socket.create_connection(found.staff.door.address[:2]) for _ in range(8)]
         found.staff.add()
         found.are_there(1)
-        for one in silent:
-            one.close()
     finally:
+        ended.set()
+        thread.join()
+        for one in strangers:
+            one.close()
         found.executor.close()
 
 
