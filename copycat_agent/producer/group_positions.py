@@ -22,10 +22,12 @@ _CLOSE_SECONDS = 1.0
 
 
 class GroupPositions:
-    """Commits offsets of one group. Used from one thread at a time. The first commit creates its client."""
+    """Commits offsets of one group. The first commit creates its client. Thread-safe: `close` ends a commit on another thread early."""
 
     def __init__(self, options: KafkaOptions, group: str) -> None:
         self._options, self._group = options, group
+        self._using = threading.Lock()  # a client is not closed while another thread polls it
+        self._leaving = threading.Event()
         self._consumer: Consumer | None = None
         self._answers: list[KafkaError | None] = []
 
@@ -34,12 +36,15 @@ class GroupPositions:
 
         Offsets without an answer in time may still be committed.
         """
+        with self._using:
+            self._commit(positions, time.monotonic() + seconds)
+
+    def _commit(self, positions: Mapping[tuple[str, int], int], deadline: float) -> None:
         consumer = self._consumer = self._consumer or self._made()
         self._answers.clear()
-        deadline = time.monotonic() + seconds
         try:
             consumer.commit(offsets=[TopicPartition(*place, offset) for place, offset in positions.items()], asynchronous=True)
-            while not self._answers and time.monotonic() < deadline:
+            while not (self._answers or self._leaving.is_set()) and time.monotonic() < deadline:
                 message = consumer.poll(_POLL_SECONDS)
                 error = None if message is None else message.error()
                 if error is not None and error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
@@ -72,7 +77,10 @@ class GroupPositions:
 
     def close(self) -> None:
         """Closes the client. This may take long while no broker answers, since the client still sends its last commit."""
-        consumer, self._consumer = self._consumer, None
+        self._leaving.set()
+        with self._using:
+            consumer, self._consumer = self._consumer, None
+            self._leaving.clear()
         if consumer is not None:
             closing = threading.Thread(target=consumer.close, name="group", daemon=True)
             closing.start()

@@ -185,7 +185,7 @@ class AuthorSource(Protocol):
         """
 
     def close(self) -> None:
-        """Called when the connector ends."""
+        """Called when the connector ends. Another method may still run on another thread, and is ended by this if that is possible."""
 
 
 class OffsetSource(Protocol):

@@ -233,7 +233,10 @@ class Looker:
         return answer
 
     def close(self) -> None:
-        """Waits up to `CLOSE_SECONDS` for `committed`, then closes the source. The thread ends once its present call returns."""
+        """Waits up to `CLOSE_SECONDS` for `committed`, then closes the source, also during a call, which sources may end by that.
+
+        The thread ends once its present call returns.
+        """
         deadline = time.monotonic() + CLOSE_SECONDS
         with self._turn:
             while self._has_begun and self._saved and self._answer is None and (left := deadline - time.monotonic()) > 0:

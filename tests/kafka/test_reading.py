@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -372,6 +373,16 @@ def test_nobody_answers() -> None:
     reading = Reading(options("127.0.0.1:1", "any"))
     with pytest.raises(RetriableError, match=r"asking 127[.]0[.]0[.]1:1: .*Connection refused"):
         reading.look()
+
+
+def test_a_group_is_left_while_another_thread_saves_its_positions() -> None:
+    group = GroupPositions(KafkaOptions(bootstrap_servers=("127.0.0.1:1",)), "left")
+    with ThreadPoolExecutor(1) as pool:
+        saving = pool.submit(group.commit, {("any", 0): 1}, 60)
+        wait_until(lambda: group._consumer is not None)
+        group.close()
+        with pytest.raises(RetriableError, match="saving positions of group left"):
+            saving.result(30)
 
 
 def test_a_broker_that_goes_away_and_comes_back_is_read_on(own_broker: DevBroker, monkeypatch: pytest.MonkeyPatch) -> None:
