@@ -13,8 +13,6 @@ DIGITS = 20
 """Digits of an offset in a name, padded with zeros so that names sort as offsets do."""
 
 _NAME = re.compile(r"(?:(.*)/)?([A-Za-z0-9._-]{1,249})\+(\d{1,9})\+(\d{20})\+(\d{20})(?:\.(\d+))?\.([a-z][a-z0-9.]*)", re.DOTALL)
-_MOST_BYTES = 255
-"""Longest part of a key that file systems allow."""
 
 
 class FileName(NamedTuple):
@@ -47,19 +45,3 @@ def parse_name(key: str) -> FileName | None:
     """Returns the offsets in the name of a file, None if the name does not have this form."""
     found = _NAME.fullmatch(key)
     return FileName(found[2], int(found[3]), int(found[4]), int(found[5])) if found else None
-
-
-def directory_problem(directory: str) -> str:
-    """Returns why files cannot be written to such a directory, "" when they can. "" is the root itself."""
-    if not directory:
-        return ""
-    for part in directory.split("/"):
-        if part in ("", ".", ".."):
-            return "a part of it is empty, . or .."
-        if any(ord(one) < 0x20 or 0x7F <= ord(one) < 0xA0 or 0xD800 <= ord(one) < 0xE000 for one in part):  # noqa: PLR2004 - controls, surrogates
-            return "it holds a control character, or bytes that are no text"
-        if len(part.encode()) > _MOST_BYTES:
-            return f"a part of it is longer than {_MOST_BYTES} bytes"
-        if part[0] in "_.":
-            return "a part of it begins with _ or ., which hides it from Spark, Hive and Trino"
-    return ""

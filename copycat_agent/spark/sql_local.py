@@ -156,12 +156,3 @@ class LocalBatch:
             return [pa.RecordBatch.from_arrays([table[RECORD].combine_chunks(), pa.array([UNNAMED])], names=[RECORD, FAILED])]
         half = table.num_rows // 2
         return [*self._carefully(table.slice(0, half)), *self._carefully(table.slice(half))]
-
-
-def problem_of(sql: LocalSql, definition: Definition) -> FatalError | None:
-    """Returns why the query of a definition cannot be run, None if it can. Raises Spark's other errors."""
-    try:
-        sql.query(definition)
-    except FatalError as error:
-        return error
-    return None

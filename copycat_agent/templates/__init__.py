@@ -224,11 +224,6 @@ class Template:
         return all(part.name == "@timestamp" and part.spec and "%f" not in part.spec for part in parts)
 
     @property
-    def uses_fields(self) -> bool:
-        """Returns whether it names a field of the record (not only metadata)."""
-        return any(not name.startswith("@") for name in self.fields)
-
-    @property
     def single_field(self) -> str | None:
         """Returns the field's name if the template is exactly one unformatted field; None for all other templates and for metadata."""
         match self.parts:

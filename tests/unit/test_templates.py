@@ -71,11 +71,9 @@ def test_an_empty_template_is_an_empty_literal() -> None:
 def test_a_template_tells_what_it_names_and_how_it_begins() -> None:
     template = compile_template("pay.{{{level}-{user.id}-{@host}")
     assert template.fields == {"level", "user.id", "@host"}
-    assert template.uses_fields
     assert not template.is_literal
     assert template.literal_prefix == "pay.{"
     assert not compile_template("{level}").literal_prefix
-    assert not compile_template("{@file.name}{@offset}").uses_fields
 
 
 @pytest.mark.parametrize(
