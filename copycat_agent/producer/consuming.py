@@ -15,7 +15,7 @@ from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Consumer, KafkaError, Kafka
 
 from copycat_agent.errors import BlockedError, CopycatError, RetriableError
 from copycat_agent.options import KafkaOptions
-from copycat_agent.producer.kafka_errors import translate, with_trouble
+from copycat_agent.producer.kafka_errors import telling_trouble, translate, with_trouble
 from copycat_agent.producer.settings import client_settings
 
 _T = TypeVar("_T")
@@ -145,7 +145,7 @@ class TopicReader:
         """Yields the record, unless it lies after the end. The end of a partition is reported as an error with an offset."""
         error, number, offset = message.error(), message.partition(), message.offset()
         if error is not None and error.code() != KafkaError._PARTITION_EOF:  # noqa: SLF001 - its spelling
-            raise self._told(error, f"reading topic {self.topic}")
+            raise self._told(error, f"reading topic {self.topic} for group {self._group}")
         assert number is not None
         assert offset is not None
         if number in places:
@@ -168,15 +168,12 @@ class TopicReader:
             raise self._told(exception.args[0], f"no broker answers at {self._servers}") from None
 
     def _told(self, error: KafkaError, what: str) -> CopycatError:
-        if error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
-            return BlockedError(f"{what}: {error.str()}", f"grant this user Read on the group {self._group}")
         if error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
             return BlockedError(f"{what}: {error.str()}", f"grant this user Read and Describe on the topic {self.topic}")
         return with_trouble(translate(error, what), self._trouble)
 
     def _on_error(self, error: KafkaError) -> None:
-        if self._trouble is None or error.code() != KafkaError._ALL_BROKERS_DOWN:  # noqa: SLF001 - which only follows from what is known
-            self._trouble = error
+        self._trouble = telling_trouble(self._trouble, error)
 
 
 def received(message: Message, partition: int, offset: int) -> Received:

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
-from copycat_agent.errors import BlockedError, CopycatError, RetriableError
+from copycat_agent.errors import CopycatError, RetriableError
 from copycat_agent.options import KafkaOptions
 from copycat_agent.producer.kafka_errors import not_made, translate
 from copycat_agent.producer.settings import SILENT, client_settings, distrust_token
@@ -70,10 +70,7 @@ class GroupPositions:
         self._answers.append(error or next((one.error for one in places if one.error), None))
 
     def _told(self, error: KafkaError) -> CopycatError:
-        what = f"saving positions of group {self._group}"
-        if error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
-            return BlockedError(f"{what}: {error.str()}", "grant this user Read on the group")
-        return translate(error, what)
+        return translate(error, f"saving positions of group {self._group}")
 
     def close(self) -> None:
         """Closes the client. This may take long while no broker answers, since the client still sends its last commit."""

@@ -20,12 +20,12 @@ RECORD = frozenset({
 """The record itself is refused; its neighbours may be accepted."""
 
 BLOCKED = frozenset({
-    "CLUSTER_AUTHORIZATION_FAILED", "DELEGATION_TOKEN_AUTHORIZATION_FAILED", "DELEGATION_TOKEN_AUTH_DISABLED",
-    "DELEGATION_TOKEN_EXPIRED", "DELEGATION_TOKEN_NOT_FOUND", "DELEGATION_TOKEN_OWNER_MISMATCH",
-    "DELEGATION_TOKEN_REQUEST_NOT_ALLOWED", "ILLEGAL_SASL_STATE", "INVALID_CONFIG", "INVALID_PARTITIONS", "INVALID_PRINCIPAL_TYPE",
-    "INVALID_REPLICATION_FACTOR", "INVALID_TRANSACTION_TIMEOUT", "POLICY_VIOLATION", "SASL_AUTHENTICATION_FAILED", "SECURITY_DISABLED",
-    "TOPIC_AUTHORIZATION_FAILED", "TRANSACTIONAL_ID_AUTHORIZATION_FAILED", "UNACCEPTABLE_CREDENTIAL", "UNKNOWN_TOPIC_OR_PART",
-    "UNSUPPORTED_SASL_MECHANISM", "_AUTHENTICATION", "_SSL", "_UNKNOWN_PARTITION", "_UNKNOWN_TOPIC",
+    "CLUSTER_AUTHORIZATION_FAILED", "DELEGATION_TOKEN_AUTHORIZATION_FAILED", "DELEGATION_TOKEN_AUTH_DISABLED", "DELEGATION_TOKEN_EXPIRED",
+    "DELEGATION_TOKEN_NOT_FOUND", "DELEGATION_TOKEN_OWNER_MISMATCH", "DELEGATION_TOKEN_REQUEST_NOT_ALLOWED", "GROUP_AUTHORIZATION_FAILED",
+    "ILLEGAL_SASL_STATE", "INVALID_CONFIG", "INVALID_PARTITIONS", "INVALID_PRINCIPAL_TYPE", "INVALID_REPLICATION_FACTOR",
+    "INVALID_TRANSACTION_TIMEOUT", "POLICY_VIOLATION", "SASL_AUTHENTICATION_FAILED", "SECURITY_DISABLED", "TOPIC_AUTHORIZATION_FAILED",
+    "TRANSACTIONAL_ID_AUTHORIZATION_FAILED", "UNACCEPTABLE_CREDENTIAL", "UNKNOWN_TOPIC_OR_PART", "UNSUPPORTED_SASL_MECHANISM",
+    "_AUTHENTICATION", "_SSL", "_UNKNOWN_PARTITION", "_UNKNOWN_TOPIC",
 })
 """Someone has to create, permit or repair something outside the agent."""
 
@@ -55,7 +55,7 @@ RETRIABLE = frozenset({
 
 NOT_PRODUCING = frozenset({
     "DUPLICATE_RESOURCE", "DUPLICATE_VOTER", "ELECTION_NOT_NEEDED", "FEATURE_UPDATE_FAILED", "FENCED_INSTANCE_ID",
-    "FENCED_MEMBER_EPOCH", "FENCED_STATE_EPOCH", "FETCH_SESSION_ID_NOT_FOUND", "GROUP_AUTHORIZATION_FAILED", "GROUP_ID_NOT_FOUND",
+    "FENCED_MEMBER_EPOCH", "FENCED_STATE_EPOCH", "FETCH_SESSION_ID_NOT_FOUND", "GROUP_ID_NOT_FOUND",
     "GROUP_MAX_SIZE_REACHED", "GROUP_SUBSCRIBED_TO_TOPIC", "ILLEGAL_GENERATION", "INCONSISTENT_GROUP_PROTOCOL",
     "INCONSISTENT_VOTER_SET", "INVALID_COMMIT_OFFSET_SIZE", "INVALID_FETCH_SESSION_EPOCH", "INVALID_GROUP_ID",
     "INVALID_RECORD_STATE", "INVALID_REGISTRATION", "INVALID_REGULAR_EXPRESSION", "INVALID_REPLICA_ASSIGNMENT",
@@ -80,6 +80,7 @@ _UNKNOWN_REQUEST = frozenset({"UNSUPPORTED_VERSION", "_UNSUPPORTED_FEATURE"})
 _NO_TRANSACTIONS = "delivery.guarantee: exactly_once needs brokers that know transactions, Kafka 2.5 or later; set at_least_once"
 
 _HINTS = {
+    "GROUP_AUTHORIZATION_FAILED": "grant this user Read on the group",
     "INVALID_TIMESTAMP": "set the clock of this host right, or raise the topic's message.timestamp.after.max.ms",
     "INVALID_TRANSACTION_TIMEOUT": "raise transaction.max.timeout.ms of the brokers to 60000 or more",
     "MSG_SIZE_TOO_LARGE": "raise the topic's max.message.bytes, over 10 MiB kafka.client message.max.bytes too, or lower line.max_bytes",
@@ -143,6 +144,11 @@ def not_made(error: KafkaError) -> CopycatError:
 def no_more_threads(words: str) -> RetriableError:
     """Returns the error for a client that could not be created for lack of threads: each needs a few."""
     return RetriableError(f"no Kafka client could be made: {words}", "raise the limit of threads (ulimit -u, TasksMax), or run fewer tasks")
+
+
+def telling_trouble(known: KafkaError | None, error: KafkaError) -> KafkaError:
+    """Returns the connection error of a client to keep. "All brokers down" is a consequence of the error that is known already."""
+    return error if known is None or code_name(error) != "_ALL_BROKERS_DOWN" else known
 
 
 def with_trouble(error: CopycatError, trouble: KafkaError | None) -> CopycatError:

@@ -12,7 +12,7 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
-from copycat_agent.errors import BlockedError, CopycatError
+from copycat_agent.errors import CopycatError
 from copycat_agent.options import KafkaOptions
 from copycat_agent.producer.kafka_errors import not_made, translate
 from copycat_agent.producer.settings import SILENT, client_settings, distrust_token
@@ -109,7 +109,7 @@ class LeaderGroup:
         distrust_token(self._options, error)
         told = translate(error, f"joining group {self._group}")
         if error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED:  # reported only once: it stays until this member has joined
-            self._trouble = BlockedError(told.message, f"grant this user Read on the group {self._group}"), float("inf")
+            self._trouble = told, float("inf")
         elif self._trouble[1] != float("inf"):
             self._trouble = told, time.monotonic() + _TROUBLE_SECONDS
 

@@ -14,7 +14,7 @@ from confluent_kafka.cimpl import NewTopic
 from copycat_agent.errors import BlockedError, CopycatError, RetriableError
 from copycat_agent.options import KafkaOptions, TopicOptions
 from copycat_agent.producer.asking import ANSWER_SECONDS, Admin, Question
-from copycat_agent.producer.kafka_errors import classify, translate, with_trouble
+from copycat_agent.producer.kafka_errors import classify, telling_trouble, translate, with_trouble
 from copycat_agent.producer.settings import INTERVAL_SECONDS, TRANSACTION_TIMEOUT_MS
 
 if TYPE_CHECKING:
@@ -90,8 +90,9 @@ class ConnectionTrouble:
 
     def tell(self, error: KafkaError) -> None:
         """Notes an error of a connection."""
-        if self.error is None or error.code() != KafkaError._ALL_BROKERS_DOWN:  # noqa: SLF001 - a consequence of the known error
-            self.error, self._at = error, time.monotonic()
+        self.error = telling_trouble(self.error, error)
+        if self.error is error:
+            self._at = time.monotonic()
 
     def begin(self) -> None:
         """Called when a batch begins: forgets an error that is too old to concern it."""

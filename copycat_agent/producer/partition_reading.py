@@ -17,7 +17,7 @@ from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Consumer, KafkaError, Kafka
 from copycat_agent.errors import CopycatError, FatalError, RetriableError
 from copycat_agent.options import KafkaOptions
 from copycat_agent.producer.asking import ANSWER_SECONDS
-from copycat_agent.producer.kafka_errors import not_made, with_trouble
+from copycat_agent.producer.kafka_errors import not_made, telling_trouble, with_trouble
 from copycat_agent.producer.settings import SILENT, client_settings, distrust_token
 from copycat_agent.producer.topic_ranges import described_error
 
@@ -270,8 +270,7 @@ class _Client:
 
     def _on_error(self, error: KafkaError) -> None:
         distrust_token(self._options, error)
-        if self._trouble is None or error.code() != KafkaError._ALL_BROKERS_DOWN:  # noqa: SLF001 - it only follows from the first error
-            self._trouble = error
+        self._trouble = telling_trouble(self._trouble, error)
 
     def _on_statistics(self, report: str) -> None:
         self._passed.report(report)

@@ -18,7 +18,7 @@ from copycat_agent.model import ClientView, OffsetsPartition
 from copycat_agent.options import KafkaOptions
 from copycat_agent.producer.asking import ANSWER_SECONDS, Admin
 from copycat_agent.producer.consuming import offset_after
-from copycat_agent.producer.kafka_errors import not_made, with_trouble
+from copycat_agent.producer.kafka_errors import not_made, telling_trouble, with_trouble
 from copycat_agent.producer.lane_producer import LaneProducer
 from copycat_agent.producer.learnt import Pace, Shared
 from copycat_agent.producer.offsets_topic import PARTITIONS, OffsetsTopic, cluster, topic_error
@@ -201,8 +201,7 @@ class KafkaSteps:
 
     def _on_error(self, error: KafkaError) -> None:
         distrust_token(self.options, error)
-        if self._trouble is None or error.code() != KafkaError._ALL_BROKERS_DOWN:  # noqa: SLF001 - a consequence of the known error
-            self._trouble = error
+        self._trouble = telling_trouble(self._trouble, error)
 
     def rest(self) -> None:
         """Notes a step without a question; after several in a row, closes the clients that only questions need."""
