@@ -12,7 +12,8 @@ from collections.abc import Callable, Mapping
 
 from confluent_kafka import KafkaException, Producer
 
-from copycat_agent.errors import BlockedError, CopycatError, FencedError, RetriableError
+from copycat_agent import logs
+from copycat_agent.errors import CopycatError, FencedError, RetriableError
 from copycat_agent.model import OffsetsPartition
 from copycat_agent.options import KafkaOptions
 from copycat_agent.producer.kafka_errors import not_made, transaction_refused, translate
@@ -23,6 +24,9 @@ ANSWER_SECONDS = 20.0
 """How long a producer may take to be fenced, and a transaction to be committed."""
 _ROOM_SECONDS = 0.1
 _LEADER_KEY = b'["leader"]'
+MANY_PARTITIONS = "has more than one partition: a process that joins may depose the one that runs"
+
+_log = logs.get("kafka")
 
 
 def topic_of(agent_id: str) -> str:
@@ -56,14 +60,13 @@ class StateTopic:
         self._leader = secrets.token_hex(8).encode()
 
     def ensure(self) -> None:
-        """Creates the topic if it is missing. Raises RetriableError or BlockedError, the latter also for more than one partition.
+        """Creates the topic if it is missing. Raises RetriableError or BlockedError. Warns of more than one partition.
 
-        With more, Kafka gives a member that joins the partition of the leader, and the two would depose each other for ever.
+        With more, Kafka may give the leader's partition to a member that joins.
         """
         topic = self.place.topic
         if (count := self._steps.ensure_topic(topic, 1)) != 1:
-            words = f"topic {topic} has {count} partitions instead of 1: processes of this agent would depose each other"
-            raise BlockedError(words, way_to_one(self._options, topic))
+            _log.warning(f"{topic} {MANY_PARTITIONS}", partitions=count, hint=way_to_one(self._options, topic))
 
     def take(self) -> dict[bytes, bytes]:
         """Fences every other process and returns the latest value of each key.
