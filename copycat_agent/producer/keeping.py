@@ -106,6 +106,11 @@ class Producers:
         self._closed = threading.Event()
         self._keeper: threading.Thread | None = None
 
+    @property
+    def known_tasks(self) -> frozenset[TaskId]:
+        """Returns the tasks whose `Learnt` is kept."""
+        return frozenset(self._learnt)
+
     def take(self, task: TaskId, options: KafkaOptions, *, tracked: bool = False) -> TaskProducer:
         """Returns a producer for one batch of the task; the caller gives it back. Raises FatalError for a refused configuration."""
         with self._lock:

@@ -21,7 +21,8 @@ SESSION_SECONDS = 12.0
 """Session time-out of members: longer than a broker's restart, which must not change the leader. Brokers accept 6 s or more."""
 _HEARTBEAT_SECONDS = 3.0
 _LOOK_SECONDS = 0.2
-_TROUBLE_SECONDS = 35.0  # the client connects again every 2 s, but reports an error that stays the same only every 30 s
+TROUBLE_SECONDS = 35.0
+"""How long an error counts: the client connects again every 2 s, but reports an error that stays the same only every 30 s."""
 
 
 def group_of(agent_id: str) -> str:
@@ -41,7 +42,7 @@ class LeaderGroup:
             **client_settings(options), "group.id": group, "client.id": group, "enable.auto.commit": False,
             "partition.assignment.strategy": "cooperative-sticky",  # the leader stays when another member joins
             "session.timeout.ms": int(SESSION_SECONDS * 1000), "heartbeat.interval.ms": int(_HEARTBEAT_SECONDS * 1000),
-            "error_cb": self._heard,
+            "error_cb": self.heard,
         }  # fmt: skip
         try:
             self._consumer = Consumer(settings, logger=SILENT)
@@ -59,7 +60,7 @@ class LeaderGroup:
 
     @property
     def trouble(self) -> CopycatError | None:
-        """The error because of which the group cannot be reached; None while it answers, or has given no error for `_TROUBLE_SECONDS`."""
+        """The error because of which the group cannot be reached; None while it answers, or has given no error for `TROUBLE_SECONDS`."""
         told, until = self._trouble
         return told if time.monotonic() < until else None
 
@@ -70,18 +71,19 @@ class LeaderGroup:
         self._consumer.close()
 
     def _poll(self) -> None:
-        self._consumer.subscribe([self._topic], on_assign=self._assigned, on_revoke=self._revoked, on_lost=self._lost)
+        self._consumer.subscribe([self._topic], on_assign=self.assigned, on_revoke=self.revoked, on_lost=self._lost)
         while not self._closing.is_set():
             try:
                 message = self._consumer.poll(_LOOK_SECONDS)
             except KafkaException as exception:
-                self._heard(exception.args[0])
+                self.heard(exception.args[0])
                 self._closing.wait(_LOOK_SECONDS)
                 continue
             if message is not None and (error := message.error()) is not None:
-                self._heard(error)
+                self.heard(error)
 
-    def _assigned(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+    def assigned(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        """Called by the client: this member gets these partitions besides those that it has."""
         self._trouble = None, 0.0
         if partitions:
             consumer.incremental_assign(partitions)
@@ -92,7 +94,8 @@ class LeaderGroup:
         elif self._has_led and not self.leads.is_set():
             self.deposed.set()
 
-    def _revoked(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+    def revoked(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        """Called by the client: other members get these partitions."""
         consumer.incremental_unassign(partitions)
         if not _is_lead(partitions):
             return
@@ -105,13 +108,14 @@ class LeaderGroup:
         consumer.incremental_unassign(partitions)
         self.leads.clear()
 
-    def _heard(self, error: KafkaError) -> None:
+    def heard(self, error: KafkaError) -> None:
+        """Called by the client with an error of its connections or of the group."""
         distrust_token(self._options, error)
         told = translate(error, f"joining group {self._group}")
         if error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED:  # reported only once: it stays until this member has joined
             self._trouble = told, float("inf")
         elif self._trouble[1] != float("inf"):
-            self._trouble = told, time.monotonic() + _TROUBLE_SECONDS
+            self._trouble = told, time.monotonic() + TROUBLE_SECONDS
 
 
 def _is_lead(partitions: list[TopicPartition]) -> bool:

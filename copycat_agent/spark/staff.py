@@ -29,8 +29,10 @@ if TYPE_CHECKING:
     from copycat_agent.spark.link import Link
 
 _SESSION_SECONDS = 0.5
-_STEADY_SECONDS = 1.0  # a runner that was connected for less cannot work here: the next one waits
-_MOST_PAUSE_SECONDS = 5.0
+STEADY_SECONDS = 1.0
+"""A runner that was connected for less cannot work here: the next one waits."""
+MOST_PAUSE_SECONDS = 5.0
+"""Longest wait before a runner is started again."""
 
 _log = logs.get("spark")
 
@@ -121,8 +123,8 @@ class RunnerJobs:
         told: str | None = None
         while not (index in self._dropped or self._closed.wait(pause)):
             problem = self._life(index)
-            steady = self._roster.ended(index, problem) > _STEADY_SECONDS
-            pause = 0.0 if steady else min(max(0.2, 2 * pause), _MOST_PAUSE_SECONDS)
+            steady = self._roster.ended(index, problem) > STEADY_SECONDS
+            pause = 0.0 if steady else min(max(0.2, 2 * pause), MOST_PAUSE_SECONDS)
             if not self._closed.is_set() and index not in self._dropped and (steady or problem != told):
                 _log.warning("runner ended, another is started", runner=index, reason=problem or "unknown")
             told = problem

@@ -377,10 +377,14 @@ def test_nobody_answers() -> None:
 
 def test_a_group_is_left_while_another_thread_saves_its_positions() -> None:
     group = GroupPositions(KafkaOptions(bootstrap_servers=("127.0.0.1:1",)), "left")
+
+    def is_over() -> bool:
+        group.close()
+        return saving.done()
+
     with ThreadPoolExecutor(1) as pool:
         saving = pool.submit(group.commit, {("any", 0): 1}, 60)
-        wait_until(lambda: group._consumer is not None)
-        group.close()
+        wait_until(is_over, 30, "the commit ends")
         with pytest.raises(RetriableError, match="saving positions of group left"):
             saving.result(30)
 

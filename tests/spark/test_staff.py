@@ -32,7 +32,7 @@ class Lives:
 
     def run_job(self, _session: Session, _index: int) -> str:
         """Take longer than a runner that is steady, as a time-out of a connection does."""
-        threading.Event().wait(2 * staff._STEADY_SECONDS)
+        threading.Event().wait(2 * staff.STEADY_SECONDS)
         if len(self.left) == 1:
             self.last_begins.set()
             self.last_ends.wait(60)
@@ -46,8 +46,8 @@ class Lives:
 def test_why_a_runner_ended_is_logged_when_it_changes_or_the_runner_had_worked(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(staff, "_STEADY_SECONDS", 0.01)
-    monkeypatch.setattr(staff, "_MOST_PAUSE_SECONDS", 0.01)
+    monkeypatch.setattr(staff, "STEADY_SECONDS", 0.01)
+    monkeypatch.setattr(staff, "MOST_PAUSE_SECONDS", 0.01)
     lives = Lives()
     jobs = RunnerJobs(cast("SparkHost", lives), lives.run_job, cast("Roster", lives))
     jobs.keep(0)

@@ -81,11 +81,11 @@ def test_what_was_not_asked_for_in_a_day_is_forgotten(producers: Watched, clock:
     for number in range(NAMES):
         use(producers, f"app-{number}")
     producers.attend()
-    assert len(producers._learnt) == NAMES
+    assert len(producers.known_tasks) == NAMES
     clock.ahead_seconds = keeping.FORGET_SECONDS + 1
     use(producers, "app-7")
     producers.attend()
-    assert producers._learnt.keys() == {TaskId("app-7", 0)}
+    assert producers.known_tasks == {TaskId("app-7", 0)}
 
 
 def test_a_thread_that_could_not_be_started_is_started_by_a_later_batch(producers: Watched, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -39,22 +39,22 @@ def test_a_partition_that_somebody_added_makes_no_second_leader_and_takes_the_le
     assert member.leads.wait(60)
     added, lead = [TopicPartition("t", 1)], [TopicPartition("t", 0)]
     client.incremental_assign([*lead, *added])
-    member._revoked(client, added)
+    member.revoked(client, added)
     assert (member.leads.is_set(), member.deposed.is_set()) == (True, False)
-    member._revoked(client, lead)
+    member.revoked(client, lead)
     assert (member.leads.is_set(), member.deposed.is_set()) == (False, True)
-    member._assigned(client, added)
+    member.assigned(client, added)
     assert not member.leads.is_set()
-    member._assigned(client, lead)
+    member.assigned(client, lead)
     assert member.leads.is_set()
 
 
 def test_an_error_that_is_long_past_is_no_reason_any_more(member: LeaderGroup, monkeypatch: pytest.MonkeyPatch) -> None:
     assert member.leads.wait(60)
-    member._heard(KafkaError(KafkaError._TRANSPORT))
+    member.heard(KafkaError(KafkaError._TRANSPORT))
     assert member.trouble is not None
-    monkeypatch.setattr(leader_group, "_TROUBLE_SECONDS", 0.1)
-    member._heard(KafkaError(KafkaError._TRANSPORT))
+    monkeypatch.setattr(leader_group, "TROUBLE_SECONDS", 0.1)
+    member.heard(KafkaError(KafkaError._TRANSPORT))
     wait_until(lambda: member.trouble is None, 30, "the error is forgotten")
 
 
@@ -62,10 +62,10 @@ def test_a_refusal_is_reported_only_once_and_stays_the_reason_until_the_member_h
     member: LeaderGroup, client: Consumer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert member.leads.wait(60)
-    monkeypatch.setattr(leader_group, "_TROUBLE_SECONDS", 0.0)
-    member._heard(KafkaError(KafkaError.GROUP_AUTHORIZATION_FAILED))
-    member._heard(KafkaError(KafkaError._TRANSPORT))
+    monkeypatch.setattr(leader_group, "TROUBLE_SECONDS", 0.0)
+    member.heard(KafkaError(KafkaError.GROUP_AUTHORIZATION_FAILED))
+    member.heard(KafkaError(KafkaError._TRANSPORT))
     assert isinstance(member.trouble, BlockedError)
     assert "grant this user Read on the group" in member.trouble.hint
-    member._assigned(client, [])
+    member.assigned(client, [])
     assert member.trouble is None
