@@ -80,6 +80,10 @@ class TopicRanges:
         """Returns the offset after the last record of each partition."""
         return self._offsets(places, OffsetSpec.latest())  # type: ignore[no-untyped-call]
 
+    def log_ends(self, places: Iterable[PlaceOf]) -> KnownOffsets:
+        """Returns the offset after the last record of each partition, records of open transactions included."""
+        return self._offsets(places, OffsetSpec.latest(), IsolationLevel.READ_UNCOMMITTED)  # type: ignore[no-untyped-call]
+
     def begins(self, places: Iterable[PlaceOf]) -> KnownOffsets:
         """Returns the first offset of each partition."""
         return self._offsets(places, OffsetSpec.earliest())  # type: ignore[no-untyped-call]
@@ -90,9 +94,9 @@ class TopicRanges:
         late = self.ends(place for place, offset in found.items() if offset < 0)
         return KnownOffsets({place: offset for place, offset in found.items() if offset >= 0} | late.found, {**errors, **late.errors})
 
-    def _offsets(self, places: Iterable[PlaceOf], spec: OffsetSpec) -> KnownOffsets:
+    def _offsets(self, places: Iterable[PlaceOf], spec: OffsetSpec, isolation: IsolationLevel | None = None) -> KnownOffsets:
         wanted = {TopicPartition(*place): spec for place in places}
-        ask = {"isolation_level": self._isolation, "request_timeout": ANSWER_SECONDS}
+        ask = {"isolation_level": self._isolation if isolation is None else isolation, "request_timeout": ANSWER_SECONDS}
         answers = self._each(lambda client: client.list_offsets(wanted, **ask) if wanted else {})
         found, errors = dict[PlaceOf, int](), dict[PlaceOf, CopycatError]()
         for one, answer in answers.items():

@@ -190,6 +190,24 @@ def test_a_position_behind_the_end_ends_with_words(broker: DevBroker, topic: str
     assert reading.values() == values(3, 2)
 
 
+def test_a_position_behind_the_begin_of_an_open_transaction_waits_for_its_end(
+    broker: DevBroker, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As it is set to the end that tools of Kafka show."""
+    monkeypatch.setattr(kafka_source, "CUT_SECONDS", 0.0)
+    send(broker.bootstrap, topic, numbered(0, 5))
+    writer = Writer(broker.bootstrap, topic)
+    writer.begin(numbered(5, 3))
+    reading = Reading(options(broker.bootstrap, topic))
+    reading.positions[f"{topic}/0"] = {"offset": 7, "topic_id": ""}
+    assert reading.look() == []
+    assert reading.look(to_the_end=True) == []
+    writer.commit()
+    later = Reading(options(broker.bootstrap, topic))
+    later.positions = reading.positions
+    wait_until(lambda: later.values() == values(7, 1), 30, "the last record of the transaction")
+
+
 @pytest.mark.parametrize("position", [5, None, {}, {"offset": "5"}, {"offset": True}, {"offset": 5, "other": 1}, {"offset": -1}])
 def test_a_position_that_is_none_is_told(broker: DevBroker, topic: str, position: Any) -> None:
     reading = Reading(options(broker.bootstrap, topic))
@@ -268,8 +286,9 @@ def test_a_run_to_the_end_ends_where_that_was_when_it_began(broker: DevBroker, t
 
 def _ends_with(monkeypatch: pytest.MonkeyPatch, change: Callable[[KnownOffsets], KnownOffsets]) -> None:
     """What brokers say of the ends is changed."""
-    said = TopicRanges.ends
-    monkeypatch.setattr(TopicRanges, "ends", lambda self, places: change(said(self, places)))
+    for name in ("ends", "log_ends"):
+        said = getattr(TopicRanges, name)
+        monkeypatch.setattr(TopicRanges, name, lambda self, places, said=said: change(said(self, places)))
 
 
 def test_a_partition_that_has_no_leader_at_the_first_look_begins_at_the_end_like_the_others(

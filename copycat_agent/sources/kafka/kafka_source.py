@@ -109,8 +109,8 @@ class KafkaSource:
             offset, topic_id = positions[key]["offset"], positions[key].get("topic_id", "")
             if topic_id and self._topics.found[topic].topic_id not in ("", topic_id):
                 raise _made_anew(topic)
-            self._check_end(key, offset, end)
-            target = end if self._targets is None else self._targets[place]
+            here = self._end(place, offset, end)
+            target = here if self._targets is None else self._targets.get(place, here)
             yield Found(key, end=target, unread=int(max(0, target - offset) * _record_bytes(positions[key])), name=key)
 
     def _troubles(self) -> Iterator[Troubled]:
@@ -160,11 +160,17 @@ class KafkaSource:
         here = {place: positions.get(_key(place), {"offset": 0})["offset"] for place in ends}
         self._targets = {**{place: end for place, end in ends.items() if end >= here[place]}, **(self._targets or {})}
 
-    def _check_end(self, key: str, offset: int, end: int) -> None:
-        """Raises FatalError for a partition that ends before its position for some seconds: its leader may have changed just now."""
+    def _end(self, place: tuple[str, int], offset: int, end: int) -> int:
+        """Returns the end, or `offset` where a transaction that is open before it ends the partition for readers.
+
+        Raises FatalError for a partition that ends before its position for some seconds: its leader may have changed just now.
+        """
+        key = _key(place)
+        if end < offset and self._options.isolation == "read_committed" and self._ranges.log_ends([place]).found.get(place, end) >= offset:
+            end = offset
         if end >= offset:
             self._behind_since.pop(key, None)
-            return
+            return end
         since = self._behind_since.setdefault(key, time.monotonic())
         if time.monotonic() - since < CUT_SECONDS:
             raise RetriableError(f"{key} ends at offset {end:,}, before offset {offset:,}, where reading goes on")
