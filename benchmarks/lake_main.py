@@ -7,6 +7,7 @@ checkpoint, and `from_json` to the columns that the agent finds; its connector f
 from __future__ import annotations
 
 import argparse
+import compileall
 import json
 import os
 import random
@@ -25,10 +26,11 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from pyarrow import dataset
 
+import copycat_agent
 from benchmarks import lake_listing
 from benchmarks.measuring import Meter
 from benchmarks.report import table
-from benchmarks.tools import describe_machine, with_bytecode
+from benchmarks.tools import describe_machine
 from copycat_agent.dev_broker import DevBroker
 from copycat_agent.maven import fetch_jar
 
@@ -86,6 +88,7 @@ def main() -> None:
     if options.listing:
         lake_listing.measure(options.listing)
         return
+    compileall.compile_dir(Path(copycat_agent.__file__).parent, quiet=2)  # as where it is installed
     runs: dict[str, Begin] = {"copycat": _agent, "spark": _spark}
     found: dict[str, list[Cost]] = {what: [] for what in runs if options.only in (None, what)}
     with tempfile.TemporaryDirectory(prefix="copycat-lake-") as name, DevBroker(Path(name) / "broker") as broker:
@@ -134,11 +137,12 @@ def _measured(
 ) -> Cost:
     place.mkdir()
     command = begin(place, bootstrap, options)
+    environ = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     began = time.monotonic()
     log = place / "output.log"
     with (
         log.open("wb") as output,
-        subprocess.Popen(command, stdout=output, stderr=output, env=with_bytecode(os.environ)) as process,
+        subprocess.Popen(command, stdout=output, stderr=output, env=environ) as process,
         Meter([process.pid]) as meter,
     ):
         while psutil.Process(process.pid).status() != psutil.STATUS_ZOMBIE:

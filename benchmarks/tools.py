@@ -94,10 +94,10 @@ def _agent(job: Job, python: str) -> list[Process]:
         (definitions / f"{topic}.yaml").write_text(json.dumps(definition))
     command = [python, "-m", "copycat_agent", "run", str(definitions), "--state-dir", str(job.work / "state")]
     cwd = None if python == sys.executable else Path(python).parents[2]
-    return [start(job.work, command, cwd, with_bytecode(os.environ))]
+    return [start(job.work, command, cwd, _with_bytecode(os.environ))]
 
 
-def with_bytecode(environ: Mapping[str, str]) -> dict[str, str]:
+def _with_bytecode(environ: Mapping[str, str]) -> dict[str, str]:
     """Returns the environment in which the agent finds its modules compiled, as where it is installed; the first round writes them."""
     kept = {name: value for name, value in environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     return {"PYTHONPYCACHEPREFIX": str(Path.home() / ".cache" / "copycat" / "bytecode"), **kept}
