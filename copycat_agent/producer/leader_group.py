@@ -119,5 +119,5 @@ class LeaderGroup:
 
 
 def _is_lead(partitions: list[TopicPartition]) -> bool:
-    """Whether the partition that decides is among these. Somebody may have added others, which other members get."""
+    """Returns whether the partition that decides is among these. Others may have been added, which other members get."""
     return any(one.partition == 0 for one in partitions)

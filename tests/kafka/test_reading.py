@@ -327,6 +327,13 @@ def test_a_run_to_the_end_survives_a_leader_that_does_not_know_the_end_yet(
     assert [one.value for one, _ in reading.read(to_the_end=True)] == values(3, 2)
 
 
+def test_a_position_of_another_source_that_had_the_name_is_passed_over(broker: DevBroker, topic: str) -> None:
+    send(broker.bootstrap, topic, numbered(0, 2))
+    reading = Reading(options(broker.bootstrap, topic))
+    reading.positions["stream"] = {"offset": 7}
+    assert reading.values() == values(0, 2)
+
+
 def test_topics_of_kafkas_own_are_read_by_their_names_only(broker: DevBroker) -> None:
     name = create_topic(broker.bootstrap, f"__{unique_topic('own')}")
     reading = Reading(options(broker.bootstrap, f".*{name[5:]}"))
