@@ -24,7 +24,7 @@ from copycat_agent.display import render, visible
 from copycat_agent.errors import CopycatError, DataError, FatalError, UnknownConnectorError
 from copycat_agent.model import STATE_KEY, Loss, LossReason, LossTotal, SavedRow, SourceOffset, SourcePartition
 from copycat_agent.offsets import OffsetStore
-from copycat_agent.offsets.document import changes_document, from_documents, saved_rows
+from copycat_agent.offsets.document import changes_document, from_documents, not_beyond, saved_rows
 from copycat_agent.offsets.lanes import to_lanes_document
 from copycat_agent.options import HIDDEN, AgentOptions
 from copycat_agent.sources.contract import as_text
@@ -205,7 +205,7 @@ def read_documents(name: str, source: str) -> Changes:
         if partition.key != STATE_KEY and not (has_cursor or is_file_key(partition.key) or is_range_key(partition.key)):
             msg = f"{partition.key!a} is no key of a file"
             raise DataError(msg, "copycat offsets export shows what keys look like")
-    return {one: _not_beyond(row) if isinstance(row, SourceOffset) and row.cursor else row for one, row in given.items()}
+    return given
 
 
 def moved_cursor(
@@ -230,14 +230,7 @@ def moved_cursor(
     if not (force or _is_alike(position, before)):
         msg = f"{wanted!a:.80} is no position as {chosen.key} of {connector} has: it is at {saved[chosen].cursor}"
         raise DataError(msg, "give one of that form; if that is what you want, use --force")
-    return {chosen: _not_beyond(replace(saved[chosen], cursor=as_text(position), path=chosen.key))}
-
-
-def _not_beyond(row: SourceOffset) -> SourceOffset:
-    """Returns the row with a `position` that is not beyond the offset in its cursor: no later commit may be before `position`."""
-    cursor = json.loads(row.cursor)
-    offset = cursor.get("offset") if isinstance(cursor, dict) else None
-    return replace(row, position=min(row.position, offset)) if type(offset) is int and offset >= 0 else row
+    return {chosen: not_beyond(replace(saved[chosen], cursor=as_text(position), path=chosen.key))}
 
 
 def _is_alike(position: Any, before: Any) -> bool:  # noqa: ANN401 - any JSON

@@ -6,7 +6,7 @@ import base64
 import binascii
 import json
 import re
-from dataclasses import asdict, fields
+from dataclasses import asdict, fields, replace
 from typing import TYPE_CHECKING, Any
 
 from copycat_agent.errors import DataError
@@ -117,8 +117,26 @@ def changes_document(changes: Mapping[SourcePartition, SavedRow | None]) -> dict
 def from_documents(connector: str, body: object) -> dict[SourcePartition, SavedRow | None]:
     """Parses a result of `to_documents` or `changes_document`. None is a row to delete.
 
-    Raises DataError for anything else, for a duplicate key, and for an empty document.
+    An offset to save is `not_beyond` its cursor. Raises DataError for anything else, for a duplicate key, and for an empty document.
     """
+    found = _rows(connector, body)
+    return {one: not_beyond(row) if isinstance(row, SourceOffset) else row for one, row in found.items()}
+
+
+def not_beyond(row: SourceOffset) -> SourceOffset:
+    """Returns the row with a `position` that is not beyond the offset in its cursor: no later commit may be before `position`."""
+    cursor = json.loads(row.cursor or "0")
+    offset = cursor.get("offset") if isinstance(cursor, dict) else None
+    return replace(row, position=min(row.position, offset)) if type(offset) is int and offset >= 0 else row
+
+
+def saved_rows(connector: str, body: Mapping[str, Any]) -> dict[SourcePartition, SavedRow]:
+    """Parses the rows of a connector from an agent's answer, which may be empty."""
+    found = _rows(connector, body) if body["offsets"] or "state" in body else {}
+    return {partition: row for partition, row in found.items() if row is not None}
+
+
+def _rows(connector: str, body: object) -> dict[SourcePartition, SavedRow | None]:
     documents = body.get("offsets", []) if isinstance(body, dict) else None
     if not isinstance(body, dict) or not isinstance(documents, list) or not (documents or "state" in body):
         raise DataError(PROVIDE, 'as in {"offsets": [{"key": ..., "offset": {"position": ...}}]}, what copycat offsets export writes')
@@ -132,12 +150,6 @@ def from_documents(connector: str, body: object) -> dict[SourcePartition, SavedR
     if "state" in body:
         found[state_partition(connector)] = None if body["state"] is None else SourceState(_map(body["state"], "the state"))
     return found
-
-
-def saved_rows(connector: str, body: Mapping[str, Any]) -> dict[SourcePartition, SavedRow]:
-    """Parses the rows of a connector from an agent's answer, which may be empty."""
-    found = from_documents(connector, body) if body["offsets"] or "state" in body else {}
-    return {partition: row for partition, row in found.items() if row is not None}
 
 
 def _map(value: object, what: str) -> dict[str, Any]:

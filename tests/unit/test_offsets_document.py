@@ -6,7 +6,7 @@ import pytest
 
 from copycat_agent.errors import DataError
 from copycat_agent.model import Fingerprint, SourceOffset, SourcePartition
-from copycat_agent.offsets.document import from_document, to_document
+from copycat_agent.offsets.document import from_document, from_documents, saved_rows, to_document, to_documents
 
 ONE = SourcePartition("drops", "fe00:1:2:0")
 HEAD = Fingerprint(1024, "digest")
@@ -51,6 +51,17 @@ def test_a_position_of_a_source_without_files_has_to_be_json() -> None:
         document["offset"]["cursor"] = wrong
         with pytest.raises(DataError, match=f"cursor of {ONE.key} has to be the text of a JSON value, not "):
             from_document("drops", document)
+
+
+def test_a_cursor_set_back_sets_the_position_back_and_reading_changes_nothing() -> None:
+    """An offset to save, from the agent's API, Connect's or a command, must not be before later commits; one that is shown is unchanged."""
+    back, ahead = SourceOffset(20, cursor='{"offset":3}'), SourceOffset(20, cursor='{"offset":30}')
+    for row, expected in ((back, 3), (ahead, 20), (SourceOffset(20, cursor='{"offset":{"id":5}}'), 20), (SourceOffset(20, cursor="7"), 20)):
+        document = to_documents({ONE: row})
+        [wanted] = from_documents("drops", document).values()
+        assert isinstance(wanted, SourceOffset)
+        assert (wanted.position, wanted.cursor) == (expected, row.cursor)
+        assert saved_rows("drops", document) == {ONE: row}
 
 
 @pytest.mark.parametrize("field", ["position", "records", "size", "gone_ms", "mtime_ns"])
