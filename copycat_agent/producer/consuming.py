@@ -16,7 +16,7 @@ from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Consumer, KafkaError, Kafka
 from copycat_agent.errors import BlockedError, CopycatError, RetriableError
 from copycat_agent.options import KafkaOptions
 from copycat_agent.producer.kafka_errors import telling_trouble, translate, with_trouble
-from copycat_agent.producer.settings import client_settings
+from copycat_agent.producer.settings import client_settings, distrust_token
 
 _T = TypeVar("_T")
 
@@ -79,8 +79,8 @@ class TopicReader:
     def __init__(self, kafka: KafkaOptions, topic: str, group: str) -> None:
         self.topic = topic
         self.ranges: dict[int, Range] = {}
+        self._options = kafka
         self._group = group
-        self._servers = ",".join(kafka.bootstrap_servers)
         self._trouble: KafkaError | None = None
         self._consumer = Consumer({
             **client_settings(kafka), "group.id": group, "enable.auto.commit": False, "auto.offset.reset": "error",
@@ -165,7 +165,7 @@ class TopicReader:
                 ask = partial(self._consumer.get_watermark_offsets, TopicPartition(self.topic, number), timeout=ANSWER_SECONDS)
                 self.ranges[number] = Range(*self._until_appointed(ask, f"topic {self.topic}"))
         except KafkaException as exception:
-            raise self._told(exception.args[0], f"no broker answers at {self._servers}") from None
+            raise self._told(exception.args[0], f"no broker answers at {','.join(self._options.bootstrap_servers)}") from None
 
     def _told(self, error: KafkaError, what: str) -> CopycatError:
         if error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
@@ -173,6 +173,7 @@ class TopicReader:
         return with_trouble(translate(error, what), self._trouble)
 
     def _on_error(self, error: KafkaError) -> None:
+        distrust_token(self._options, error)
         self._trouble = telling_trouble(self._trouble, error)
 
 

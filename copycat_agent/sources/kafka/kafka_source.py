@@ -151,7 +151,7 @@ class KafkaSource:
         unread, start_ms = [place for place in places if _key(place) not in saved], self._options.start_ms
         if start_ms is not None:
             return self._ranges.at_time(unread, start_ms)
-        old = [place for place in unread if self._options.start_at == "end" and place in self._first]
+        old = self._first.intersection(unread) if self._options.start_at == "end" else frozenset()
         new, known = self._ranges.begins(place for place in unread if place not in old), self._ranges.ends(old)
         return KnownOffsets({**new.found, **known.found}, {**new.errors, **known.errors})
 
