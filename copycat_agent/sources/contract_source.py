@@ -298,7 +298,7 @@ class ContractSource:
         self._next_look.to_the_end = at_once
         now = time.monotonic()
         if self._looker.is_done:
-            return now
+            return -math.inf  # as soon as `scan` may be called
         if self._next_look.is_wanted and not self._looker.is_busy and self._may_look(now):
             if now < self._next_look.not_before:
                 return self._next_look.not_before

@@ -144,6 +144,8 @@ class ConnectorMachine:
         if news.asked:
             yield from self._do(effects.AnswerQuestions())
         schedule.ripe_at = source.ripen(at_once=self._until_idle)
+        if source.needs_scan and schedule.ripe_at <= self._now:
+            schedule.ripe_at = schedule.look_allowed_at  # only a look takes in what is ripe
         if news.paused or self._pausing:
             yield from self._obey_pause()
         if not self._pausing:

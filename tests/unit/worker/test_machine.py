@@ -328,6 +328,24 @@ def test_a_look_that_tells_nothing_is_tried_when_the_source_knows_more(stepped: 
     assert Look in kinds(stepped.until_wait())
 
 
+def test_what_only_a_look_takes_in_does_not_make_rounds_before_the_look_is_allowed(tmp_path: Path) -> None:
+    class Answered(OneFile):
+        """Its look has an answer, which is to be taken in."""
+
+        unread, needs_scan = 0, True
+
+        def ripen(self, *, at_once: bool) -> float:
+            return BEGIN
+
+    stepped = Stepped(tmp_path, Answered())
+    for _ in range(3):
+        looked, wait = Look in kinds(effects := stepped.until_wait()), effects[-1]
+        assert looked
+        assert isinstance(wait, Wait | WaitForChange)
+        assert wait.until >= stepped.now - 0.01 > BEGIN
+    stepped.end()
+
+
 def test_a_connector_that_has_nothing_to_do_waits_for_a_change(stepped: Stepped) -> None:
     stepped.source.unread = 0
     assert kinds(stepped.until_wait()) == [Hear, Look, Save, WaitForChange]
