@@ -32,12 +32,26 @@ class Where:
 
 
 def likely_path(definition: Definition) -> str:
-    """Returns a path that the source would read: its first pattern, with wildcards filled in."""
+    """Returns a path that the source would read: its first pattern, with wildcards filled in. For topics it is partition 0 of the first."""
     source = definition.source
-    if isinstance(source, PolledOptions):
+    if topics := getattr(source, "topics", None):
+        return f"{_likely_topic(topics[0], definition.name)}/0"
+    if uri := getattr(source, "uri", ""):
+        patterns: Any = [f"{uri.partition('?')[0].rstrip('/')}/{source.pattern[0].lstrip('/')}"]  # type: ignore[attr-defined]
+    elif isinstance(source, PolledOptions):
         return source.type
-    patterns = getattr(source, "include", None) or [f"{source.dir.rstrip('/')}/{source.pattern[0]}"]  # type: ignore[attr-defined]
+    else:
+        patterns = getattr(source, "include", None) or [f"{source.dir.rstrip('/')}/{source.pattern[0]}"]  # type: ignore[attr-defined]
     return "/".join(_likely(part, definition.name) for part in patterns[0].split("/") if part != "**")
+
+
+def _likely_topic(pattern: str, name: str) -> str:
+    """Returns a topic that the regular expression stands for: the pattern up to its first wildcard, with `name` behind it."""
+    plain = re.match(r"(?:[A-Za-z0-9_-]|\\?\.(?![*+?{]))*(?![*?{])", pattern)
+    begun = "" if plain is None else plain.group().replace("\\", "")
+    if plain is not None and plain.end() == len(pattern):
+        return begun
+    return next((one for one in (begun + name, begun + "1", begun) if one and re.fullmatch(pattern, one)), name)
 
 
 def _likely(part: str, name: str) -> str:

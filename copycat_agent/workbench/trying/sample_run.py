@@ -1,12 +1,11 @@
 """Runs a sample through the real pipeline: `run_batch` over a file, with a stand-in for the producer that keeps the messages.
 
-Samples of a source without files are its next records, or records in a file, one JSON object per line.
+Samples of a source without files are its next records, or records in a file (`given_samples`).
 """
 
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import stat
 from collections.abc import Callable, Iterable, Iterator
@@ -21,15 +20,16 @@ from copycat_agent.encoding import letters
 from copycat_agent.encoding.files_layout import shown_value
 from copycat_agent.errors import DataError, FatalError, FileError
 from copycat_agent.executor import run_batch
-from copycat_agent.model import Batch, SourceOffset, SourcePartition, Split, Stretch, TaskId
+from copycat_agent.model import Batch, SourceOffset, SourcePartition, Split, TaskId
 from copycat_agent.options import Definition, DlqOptions, ErrorsOptions, KafkaOptions, LimitsOptions
 from copycat_agent.producer import Intact, Message, Producers, TaskProducer
 from copycat_agent.sources import SOURCES, LooksLater, create_source
-from copycat_agent.sources.contract import ENDLESS, PolledOptions, Position, Record
-from copycat_agent.sources.contract_stream import Records
+from copycat_agent.sources.contract import ENDLESS, PolledOptions
+from copycat_agent.sources.contract_files import FilesOptions
 from copycat_agent.sources.files.packing.compressions import MAGIC_BYTES
 from copycat_agent.sources.files.packing.unpacking import codec_of
 from copycat_agent.transforms import StepError
+from copycat_agent.workbench.trying.given_samples import give
 from copycat_agent.workbench.trying.results import Fate, Output, TrialResult, TriedRecord, Where, likely_path
 from copycat_agent.workbench.trying.tracing import QueryStep, RowTrace, TracedEncoder, TracedMessage
 
@@ -132,11 +132,10 @@ def _sample(definition: Definition, encoder: TracedEncoder, content: bytes | Pat
     if content is None:
         yield upcoming(definition), _ANY_BYTES
         return
-    name = where.path or (str(content.absolute()) if isinstance(content, Path) else likely_path(definition))
-    if isinstance(definition.source, PolledOptions):
-        split, encoder.frames = given(definition, content, name)  # type: ignore[assignment]
-        yield split, _ANY_BYTES
+    if isinstance(definition.source, PolledOptions) and not isinstance(definition.source, FilesOptions):
+        yield give(encoder, content, where), _ANY_BYTES
         return
+    name = where.path or (str(content.absolute()) if isinstance(content, Path) else likely_path(definition))
     with _opened(content) as fd:
         info = os.fstat(fd)
         mtime_ms = info.st_mtime_ns // 1_000_000 if where.mtime_ms is None else where.mtime_ms
@@ -249,42 +248,6 @@ def _headers(message: Message) -> dict[str, bytes]:
     """Returns the first header of each name: the agent's own come before those of templates."""
     headers = message[7] if len(message) > 7 and message[7] else ()  # noqa: PLR2004 - its place in a message
     return dict(reversed(list(headers)))
-
-
-KEY = "sample"
-
-
-class _Given:
-    """An `AuthorSource` that reads the lines in the stretch's `work`; only `read` is called."""
-
-    look = plan = apply = committed = close = cast("Any", _nothing)
-
-    def read(self, stretch: Stretch) -> Iterator[tuple[Record, Position]]:
-        for number, line in enumerate(stretch.work.splitlines(), 1):
-            if line.strip():
-                yield _fields(line, number), number
-
-
-def _fields(line: bytes, number: int) -> dict[str, Any]:
-    """Parses a line. Raises FatalError if it is no JSON object."""
-    try:
-        fields = json.loads(line)
-    except ValueError:
-        fields = None
-    if not isinstance(fields, dict):
-        raise FatalError(f"line {number} of the sample is no JSON object", "a record of this source is written as one, on a line")
-    return fields
-
-
-def given(definition: Definition, content: bytes | Path, name: str) -> tuple[Split, Records]:
-    """Returns a split and framing that read lines of JSON in place of the source. Raises FileError."""
-    try:
-        lines = content if isinstance(content, bytes) else content.read_bytes()
-    except OSError as error:
-        raise FileError(f"{str(content)!r} cannot be read: {error.strerror}") from None
-    stretch = Stretch(KEY, name, 0, work=lines)
-    split = Split(SourcePartition(definition.name, KEY), name, "", SourceOffset(0, path=name), ENDLESS, stretch=stretch)
-    return split, Records(_Given(), "the sample")
 
 
 def upcoming(definition: Definition) -> Split:
