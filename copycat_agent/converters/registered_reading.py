@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from copycat_agent.converters.avro_whole import whole_schema
 from copycat_agent.converters.base import BadSchemaError
-from copycat_agent.converters.registry_access import registry_of
+from copycat_agent.converters.registry_access import AbsentError, registry_of
 from copycat_agent.converters.schema_forms import referred
 from copycat_agent.converters.understood import Understood, ValueReader, json_objects
 from copycat_agent.formats.draft import Unparsed
@@ -23,7 +24,12 @@ if TYPE_CHECKING:
 
 _PREFIX_BYTES = 5
 _SCHEMAS_KEPT = 1000
+AGAIN_SECONDS = 0.5
+"""Time after which an absent schema is requested once more: it may have been registered just now, on another node of the registry."""
+ABSENT_SECONDS = 10.0
+"""Time for which an absent schema is not requested again: many records may name it."""
 _HINT = "was it written with a schema registry? else set converters.value: json, or leave it out"
+_ABSENT_HINT = "was it written with another registry? correct converters.schema_registry.url, or register the schema there"
 
 
 class RegisteredReader:
@@ -34,6 +40,8 @@ class RegisteredReader:
         self._kind = kind
         self._registry = registry_of(registry)
         self._reading = lru_cache(_SCHEMAS_KEPT)(self._asked)
+        self._absent: dict[int, tuple[Unparsed, float]] = {}
+        """Schemas that the registry does not have: what is wrong with their records, and until when to believe it (monotonic)."""
 
     def read_all(self, values: Sequence[bytes]) -> tuple[list[Any], list[Schema | None] | None]:
         """Implements `ValuesReader`."""
@@ -47,8 +55,30 @@ class RegisteredReader:
         if self._kind == "json_schema":
             (fields,) = json_objects((data[_PREFIX_BYTES:],))
             return Understood(fields)
-        read = self._reading(int.from_bytes(data[1:_PREFIX_BYTES], "big"))
+        read = self._found(int.from_bytes(data[1:_PREFIX_BYTES], "big"))
         return Understood(read) if isinstance(read, Unparsed) else read(data[_PREFIX_BYTES:])
+
+    def _found(self, number: int) -> ValueReader | Unparsed:
+        """Returns the reader of a schema. Records of a schema that the registry does not have, nor a moment later, are bad ones."""
+        bad, until = self._absent.get(number, (None, 0.0))
+        if bad is not None and time.monotonic() < until:
+            return bad
+        try:
+            return self._reading(number)
+        except AbsentError as error:
+            if not error.is_certain:
+                raise
+        time.sleep(AGAIN_SECONDS)
+        try:
+            return self._reading(number)
+        except AbsentError as error:
+            if not error.is_certain:
+                raise
+            bad = Unparsed(f"schema {number}: {error.message}", _ABSENT_HINT)
+        if len(self._absent) >= _SCHEMAS_KEPT:
+            self._absent.clear()
+        self._absent[number] = bad, time.monotonic() + ABSENT_SECONDS
+        return bad
 
     def _asked(self, number: int) -> ValueReader | Unparsed:
         written = self._registry.by_id(number)

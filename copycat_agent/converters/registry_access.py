@@ -25,6 +25,8 @@ _WORDS_MAX = 400
 _REGISTRIES_MAX = 64
 _UNAUTHORIZED, _FORBIDDEN, _NOT_FOUND, _CONFLICT, _UNPROCESSABLE = 401, 403, 404, 409, 422
 _TOO_MANY, _TIME_OUT, _SERVER = 429, 408, 500
+_ABSENT_CODES = (40401, 40402, 40403)
+"""A registry's own codes for a subject, a version and a schema that it does not have."""
 _ID_MAX = 2**32 - 1
 _UP = "is it up? check converters.schema_registry.url; the agent asks again by itself"
 _TRUST = "set converters.schema_registry.ca_file to the authority that signed its certificate; url needs a name that is in it"
@@ -54,8 +56,8 @@ class Registered(NamedTuple):
 class SchemaRegistry:
     """One registry with one login. Thread-safe; performs one request at a time. Keeps no answers.
 
-    Every method raises RetriableError if it does not answer, BlockedError if an operator has to act (a login, a missing subject), and
-    FatalError if it refuses a schema, with its message.
+    Every method raises RetriableError if it does not answer, BlockedError if an operator has to act (a login), AbsentError for what it
+    does not have, and FatalError if it refuses a schema, with its message.
     """
 
     def __init__(self, options: SchemaRegistryOptions) -> None:
@@ -82,7 +84,7 @@ class SchemaRegistry:
         what = f"this schema in subject {subject!r}"
         try:
             return self._ask(lambda client: _found(client, subject, schema, normal=False), what)
-        except _AbsentError:
+        except AbsentError:
             return self._ask(lambda client: _found(client, subject, schema, normal=True), what)  # perhaps in another notation
 
     def register(self, subject: str, schema: Written) -> Registered:
@@ -97,7 +99,7 @@ class SchemaRegistry:
         """Returns whether a schema could become a subject's next version. Used by examinations."""
         try:
             return self._ask(lambda client: bool(client.test_compatibility(subject, _schema(schema))), f"subject {subject!r}")
-        except _AbsentError:
+        except AbsentError:
             return True  # the first version
 
     def _ask(self, question: Callable[[SchemaRegistryClient], _T], what: str) -> _T:
@@ -135,7 +137,10 @@ class SchemaRegistry:
 
     def _translated(self, error: Exception, what: str) -> CopycatError:
         if isinstance(error, SchemaRegistryError):
-            return self._refusal(int(error.http_status_code), _words(error), what)
+            refusal = self._refusal(int(error.http_status_code), _words(error), what)
+            if isinstance(refusal, AbsentError):
+                refusal.is_certain = error.error_code in _ABSENT_CODES
+            return refusal
         if isinstance(error, KeyError | TypeError | AttributeError | ValueError | RecursionError):
             return BlockedError(f"{self.where} answers, but not as a schema registry does", _NOT_A_REGISTRY)
         reason = _clean(str(error)) or type(error).__name__
@@ -165,7 +170,7 @@ class SchemaRegistry:
         if status == _FORBIDDEN:
             return BlockedError(f"{self.where} does not let this login use {what} (HTTP 403)", "grant it there")
         if status == _NOT_FOUND:
-            return _AbsentError(f"{self.where} does not have {what}: {words}", "register the schema, or set auto_register: true")
+            return AbsentError(f"{self.where} does not have {what}: {words}", "register the schema, or set auto_register: true")
         if status in (_CONFLICT, _UNPROCESSABLE):
             return FatalError(f"{self.where} refuses the schema for {what} (HTTP {status}): {words}", "correct the schema, or the subject")
         if status >= _SERVER or status in (_TOO_MANY, _TIME_OUT):
@@ -173,8 +178,10 @@ class SchemaRegistry:
         return BlockedError(f"{self.where} answers HTTP {status}: {words}", _NOT_A_REGISTRY)
 
 
-class _AbsentError(BlockedError):
-    """The requested object does not exist."""
+class AbsentError(BlockedError):
+    """The requested object does not exist. `is_certain`: a registry says so, and no server that would answer every question with 404."""
+
+    is_certain = False
 
     def __reduce__(self) -> tuple[type[BlockedError], tuple[str, str]]:
         """Pickles as a BlockedError, which is all that callers need."""

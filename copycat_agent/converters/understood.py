@@ -20,7 +20,7 @@ class Understood(NamedTuple):
 ValueReader = Callable[[bytes], Understood]
 ValuesReader = Callable[[Sequence[bytes]], tuple[list[Any], "list[Schema | None] | None"]]
 """Returns the decoded values and the schema of each; None instead of schemas where no value names one."""
-"""Both raise RetriableError when a schema registry does not answer, BlockedError when it has no such schema."""
+"""Both raise RetriableError when a schema registry does not answer. A value whose schema it does not have is an `Unparsed`."""
 
 
 def json_objects(values: Sequence[bytes]) -> list[dict[str, Any] | Unparsed]:

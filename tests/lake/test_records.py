@@ -137,6 +137,22 @@ def test_a_registry_that_is_away_is_waited_for(orders: Lake, registry_front: Any
     assert sorted(row["n"] for file in orders.wait_written(250) for row in file.rows) == list(range(250))
 
 
+def test_a_record_whose_schema_the_registry_does_not_have_is_a_bad_one(
+    orders: Lake, schema_registry: SchemaRegistry, make_topic: Callable[..., str]
+) -> None:
+    unknown, dlq = b"\0\0\0\xff\xff\x01\x02", make_topic()
+    orders.send([Sent(unknown), Sent(unknown)])
+    sections: Any = {"converters": {"value": "avro", "schema_registry": {"url": schema_registry.url}}, "sink": {"roll": {"age": "200ms"}}}
+    orders.start(**sections)
+    wait_until(lambda: orders.status.state == "failed", 60, lambda: f"{orders.status}")
+    assert f"{orders.topic}/0@250, stage parse: schema 65535: the schema registry at " in orders.status.reason
+    orders.stop()
+    found = orders.run(**sections, errors={"tolerance": "all", "dlq": {"topic": dlq}})
+    assert sorted(row["n"] for file in found for row in file.rows) == list(range(250))
+    letters = consume(orders.bootstrap, dlq)
+    assert [(one.value, dict(one.headers)["copycat.offset"]) for one in letters] == [(unknown, b"250"), (unknown, b"251")]
+
+
 def test_fields_that_come_later_are_columns_from_there_on(lake: Lake) -> None:
     count = 20_000
     lake.send(as_json({"n": number, **({"late": f"l{number}"} if number >= 10_000 else {})} for number in range(count)))

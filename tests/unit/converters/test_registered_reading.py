@@ -16,7 +16,8 @@ from copycat_agent.converters.base import Reference, Written
 from copycat_agent.converters.proto_fields import writer_of
 from copycat_agent.converters.proto_form import compile_proto, message_indexes, message_of
 from copycat_agent.converters.registered_reading import RegisteredReader
-from copycat_agent.converters.registry_access import Registered
+from copycat_agent.converters.registry_access import AbsentError, Registered
+from copycat_agent.errors import BlockedError
 from copycat_agent.formats.draft import Unparsed
 from copycat_agent.options import SchemaRegistryOptions
 
@@ -126,3 +127,57 @@ def test_a_time_finer_than_a_microsecond_keeps_all_its_digits(monkeypatch: pytes
     read = reader("protobuf", Registry(Written("PROTOBUF", text)), monkeypatch).read
     inner = timestamp_pb2.Timestamp(seconds=1, nanos=1).SerializeToString()
     assert read(behind_id(b"\0\x0a" + bytes([len(inner)]) + inner)).value == {"at": "1970-01-01T00:00:01.000000001Z"}
+
+
+class Forgetful(Registry):
+    """Does not have the schema until it was asked for it `absences` times."""
+
+    def __init__(self, absences: int, *, is_certain: bool = True) -> None:
+        super().__init__(Written("AVRO", json.dumps(PLACE)))
+        self.absences, self.is_certain, self.asked = absences, is_certain, 0
+
+    def by_id(self, number: int) -> Written:
+        self.asked += 1
+        if self.asked > self.absences:
+            return super().by_id(number)
+        error = AbsentError("it is not there")
+        error.is_certain = self.is_certain
+        raise error
+
+
+ULM = b"\x06Ulm"
+
+
+@pytest.fixture
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registered_reading, "AGAIN_SECONDS", 0.0)
+
+
+@pytest.mark.usefixtures("at_once")
+def test_a_schema_that_is_registered_just_now_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert reader("avro", Forgetful(1), monkeypatch).read(behind_id(ULM)).value == {"city": "Ulm"}
+
+
+@pytest.mark.usefixtures("at_once")
+def test_an_absent_schema_makes_bad_records_without_a_question_for_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    registry = Forgetful(2)
+    read = reader("avro", registry, monkeypatch)
+    for _ in range(3):
+        value = read.read(behind_id(ULM)).value
+        assert isinstance(value, Unparsed)
+        assert value.why == "schema 7: it is not there"
+    assert registry.asked == 2
+
+
+@pytest.mark.usefixtures("at_once")
+def test_an_absent_schema_is_asked_for_again_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registered_reading, "ABSENT_SECONDS", 0.0)
+    read = reader("avro", Forgetful(2), monkeypatch)
+    assert isinstance(read.read(behind_id(ULM)).value, Unparsed)
+    assert read.read(behind_id(ULM)).value == {"city": "Ulm"}
+
+
+@pytest.mark.usefixtures("at_once")
+def test_an_answer_that_any_server_could_give_makes_no_bad_records(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(BlockedError, match="it is not there"):
+        reader("avro", Forgetful(9, is_certain=False), monkeypatch).read(behind_id(ULM))

@@ -121,6 +121,15 @@ def test_a_subject_that_is_not_there_is_named(schema_registry: SchemaRegistry, t
         make("avro", schema_registry.url)({"a": 1}, topic, None)
 
 
+def test_only_a_registry_says_for_certain_that_it_has_no_such_schema(registry_front: RegistryFront) -> None:
+    registry = registry_access.registry_of(SchemaRegistryOptions(url=registry_front.url))
+    for answer, is_certain in ((None, True), ((404, b"<html>"), False), ((404, b'{"error_code": 404}'), False)):
+        registry_front.answer = answer
+        with pytest.raises(registry_access.AbsentError, match="does not have schema 65535") as caught:
+            registry.by_id(65535)
+        assert caught.value.is_certain is is_certain
+
+
 def test_a_schema_that_is_not_compatible_is_fatal_with_the_registrys_words(
     schema_registry: SchemaRegistry, registry_client: SchemaRegistryClient, topic: str, tmp_path: Path
 ) -> None:
