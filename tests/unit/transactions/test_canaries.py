@@ -272,7 +272,8 @@ CANARIES: list[tuple[Callable[[Patch], None], str, int]] = [
 ]
 """Each, in which kind of histories it is found, and the seed of one that has shown it, which is tried before the others.
 
-That positions are published only once the claims are read back is not among them: 20,000 histories of leaders that are cut off do not show it.
+That positions are published only once the claims are read back is not among them: no history has shown it, among 20,000 of leaders that
+are cut off.
 """
 
 
