@@ -66,12 +66,12 @@ def compose(reader: Reader, agent: AgentOptions) -> Definition | None:
     parts: dict[str, Any] = {name: read(reader) for name, read in own.items()} | {name: reader.field(Definition, name) for name in simple}
     parts["kafka"] = _kafka(reader, agent.kafka)
     _check(reader, parts)
-    if parts["delivery"] is not FAILED and parts["kafka"] is not FAILED and not _writes_files(parts):
+    if parts["delivery"] is not FAILED and parts["kafka"] is not FAILED and _writes_topics(parts):
         check_exactly_once(reader, parts["delivery"], parts["kafka"], under(agent.kafka, parts["kafka"]))
     if parts["delivery"] is not FAILED:
         check_positions(reader, parts["delivery"], agent.agent_id)
     if parts["source"] is not FAILED and parts["kafka"] is not FAILED:
-        written = None if parts["record"] is FAILED or _writes_files(parts) else parts["record"]
+        written = parts["record"] if parts["record"] is not FAILED and _writes_topics(parts) else None
         check_loop(
             reader, parts["source"], written, None if parts["errors"] is FAILED else parts["errors"], under(agent.kafka, parts["kafka"])
         )
@@ -111,8 +111,10 @@ def _check(reader: Reader, parts: Mapping[str, Any]) -> None:
 
 def _check_output(reader: Reader, parts: Mapping[str, Any]) -> None:
     """Checks where records go, and their form there."""
-    if _writes_files(parts):
-        check_files(reader, parts["sink"], parts["source"], parts["converters"])
+    if parts["sink"] is FAILED:  # then `record` may be one that `_record` made up
+        return
+    if not _writes_topics(parts):
+        check_files(reader, *(parts[name] for name in ("sink", "source", "converters", "transforms")))
     elif parts["record"] is not FAILED:
         check_record(reader, parts["record"])
         if parts["kafka"] is not FAILED:
@@ -192,14 +194,15 @@ def _sink(reader: Reader) -> object:
 
 
 def _record(reader: Reader) -> object:
-    """Reads `record`. With files it may be missing: their path stands for the topic, see `with_implied`."""
-    if reader.node(("record",)) is None and reader.text(("sink", "type")) == "files":
+    """Reads `record`. With a sink other than topics it may be missing: the path of files stands for the topic, see `with_implied`."""
+    if reader.node(("record",)) is None and reader.node(("sink",)) is not None and reader.text(("sink", "type")) != "kafka":
         return RecordOptions(topic="{@topic}")
     return reader.field(Definition, "record")
 
 
-def _writes_files(parts: Mapping[str, Any]) -> bool:
-    return parts["sink"] is not FAILED and not parts["sink"].has_topics
+def _writes_topics(parts: Mapping[str, Any]) -> bool:
+    """Returns whether records are known to go to topics."""
+    return parts["sink"] is not FAILED and bool(parts["sink"].has_topics)
 
 
 def _transforms(reader: Reader) -> object:

@@ -19,6 +19,7 @@ from copycat_agent.formats.multiline_options import GroupOptions
 from copycat_agent.formats.records.byte_records import LinesOptions
 from copycat_agent.model import Column
 from copycat_agent.options import (
+    ConverterOptions,
     ConvertersOptions,
     Definition,
     ErrorsOptions,
@@ -35,7 +36,16 @@ from copycat_agent.sinks.files_options import FilesSinkOptions
 from copycat_agent.sources import declared_columns
 from copycat_agent.sources.log_file.log_options import LogFileOptions
 from copycat_agent.templates import Template, compile_template
-from copycat_agent.transforms import UNKNOWN_COLUMNS, UNKNOWN_COLUMNS_HINT, action_of, columns_after, columns_at
+from copycat_agent.transforms import (
+    TRANSFORMS,
+    UNKNOWN_COLUMNS,
+    UNKNOWN_COLUMNS_HINT,
+    StepOptions,
+    action_of,
+    columns_after,
+    columns_at,
+    kind_of,
+)
 from copycat_agent.transforms.grok import GrokOptions, translated
 from copycat_agent.transforms.match import PlainCondition
 from copycat_agent.transforms.sql import SqlOptions, sql_at
@@ -66,24 +76,47 @@ def check_record(reader: Reader, record: RecordOptions) -> None:
         reader.report(("record", "partition"), "bad-value", "a partition is a number from 0", "or one of key, sticky, file")
 
 
-def check_files(reader: Reader, sink: SinkOptions, source: SourceOptions | Failed, converters: ConvertersOptions | Failed) -> None:
-    """Checks that the path of files compiles and is not hidden from readers, and that records come from Kafka and can be read."""
+def check_files(
+    reader: Reader,
+    sink: SinkOptions,
+    source: SourceOptions | Failed,
+    converters: ConvertersOptions | Failed,
+    transforms: Sequence[TransformOptions] | Failed,
+) -> None:
+    """Checks that the path of files compiles and is not hidden from readers, and that records come from Kafka, can be read and written."""
     path = _template(reader, ("sink", "path"), getattr(sink, "path", ""))
     if path is not None:
+        made = "".join(one if isinstance(one, str) else "x" for one in path.parts).strip("/")
         try:
-            directory(path.text if path.is_literal else f"{path.literal_prefix}x")
+            directory(made)
         except DataError as error:
             reader.report(("sink", "path"), "bad-value", error.message, error.hint)
-        names = "".join(one if isinstance(one, str) else "x" for one in path.parts).split("/")
-        if any(name[:1] in {"_", "."} for name in names):
+        if any(name[:1] in {"_", "."} for name in made.split("/")):
             hint = "readers pass over files and directories with such names"
             reader.report(("sink", "path"), "bad-value", "no directory of it may begin with _ or a dot", hint)
     value = None if isinstance(converters, Failed) else converters.value
     if value is not None and value.type not in READABLE:
         reader.report(("converters", "value"), "converter", f"values of {value.type} cannot be read", f"known are {', '.join(READABLE)}")
+    form = getattr(sink, "format", "")
+    maker = None if form not in {"lines", "binary"} else _maker(value, () if isinstance(transforms, Failed) else transforms)
+    if maker is not None:
+        hint = "write format jsonl, or one with columns, or leave out what makes fields: bytes are written as they are in Kafka"
+        reader.report(("sink", "format"), "sink", f"format {form} takes bytes or text, and {maker} makes fields of every record", hint)
     if isinstance(source, SourceOptions) and source.type != "kafka":
         hint = "files are written from source: {type: kafka}; the source's records can go to a topic first"
         reader.report(("sink", "type"), "sink", f"records of source {source.type} cannot go into files", hint)
+
+
+def _maker(value: ConverterOptions | None, transforms: Sequence[TransformOptions]) -> str | None:
+    """Returns what makes every record an object, or a bad record; None if that is not certain. A package's step may leave bytes."""
+    if value is not None and value.type in {"json", "json_schema", "protobuf"}:
+        return f"converters.value: {value.type}"
+    for number, step in enumerate(transforms):
+        action = action_of(step)
+        is_certain = isinstance(step, StepOptions) and step.if_ is None and step.on_error is None and action in TRANSFORMS.built_in
+        if is_certain and not kind_of(step).is_filter:
+            return f"transforms[{number}] {action}"
+    return None
 
 
 def check_timestamp(reader: Reader, record: RecordOptions, kafka: KafkaOptions) -> None:

@@ -108,6 +108,7 @@ def _is_rfc3339(text: str) -> bool:
 
 _CLEANUP: Loc = ("source", "cleanup")
 _MOVES = ("move", "move_by_date")
+_BRACES = re.compile(r"\{[^{}]*\}")
 
 
 def check_spool(reader: Reader, source: SourceOptions) -> None:
@@ -143,6 +144,9 @@ def _check_names(reader: Reader, source: SpoolDirOptions) -> None:
     if (done_file := source.ready.done_file) is not None and ("/" in done_file or done_file in {"", ".", ".."}):
         hint = 'it lies beside its file: write "{name}.done", or _SUCCESS'
         reader.report(("source", "ready", "done_file"), "bad-value", "is no name of a file", hint)
+    elif unknown := set(_BRACES.findall(done_file or "")) - {"{name}"}:
+        hint = 'only {name} stands for the name of the file it belongs to, as in "{name}.done"'
+        reader.report(("source", "ready", "done_file"), "bad-value", f"{min(unknown)} stands for nothing", hint)
 
 
 def _check_policy(reader: Reader, source: SpoolDirOptions) -> None:

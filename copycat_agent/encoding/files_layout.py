@@ -58,7 +58,7 @@ class FilesLayout(MessageLayout):
         del has_fields
         self.definition = definition
         self.has_envelopes = has_envelopes
-        self.topic = compile_template(definition.record.topic)
+        self.topic = compile_template(definition.record.topic.strip("/"))
         self.is_steady = self.topic.is_of_split
         self.literal_topic = directory(self.topic.literal_prefix) if self.topic.is_literal else ""
         self.value = self.key = self.convert_value = None
@@ -145,10 +145,13 @@ def escaped(text: str) -> str:
 
 
 def directory(path: str) -> str:
-    """Returns the directory of a path, with a trailing slash. Raises DataError for one that stores do not take."""
-    names = path.strip("/").split("/")
-    if not all(names):
-        raise DataError("the path of the record's file has an empty part", "see sink.path; default: gives a field a value")
+    """Returns the directory of a path without slashes at its ends, with a trailing one.
+
+    Raises DataError for one that stores do not take, or readers of tables: Spark refuses a whole table for one directory `NAME=`.
+    """
+    names = path.split("/")
+    if not all("" not in name.split("=", 1) for name in names):
+        raise DataError("the path of the record's file has an empty part", "see sink.path; set: with an if gives an empty field a value")
     names = [f"%{ord(name[0]):02X}{name[1:]}" if name[0] in "_." else name for name in names]
     found = "/".join(names) + "/"
     if any(len(name.encode()) > NAME_BYTES for name in names) or len(found.encode()) > PATH_BYTES:

@@ -16,6 +16,7 @@ from pydantic import SerializeAsAny as SerializeAsAny
 from pydantic import Tag as Tag
 from pydantic import TypeAdapter as TypeAdapter
 from pydantic import ValidationError as ValidationError
+from pydantic import ValidationInfo as ValidationInfo
 from pydantic import WithJsonSchema as WithJsonSchema
 from pydantic.fields import FieldInfo as FieldInfo
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from copycat_agent.errors import FatalError
-from copycat_agent.options import ByteSize, Duration, Field, Options, SinkOptions
+from copycat_agent.options import AfterValidator, ByteSize, Duration, Field, Options, SinkOptions, ValidationInfo
 from copycat_agent.sinks.sink_stores import check_address
 
 FileFormat = Literal["jsonl", "lines", "csv", "binary", "parquet", "avro"]
@@ -22,6 +22,21 @@ COMPRESSIONS: dict[FileFormat, tuple[Compression, ...]] = {
 """Compressions that each format supports."""
 
 
+def _address(uri: str) -> str:
+    try:
+        check_address(uri)
+    except FatalError as error:
+        raise ValueError(f"{error.message}; {error.hint}") from None
+    return uri
+
+
+def _of_format(compression: Compression, info: ValidationInfo) -> Compression:
+    form = info.data.get("format")  # None: that is bad itself
+    if form is not None and compression not in COMPRESSIONS[form]:
+        raise ValueError(f"format {form} takes compression {', '.join(COMPRESSIONS[form])}")
+    return compression
+
+
 class RollOptions(Options):
     """When a file is written. What comes first does it; until then Kafka keeps the records."""
 
@@ -35,7 +50,7 @@ class FilesSinkOptions(SinkOptions):
     """Files of a store or a file system, written once and complete, under names that say which offsets they hold."""
 
     type: Literal["files"] = Field("files", description="Files of a store.")
-    uri: str = Field(
+    uri: Annotated[str, AfterValidator(_address)] = Field(
         min_length=1,
         description="Directory below which files are written: file:///srv/lake/orders/, s3://lake/orders/?region=eu-central-1; gs and "
         "abfss. Credentials are where the store's SDK looks for them.",
@@ -44,7 +59,9 @@ class FilesSinkOptions(SinkOptions):
         "{@topic}", min_length=1, description="Template of a file's directory below `uri`, such as {@topic}/dt={@timestamp:%Y-%m-%d}."
     )
     format: FileFormat = Field("jsonl", description="Format of the files.")
-    compression: Compression = Field("none", description="How they are compressed. zstd or snappy is usual for parquet.")
+    compression: Annotated[Compression, AfterValidator(_of_format)] = Field(
+        "none", description="How they are compressed. zstd or snappy is usual for parquet."
+    )
     roll: RollOptions = Field(RollOptions(), description="When a file is written.")
 
     @property
@@ -55,12 +72,3 @@ class FilesSinkOptions(SinkOptions):
     def address(self) -> str:
         """The address of the directory, without the store's options."""
         return f"{check_address(self.uri).shown.rstrip('/')}/"
-
-    def model_post_init(self, _: object) -> None:
-        """Refuses an invalid address, and a compression that the format does not support."""
-        try:
-            check_address(self.uri)
-        except FatalError as error:
-            raise ValueError(f"{error.message}; {error.hint}") from None
-        if self.compression not in COMPRESSIONS[self.format]:
-            raise ValueError(f"format {self.format} takes compression {', '.join(COMPRESSIONS[self.format])}")

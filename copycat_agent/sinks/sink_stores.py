@@ -80,10 +80,7 @@ class SinkStore(Protocol):
 
 def check_address(uri: str) -> Address:
     """Returns the parsed address of a store. Raises FatalError, whose message shows no secret. Sends no request."""
-    address = parse_address(uri)
-    if address.scheme not in OPTIONS:
-        msg = f"files are not written to {address.scheme}://"
-        raise FatalError(msg, "known are " + ", ".join(f"{one}://" for one in OPTIONS))
+    address = parse_address(uri, tuple(OPTIONS))
     unknown = [name for name, _ in parse_qsl(address.query, keep_blank_values=True) if name not in OPTIONS[address.scheme]]
     if unknown:
         known = ", ".join(OPTIONS[address.scheme]) or "none"

@@ -105,6 +105,15 @@ def test_others_read_the_whole_store_as_a_table_and_pass_over_what_the_agent_kee
     assert spark.read.parquet(str(filled.root)).groupBy("topic").count().collect() == [(filled.topic, ROWS)]
 
 
+def test_spark_reads_names_that_differ_only_in_case(lake: Lake, spark: SparkSession) -> None:
+    lake.send(as_json([{"n": 0, "id": 0}, {"n": 1, "ID": 1}, {"n": 2, "o": {"a": 2}}, {"n": 3, "o": {"A": 3}}, {"n": 4, "id": 4}]))
+    found = lake.run(sink={"format": "parquet", "path": "t"})
+    lake.assert_each_once(found)
+    for merges in (False, True):
+        rows = spark.read.option("mergeSchema", merges).parquet(str(lake.root / "t")).select("n", "id", "o.a").collect()
+        assert sorted((row[0], row[1], row[2]) for row in rows) == [(0, 0, None), (1, 1, None), (2, None, 2), (3, None, 3), (4, 4, None)]
+
+
 def test_others_read_json_lines_and_csv_as_tables(filled: Lake, spark: SparkSession) -> None:
     expected = [(number, row(number)["text"], day(number)) for number in range(ROWS)]
     for kind, read in (("jsonl", "read_json"), ("csv", "read_csv")):

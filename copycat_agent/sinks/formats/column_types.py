@@ -336,6 +336,31 @@ def transposed(types: Types, rows: Sequence[dict[str, Any]], *, grows: bool) -> 
     return {name: (types.get(name, VOID), [row.get(name) for row in rows]) for name in [*names, *extra]}
 
 
+class SpellingClash(Unfit):
+    """A field's name differs only in case from another one of its level: Spark reads no such table, unless it is told to mind case."""
+
+
+def check_spelling(columns: Iterable[tuple[str, SqlType]]) -> None:
+    """Raises SpellingClash for columns, or fields within one, whose names differ only in case."""
+    names: set[str] = set()
+    for name, type_ in columns:
+        if name.lower() in names:
+            raise SpellingClash("another field's name differs only in case, so Spark could not read the file").within(name)
+        names.add(name.lower())
+        try:
+            _check_spelling_within(type_)
+        except SpellingClash as clash:
+            raise clash.within(name) from None
+
+
+def _check_spelling_within(type_: SqlType) -> None:
+    if type_.word == "struct":
+        check_spelling(type_.parts)
+    else:
+        for _, part in type_.parts:
+            _check_spelling_within(part)
+
+
 def too_many_columns() -> Unfit:
     """Returns the error for rows with more columns than `LEAVES_MAX`."""
     return Unfit(f"the records would have more than {LEAVES_MAX} columns")

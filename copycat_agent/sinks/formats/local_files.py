@@ -47,6 +47,11 @@ class DirectoryFiles(ABC):
     def why(self, value: Any) -> DataError:  # noqa: ANN401 - any value
         """Returns why `take` does not take this value, without its data."""
 
+    def clashes(self, value: Any) -> bool:  # noqa: ANN401 - any value
+        """Returns whether `take` does not take this value only because of the columns so far, and other files of the directory may."""
+        del value
+        return False
+
     @abstractmethod
     def spill(self) -> None:
         """Frees memory: writes what is held, or packs it into much less."""

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from copycat_agent.sinks.files_options import Compression
-from copycat_agent.sinks.formats.column_types import Fitted, Types, fitted
+from copycat_agent.sinks.formats.column_types import Fitted, Types, check_spelling, fitted
 from copycat_agent.sinks.formats.stored_types import Stored
 from copycat_agent.sinks.formats.table_files import TableFile, TableFormat
 from copycat_agent.sql_types import SqlType
@@ -78,7 +78,7 @@ class ParquetTable(TableFormat):
         return fitted(type_, values, grows=grows)
 
     def check(self, types: Types) -> None:
-        del types  # any name is valid
+        check_spelling(Stored(types).types.items())
 
     def begin(self, path: Path, types: Types) -> TableFile:
         return _ParquetFile(path, types, self._compression)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
+from itertools import count
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -46,7 +47,8 @@ class RangeFiles:
     """Takes the records of one range of offsets of a Kafka partition, in their order, and returns complete files in `scratch`.
 
     Called from one thread. Usually there is one file per directory and schema; a format with columns begins another file when the columns
-    change. Any exception but DataError removes all files, as `abandon` does: RetriableError if the disk cannot be written to.
+    change, and has a second one beside it for records with names that may not be among the columns of the first (`DirectoryFiles.clashes`).
+    Any exception but DataError removes all files, as `abandon` does: RetriableError if the disk cannot be written to.
     """
 
     def __init__(self, options: FilesSinkOptions, scratch: Path, limits: RangeLimits = _LIMITS) -> None:
@@ -54,7 +56,10 @@ class RangeFiles:
         self._make = _maker(options)
         self._scratch = scratch
         self._limits = limits
-        self._parts: dict[tuple[str, Schema | None], DirectoryFiles] = {}
+        self._parts: dict[tuple[str, Schema | None, int], DirectoryFiles] = {}
+        """Numbered from 0: another one is for records whose names clash with those of the ones before."""
+        self._latest: dict[tuple[str, Schema | None], int] = {}
+        """The number of the part that took the latest record, where it is not the first."""
         self._slices: dict[DirectoryFiles, int] = {}
         self._open: dict[DirectoryFiles, None] = {}
         self._paths: list[Path] = []
@@ -65,8 +70,8 @@ class RangeFiles:
         """Adds one record. Raises DataError if it does not fit; then nothing of it is in any file."""
         with self._removing():
             part = self._part(directory, schema)
-            if not self._take(part, (value,)):
-                raise part.why(value)
+            if not self._take(part, (value,)) and (refusing := self._elsewhere(directory, schema, value, part)):
+                raise refusing.why(value)
 
     def add_all(self, directory: str, values: Sequence[Any], schema: Schema | None = None) -> int:
         """Adds records of one directory. Returns how many were taken: all, or those before the first that does not fit.
@@ -74,18 +79,36 @@ class RangeFiles:
         Up to 4096 of them are copied at a time, beside what is held: the caller bounds how many it passes at once.
         """
         with self._removing():
-            part = self._part(directory, schema)
-            size, done = self._slices.get(part, _SLICE), 0
+            done = 0
             while done < len(values):
+                part = self._part(directory, schema)
+                size = self._slices.get(part, _SLICE)
                 some = values[done : done + size]
                 taken = self._take(part, some)
                 done += taken
                 if taken < len(some):
                     self._slices[part] = _CAREFUL_SLICE
-                    return done
-                if size < _SLICE:
-                    self._slices[part] = size = size * 2
+                    if self._elsewhere(directory, schema, values[done], part):
+                        return done
+                    done += 1
+                elif size < _SLICE:
+                    self._slices[part] = size * 2
             return done
+
+    def _elsewhere(self, directory: str, schema: Schema | None, value: Any, tried: DirectoryFiles) -> DirectoryFiles | None:  # noqa: ANN401 - any value
+        """Adds a record that one part did not take to the first that does. Returns the one that says why not, if none does."""
+        for number in count():
+            is_new = (directory, schema, number) not in self._parts
+            part = self._part(directory, schema, number)
+            if part is not tried and self._take(part, (value,)):
+                self._latest[directory, schema] = number
+                self._slices[part] = 1  # the next one may be for the first part again
+                return None
+            if is_new:
+                del self._parts[directory, schema, number]
+            if is_new or not part.clashes(value):
+                return part
+        raise AssertionError
 
     @property
     def is_full(self) -> bool:
@@ -109,14 +132,15 @@ class RangeFiles:
         self._paths = []
 
     def _forget(self) -> None:
-        self._parts, self._slices, self._open, self._held_bytes = {}, {}, {}, 0
+        self._parts, self._latest, self._slices, self._open, self._held_bytes = {}, {}, {}, {}, 0
 
-    def _part(self, directory: str, schema: Schema | None) -> DirectoryFiles:
-        part = self._parts.get((directory, schema))
+    def _part(self, directory: str, schema: Schema | None, number: int | None = None) -> DirectoryFiles:
+        key = directory, schema, self._latest.get((directory, schema), 0) if number is None else number
+        part = self._parts.get(key)
         if part is None:
             if not self._parts:
                 self._scratch.mkdir(parents=True, exist_ok=True)
-            part = self._parts[directory, schema] = self._make(directory, schema, self._new_path)
+            part = self._parts[key] = self._make(directory, schema, self._new_path)
         return part
 
     def _take(self, part: DirectoryFiles, values: Sequence[Any]) -> int:

@@ -15,7 +15,7 @@ from typing import Any
 from copycat_agent.converters.base import Unfit
 from copycat_agent.errors import DataError
 from copycat_agent.model import Schema
-from copycat_agent.sinks.formats.column_types import LEAVES_MAX, Fitted, Types, too_many_columns, transposed
+from copycat_agent.sinks.formats.column_types import LEAVES_MAX, Fitted, SpellingClash, Types, too_many_columns, transposed
 from copycat_agent.sinks.formats.local_files import DirectoryFiles, NewPath, WrittenFile
 from copycat_agent.sinks.formats.stored_types import leaves
 from copycat_agent.sinks.formats.text_files import null_value
@@ -80,6 +80,7 @@ class TableFiles(DirectoryFiles):
         self._new_path = new_path
         self._fixed = _declared(schema)
         self._types = self._fixed
+        self._is_checked = False
         self._rows = self._rows_bytes = 0
         self._columns: dict[str, list[Any]] = {name: [] for name in self._types}
         self._file: TableFile | None = None
@@ -107,11 +108,21 @@ class TableFiles(DirectoryFiles):
             return error
         raise AssertionError("it fits")
 
+    def clashes(self, value: Any) -> bool:  # noqa: ANN401 - any value
+        try:
+            self._check(self._fit(_rows((value,)))[0])
+        except SpellingClash:
+            return True
+        except (Unfit, DataError):
+            pass
+        return False
+
     def _accept(self, values: Sequence[Any]) -> None:
         """Adds rows to those held. Raises Unfit or DataError if one does not fit; then nothing has changed."""
         types, columns, size = self._fit(_rows(values))
-        if types != self._types:
+        if types != self._types or not self._is_checked:
             self._check(types)
+            self._is_checked = True
             self._change(types)
         step = max(1, len(values) * PACK_BYTES // max(size, PACK_BYTES))
         for first in range(0, len(values), step):

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 from typing import Any
 
 import pytest
 
 from copycat_agent.encoding.files_layout import FilesLayout
+from copycat_agent.errors import DataError
 from copycat_agent.formats import Draft, Envelopes, Parsed
+from copycat_agent.formats.draft import Envelope
 from copycat_agent.model import SourceOffset, SourcePartition, Split
 from copycat_agent.templates import SplitMeta
 from tests.unit.batch.rig import definition
@@ -61,6 +64,17 @@ def test_where_there_is_one_directory_messages_are_values_alone(path: str) -> No
     layout, chunk = layout_of(path), chunk_of([1, None])
     assert layout.is_steady
     assert layout.messages(chunk) == [layout.value(draft, "") for draft in chunk.rows()] == [{"n": 0}, {"n": 1}]
+
+
+@pytest.mark.parametrize("path", ["r={r}", "{r}/x", "x/{r}", "x/{@key}", "{r}={n}", "/{r}/"])
+def test_an_empty_value_makes_a_bad_record(path: str) -> None:
+    layout = layout_of(path)
+    for empty, key in (("", b""), ("0", b"k")):
+        draft = Draft({"r": empty, "n": 1}).within(Envelope(key))
+        with contextlib.ExitStack() as stack:
+            if not empty:
+                stack.enter_context(pytest.raises(DataError, match="empty part"))
+            assert layout.outline(draft)[0] == path.strip("/").replace("{r}", "0").replace("{n}", "1").replace("{@key}", "k") + "/"
 
 
 def test_envelopes_are_cut_as_records_are() -> None:

@@ -18,7 +18,7 @@ def spool(rest: str = "", cleanup: str = "", directory: str = "/spool/in", name:
 
 GOOD = [
     spool(), spool(cleanup="policy: delete"), spool(cleanup="policy: move, to: /spool/done"),
-    spool(cleanup="failed_to: /spool/bad, retain: 14d"),
+    spool(cleanup="failed_to: /spool/bad, retain: 14d"), spool('ready: {done_file: "{name}.ok"}'), spool("ready: {done_file: _SUCCESS}"),
     spool(cleanup="policy: move, to: /spool/in/done"), spool("recursive: true", "policy: move, to: /spool/in-done"),
     spool(cleanup="policy: move_by_date, to: /spool, failed_to: /spool, retain: 14d, across_devices: copy"),
 ]  # fmt: skip
@@ -30,6 +30,7 @@ BAD = [
     (spool('pattern: ["*", ../x]'), "no slash", "recursive: true"),
     (spool('ready: {done_file: "../{name}"}'), "no name of a file", "{name}.done"),
     (spool("ready: {done_file: ..}"), "no name of a file", "{name}.done"),
+    (spool('ready: {done_file: "{nam}.ok"}'), "{nam} stands for nothing", "{name}.done"),
     (spool(cleanup="policy: move"), "needs a directory", "to: /DIR"),
     (spool(cleanup="policy: move_by_date, failed_to: /bad"), "move_by_date needs a directory", "to: /DIR"),
     (spool(cleanup="policy: delete, to: /done"), "has no effect with policy: delete", "policy: move"),

@@ -123,7 +123,7 @@ def test_an_address_is_shown_without_its_options(store: SinkStore, uri: str) -> 
 @pytest.mark.parametrize(
     ("uri", "words"),
     [
-        ("hdfs://host/lake", "files are not written to hdfs://"),
+        ("hdfs://host/lake", "addresses that begin with hdfs:// are not known"),
         ("file://host/lake", "not that of a directory of this host"),
         ("file:///", "not that of a directory of this host"),
         ("s3://lake/a//b", "parts of the address's path are empty"),
@@ -137,3 +137,4 @@ def test_an_address_that_is_none_is_refused(uri: str, words: str) -> None:
     with pytest.raises(FatalError, match=words) as raised:
         check_address(uri)
     assert "secret-9f3" not in str(raised.value)
+    assert "viewfs" not in raised.value.hint, "only what files are written to"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import NamedTuple
 from urllib.parse import unquote
 
@@ -69,13 +70,13 @@ class Address(NamedTuple):
         return self._replace(path=inside[prefix:])
 
 
-def parse_address(text: str) -> Address:
+def parse_address(text: str, schemes: Sequence[str] = SCHEMES) -> Address:
     """Parses an address. The part before the first `?` is the name, unescaped. Raises FatalError, which never shows a secret."""
     match = _SCHEME.match(text)
     scheme = match[1].lower() if match else ""
-    if match is None or scheme not in SCHEMES:
+    if match is None or scheme not in schemes:
         msg = f"addresses that begin with {scheme}:// are not known" if scheme else "this is not an address of remote files"
-        raise FatalError(msg, "known are " + ", ".join(f"{one}://" for one in SCHEMES))
+        raise FatalError(msg, "known are " + ", ".join(f"{one}://" for one in schemes))
     place, _, query = text[match.end() :].partition("?")
     authority, slash, path = place.partition("/")
     _refuse_secrets(scheme, authority, place, query)

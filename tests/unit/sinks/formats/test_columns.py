@@ -16,7 +16,7 @@ from copycat_agent.errors import DataError
 from copycat_agent.model import Schema
 from copycat_agent.sinks.formats import RangeFiles, WrittenFile
 from copycat_agent.sinks.formats.range_files import RangeLimits
-from tests.unit.sinks.formats.rig import options, read, read_all, schema_of
+from tests.unit.sinks.formats.rig import options, plain, read, read_all, schema_of
 
 AT_ONCE = RangeLimits(held_bytes=1, left_bytes=0)
 """Whatever comes is written, so that what changes columns begins another file."""
@@ -89,6 +89,45 @@ def test_what_does_not_fit_is_told_without_its_data_and_changes_nothing(
         files.add("d", then)
     assert files.add_all("d", [first, then, first]) == 1
     assert read_all(files.close()) == [first, first]
+
+
+@pytest.mark.parametrize("spilled", [False, True])
+def test_names_that_differ_only_in_case_are_in_files_of_their_own(tmp_path: Path, spilled: bool) -> None:
+    records: list[dict[str, Any]] = [{"id": 1}, {"ID": 2}, {"id": 3, "o": {"a": 1}}, {"n": 4}, {"id": 5, "o": {"A": 1}}, {"ID": 6}]
+    records += [{"o": {"a": 7}}, {"o": {"A": 8}}, {"Id": 9}] * 3
+    for name, at_once in (("one", False), ("all", True)):
+        files = RangeFiles(options("parquet"), tmp_path / name, AT_ONCE if spilled else RangeLimits())
+        if at_once:
+            assert files.add_all("d", records) == len(records)
+        else:
+            for record in records:
+                files.add("d", record)
+        written = files.close()
+        assert sorted(map(repr, map(plain, read_all(written)))) == sorted(map(repr, map(plain, records)))
+        assert all(len({one.lower() for one in types_of(file)}) == len(types_of(file)) for file in written)
+        assert spilled or len(written) == 4, "not one for every change of spelling"
+
+
+@pytest.mark.parametrize("record", [{"A": 1, "a": 2}, {"o": {"A": 1, "a": 2}}, {"o": [{"A": 1, "a": 2}]}])
+def test_a_record_whose_own_names_differ_only_in_case_does_not_fit(tmp_path: Path, record: dict[str, Any]) -> None:
+    files = RangeFiles(options("parquet"), tmp_path)
+    assert files.add_all("d", [{"a": 0}, record, record]) == 1
+    with pytest.raises(DataError, match=r"field '(o\.|o\.\[\]\.|)a': another field's name differs only in case"):
+        files.add("d", record)
+    files.add("d", {"A": "x"})
+    with pytest.raises(DataError, match="field 'A': text is needed"):
+        files.add("d", {"A": 1})
+    with pytest.raises(DataError, match="field 'a': a whole number is needed"):
+        files.add("d", {"a": "x"})
+    assert [read(file) for file in files.close()] == [[{"a": 0}], [{"A": "x"}]]
+
+
+def test_a_schema_whose_names_differ_only_in_case_makes_no_file(tmp_path: Path) -> None:
+    files = RangeFiles(options("parquet"), tmp_path)
+    for _ in range(2):
+        with pytest.raises(DataError, match="field 'a': another field's name differs only in case"):
+            files.add("d", {"A": 1, "a": 2}, schema_of(A="bigint", a="bigint"))
+    assert files.close() == []
 
 
 def nested(depth: int) -> Any:
