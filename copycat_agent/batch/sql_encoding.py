@@ -39,11 +39,11 @@ class Asking:
         self._watch = watch
 
     def record(self, draft: Draft, first: int) -> list[dict[str, Any]]:
-        """Returns the fields of a single record, none if it is not sent to the query; `first` is its query number."""
+        """Returns the fields of a single record, none if it is not sent to the query, as a null is not; `first` is its query number."""
         record, number = NOT_ASKED, draft.number
         found: list[dict[str, Any]] = []
         try:
-            if self._inner.apply(self._inner.ready(draft), 0):
+            if draft.framed is not None and self._inner.apply(self._inner.ready(draft), 0):
                 found.append(draft.fields())
                 record = first
                 self._note(draft)
@@ -147,13 +147,11 @@ class Asking:
 
 
 def _readable(draft: Draft) -> bool:
-    """The first step for records of which some may be unreadable."""
+    """The first step for records of which some may be unreadable, or nulls, which go round the query."""
     value: Any = draft.value
     if type(value) is Unparsed:
         raise DataError(value.why, value.hint)
-    if value is None:
-        raise DataError("the record's value is null: it is no row of the query's table", "errors says what becomes of it")
-    return True
+    return value is not None
 
 
 class AnsweredEncoder(SplitEncoder):
@@ -177,12 +175,20 @@ class AnsweredEncoder(SplitEncoder):
         """Returns the messages of one record: one for each row that the query made of it, none if it was not sent to the query."""
         if self._progress.window is not None:
             self._progress.window.see(draft)
+        if draft.framed is None:
+            return self._of_null(draft, extra)
         record = self._record(draft)
         if record < 0:
             return ()
         rows = self._rows(draft, record, lambda: self._before(draft))
         made = (self._encoded(fields, draft, extra) for fields in rows)
         return tuple(message for message in made if message is not None)
+
+    def _of_null(self, draft: Draft, extra: Headers) -> tuple[Message, ...]:
+        """Returns the message of a null, which goes round the query; none where nulls are dropped."""
+        window = self._progress.window
+        goes = self._inner.apply(draft) and (window is None or window.takes(draft))
+        return (self._inner.finish(draft, extra),) if goes else ()
 
     def encode_part(self, part: PartOfRecord, extra: Headers) -> tuple[Message, ...]:
         """Returns the messages of one part of a record. The query's result for the record's first part decides for all of them."""
@@ -266,7 +272,7 @@ class AnsweredBulk(BulkEncoder):
 
     def __init__(self, encoder: Encoder, inner: SplitEncoder, asked: Asked, answers: Answers) -> None:
         layout, steps = encoder.layout, inner.steps(1)
-        super().__init__(layout, lambda: inner.layout, ((self._answer, *steps), ()), changes_fields=False)
+        super().__init__(layout, lambda: inner.layout, ((self._answer, *steps), encoder.null_steps), changes_fields=False)
         alone = not (steps or layout.wants_record or layout.value is not None) and layout.is_steady
         self._convert: Converter | None = (layout.convert_fields or layout.convert_value) if alone else None
         self._asked = asked
@@ -279,6 +285,8 @@ class AnsweredBulk(BulkEncoder):
         encoding = super().begin(chunk, number)
         if encoding is None or not chunk.total:
             return None
+        if isinstance(chunk, Parsed) and chunk.values[0] is None:
+            return encoding  # nulls, see `Parsed.sorted_out`
         answers = self._all.among(self._asked.records(number, chunk.total))
         if answers is None:
             return None

@@ -87,6 +87,11 @@ class Encoder:
         """Returns whether messages are records of files, which cannot be null."""
         return not self.definition.sink.has_topics
 
+    @property
+    def null_steps(self) -> Steps:
+        """Returns the steps of nulls, instead of the definition's."""
+        return (lambda _: False,) if self.writes_files else ()
+
     def step(self, options: TransformOptions, number: int) -> Transform:
         """Returns the compiled `number`-th step, from 0."""
         return build_transform(options, number)
@@ -150,8 +155,8 @@ class SplitEncoder:
             self._make_layout()  # otherwise needed only by records that are handled one by one
         self.bulk: BulkEncoder | None = None
         if window is None and len(self._stages) == 1:
-            nulls: Steps = (lambda _: False,) if encoder.writes_files else ()
-            self.bulk = BulkEncoder(encoder.layout, self._make_layout, (self._stages[0], nulls), changes_fields=encoder.changes_fields)
+            steps = self._stages[0], encoder.null_steps
+            self.bulk = BulkEncoder(encoder.layout, self._make_layout, steps, changes_fields=encoder.changes_fields)
 
     @cached_property
     def layout(self) -> SplitLayout:

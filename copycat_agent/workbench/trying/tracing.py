@@ -186,6 +186,8 @@ class TracedSplit(SplitEncoder):
         if not self._has_query:
             return super().encode(draft, extra)
         if self.apply(self.ready(draft), 0):
+            if draft.framed is None:
+                return (self.finish(draft, extra),)
             self._waiting.append(_Waiting(entry, draft, extra))
         return ()
 

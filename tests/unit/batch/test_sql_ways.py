@@ -11,13 +11,22 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from copycat_agent.batch.sql_encoding import AnsweredEncoder, Asking
 from copycat_agent.batch.sql_run import SqlRun
 from copycat_agent.batch.sql_table import FAILED
+from copycat_agent.definitions import load_file
+from copycat_agent.encoding.encoder import Encoder
 from copycat_agent.executor import run_batch
+from copycat_agent.formats import Envelopes
+from copycat_agent.model import SourceOffset, SourcePartition, Split, Stretch
+from copycat_agent.options import AgentOptions
+from copycat_agent.sources.contract import ENDLESS, EnvelopedRun
+from copycat_agent.sources.contract_offsets import OffsetRecords
+from copycat_agent.templates.metadata import TopicPlace
 from copycat_agent.workbench.trying import StandIn, StandIns
 from tests.unit.batch.rig import batch_of, definition, never, split_of
 
@@ -154,3 +163,47 @@ def test_what_steps_before_the_query_found_comes_back_with_its_rows(tmp_path: Pa
     messages, result, error = ran(SqlRun, connector, path)
     assert [(key, at) for _, _, key, _, _, _, at, _ in messages] == [(b"1", 1000), (b"7", 7000), (b"7", 7000), (b"9", 9000)]
     assert (result.counts.acknowledged, result.counts.dropped, result.offset.records, error) == (3, 1, 4, None)
+
+
+class Topic:
+    """An `OffsetSource` with these values."""
+
+    def __init__(self, *values: bytes | None) -> None:
+        self._values = values
+
+    def place(self, stretch: Stretch) -> TopicPlace:
+        return TopicPlace(stretch.name, 0)
+
+    def read(self, stretch: Stretch) -> Iterator[tuple[EnvelopedRun, int]]:
+        read = [value and json.loads(value) for value in self._values] if stretch.work else self._values
+        total = len(read)
+        yield EnvelopedRun(read, Envelopes([b"k"] * total, [()] * total, [1] * total), range(1, total + 1), 1, self._values), total
+
+    def apply(self, stretch: Stretch, position: int | None, *, finished: bool) -> int:
+        return stretch.end if finished else position or 0
+
+
+LAKE = {"sink": {"type": "files", "uri": "file:///lake", "path": "a", "format": "jsonl"}, "converters": {"value": "json"}}
+
+
+@pytest.mark.parametrize("way", [SqlRun, OneByOne])
+@pytest.mark.parametrize("is_lake", [False, True])
+@pytest.mark.parametrize("values", [(b'{"n": 1}', None, b'{"n": 2}'), (None, None)])
+def test_nulls_go_round_the_query(tmp_path: Path, way: type[SqlRun], *, is_lake: bool, values: tuple[bytes | None, ...]) -> None:
+    steps = [QUERY] if is_lake else [{"json": {}}, QUERY]
+    where = LAKE if is_lake else {"record": {"topic": "t"}}
+    (tmp_path / "app.yaml").write_text(
+        json.dumps({"name": "app", "source": {"type": "kafka", "topics": ["x"]}, "transforms": steps, **where})
+    )
+    connector = load_file(tmp_path / "app.yaml", AgentOptions(), environ={}).definition
+    assert connector is not None
+    encoder, kafka, make = Encoder(connector), Kafka(), functools.partial(way, query=Query())
+    encoder.frames = OffsetRecords(Topic(*values), "test")  # type: ignore[assignment]
+    stretch = Stretch("x/0", "x", 0, len(values), work=b"fields" if is_lake else b"")
+    split = Split(SourcePartition("app", "x/0"), "x", "", SourceOffset(0), ENDLESS, stretch=stretch)
+    (result,) = run_batch(batch_of(connector, split), StandIns(lambda _: kafka), never, encoder, make)
+    nulls = values.count(None)
+    sent = [value for _, value, *_ in kafka.messages]
+    assert result.error is None
+    assert (result.counts.acknowledged, result.counts.dropped) == ((len(values) - nulls, nulls) if is_lake else (len(values), 0))
+    assert [value is None for value in sent] == [value is None for value in values if not (is_lake and value is None)]
