@@ -60,30 +60,26 @@ def differences(before: Options, after: Options, at: str = "") -> tuple[str, ...
 class Renames:
     """The effects of `renamed_from`, by new name. `taken`: the old names whose offsets it takes over. `refused`: why it must not run.
 
-    `in_use`: pairs of a new and an old name that a definition still has, so that the offsets stay with that one. `earlier`: all old
-    names that no other definition has or claims, with or without saved offsets: Kafka may have more than a store that was lost.
+    `earlier`: all old names that no other definition has or claims, with or without saved offsets: Kafka may have more than a store that
+    was lost.
     """
 
     taken: dict[str, tuple[str, ...]] = field(default_factory=dict)
     refused: dict[str, str] = field(default_factory=dict)
-    in_use: list[tuple[str, str]] = field(default_factory=list)
     earlier: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 def find_renames(definitions: Mapping[str, Definition], saved: Collection[str], there: Collection[str]) -> Renames:
     """Returns what `renamed_from` leads to. `saved` are the names that have offsets or lanes, `there` those that files define.
 
-    `there` is more than `definitions` where a file is broken or left out: its offsets stay with it all the same.
+    `there` is more than `definitions` where a file is broken or left out: its offsets stay with it all the same (`check` warns).
 
     Offsets that two definitions claim go to neither, and neither runs: as with two files of one name, choosing would be a guess, and
     starting from the beginning would send everything again. A claim on a name without saved state (it was taken over before) does not
     count, so that `renamed_from` may stay in a definition for ever.
     """
     found = Renames()
-    claims = {name: [old for old in one.renamed_from if old in saved and old != name] for name, one in definitions.items()}
-    for name, olds in claims.items():
-        found.in_use.extend((name, old) for old in olds if old in there)
-    free = {name: [old for old in olds if old not in there] for name, olds in claims.items()}
+    free = {name: [old for old in one.renamed_from if old in saved and old not in {name, *there}] for name, one in definitions.items()}
     claimants = Counter(old for olds in free.values() for old in olds)
     for name, olds in free.items():
         twice = [old for old in olds if claimants[old] > 1]
@@ -205,10 +201,6 @@ class Reloader:
             else:
                 del wanted.definitions[name], wanted.paths[name]
                 wanted.kept[name] = f"{why}; it is not run"
-        for pair in set(moves.in_use) - self._warned:
-            self._warned.add(pair)
-            hint = "remove one of the two: no offsets move while both are there"
-            _log.warning("renamed_from names a definition that is still there", connector=pair[0], renamed_from=pair[1], hint=hint)
         return moves
 
     def _warn(self, wanted: WantedDefinitions) -> None:

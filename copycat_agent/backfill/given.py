@@ -100,7 +100,7 @@ class _GivenFiles:
             if not offset.done:
                 changes.accounts[file.partition] = Account(path=file.path, state="read")
         elif file.why:
-            self._leave_out(file, file.why, changes)
+            self._leave_out(file, file.why, changes, file.offset.position)
         else:
             self._begin(file, changes)
             changes.offsets[file.partition] = file.offset
@@ -189,10 +189,10 @@ class _GivenFiles:
             self._damaged(file, result, changes)
         elif result.changed:
             why = f"it was cut, rewritten or replaced while it was read, {offset.position} bytes or records of it were"
-            self._leave_out(file, why, changes)
+            self._leave_out(file, why, changes, offset.position)
         elif offset.done and (cut := file.cut_to(result)) is not None:
             why = f"it was cut to {cut} bytes after the run had met it with {file.end}"
-            self._leave_out(file, why, changes)
+            self._leave_out(file, why, changes, offset.position)
         elif offset.done and not result.split.final:  # it is still written to
             changes.accounts[file.partition] = Account(path=file.path, why=f"read up to byte {offset.position}: it is still written to")
         elif result.error is None:
@@ -217,18 +217,20 @@ class _GivenFiles:
     def _damaged(self, file: GivenFile, result: SplitResult, changes: Changes) -> None:
         if loss := damage_loss(result, counts_records=self._counts_records):
             changes.losses.append(loss)
-        self._leave_out(file, result.damage, changes)
+        self._leave_out(file, result.damage, changes, result.offset.position)
 
     def _failed(self, file: GivenFile, error: FileError, changes: Changes) -> None:
         """Retries a file that could not be read later, or leaves it out of this run."""
         file.backoff = file.backoff.after_error(time.monotonic())
         if file.backoff.errors >= HOPELESS_ERRORS:
-            self._leave_out(file, error.message, changes)
+            self._leave_out(file, error.message, changes, file.offset.position)
             return
         self._log.warning("file cannot be read, the others go on", path=file.path, why=error.message)
 
-    def _leave_out(self, file: GivenFile, why: str, changes: Changes) -> None:
-        self._log.error("file is left out of this run", path=file.path, why=why)
+    def _leave_out(self, file: GivenFile, why: str, changes: Changes, read: int) -> None:
+        """Ends the work on a file. `read`: the position up to which its records were sent before."""
+        words = "the rest of a file is left out of this run, what comes before it was sent" if read else "file is left out of this run"
+        self._log.error(words, path=file.path, why=why)
         file.state, file.why = "failed", why
         changes.accounts[file.partition] = Account(path=file.path, state="failed", why=why)
 

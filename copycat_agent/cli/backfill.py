@@ -97,7 +97,8 @@ def _losses(summary: Mapping[str, Any]) -> Iterator[str]:
 def _total(summary: Mapping[str, Any]) -> str:
     totals = summary["totals"]
     states = ", ".join(f"{totals['files'][state]:,} {state}" for state in reversed(_ORDER) if totals["files"][state])
-    head = f"{summary['connector']}: {summary['state']}: {totals['files']['all']:,} files ({states or 'none'})"
+    files = totals["files"]["all"]
+    head = f"{summary['connector']}: {summary['state']}: {files:,} file{'s' if files != 1 else ''} ({states or 'none'})"
     pace = f"{summary['seconds']:,.1f} s, {summary['records_per_second']:,.0f} records/s, {size(summary['bytes_per_second'])}/s"
     return f"{head}; {_records(totals['records'])} ({size(totals['bytes'])}); {pace}"
 

@@ -18,6 +18,7 @@ from copycat_agent.definitions.loaded import (
     NO_ADDRESS,
     Loaded,
     LoadedFile,
+    renamed,
     reread,
     warnings,
     without_clashes,
@@ -91,7 +92,7 @@ def load_directory(
     files = without_twins([read.get(path) or known.get(path) or load_file(path, agent, environ=environ, **how) for path in chosen])
     files = without_clashes(without_takers(files))
     problems = tuple(problem for file in files for problem in file.problems)
-    return Loaded(files, problems, (*warnings(files), *reread(files), *(doubt for file in files for doubt in file.doubts)))
+    return Loaded(files, problems, (*warnings(files), *reread(files), *renamed(files), *(doubt for file in files for doubt in file.doubts)))
 
 
 def load_file(

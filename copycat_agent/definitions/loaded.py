@@ -238,3 +238,19 @@ def _rereadings(file: LoadedFile, own: Definition, files: Sequence[LoadedFile]) 
             f"{file.name} moves files to {to}, where {other.name} ({other.path}) reads them into the same topic: every record arrives twice"
         )
         yield file.problem("shared-files", text, "move them elsewhere, or let the other one send to another topic")
+
+
+def renamed(files: Sequence[LoadedFile]) -> tuple[Problem, ...]:
+    """Returns warnings for earlier names that another file still has: no offsets move while both are there."""
+    there = {file.name: file for file in files}
+    return tuple(
+        file.problem(
+            "still-there",
+            f"{own.name} was renamed from {old}, which is still there ({there[old].path}), so it does not take over its offsets",
+            "remove one of the two, or renamed_from",
+        )
+        for file in files
+        if (own := file.enabled)
+        for old in dict.fromkeys(own.renamed_from)
+        if old in there and old != own.name
+    )

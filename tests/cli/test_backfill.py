@@ -62,6 +62,7 @@ def test_paths_are_sent_once_and_accounted_for_with_their_places_in_kafka(
     again = copycat("backfill", connectors / "app.yaml", f"{logs}/*", *where[:-2])
     assert again.returncode == 0
     assert "app.log.2: skipped: delivered by backfill" in again.stdout
+    assert "app: finished: 1 file (1 skipped)" in again.stdout
     assert len(consume(broker.bootstrap, topic)) == 800
 
 

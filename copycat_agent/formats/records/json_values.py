@@ -239,7 +239,8 @@ def _fast(text: bytes) -> Value:
     try:
         value = orjson.loads(text)
     except ValueError as error:
-        return _bad(error)
+        # of bytes that are not UTF-8 the fast parser does not know the place
+        return _exact(text) if "valid UTF-8" in str(error) else _bad(error)
     return value if type(value) is dict else text
 
 

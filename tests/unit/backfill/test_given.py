@@ -105,7 +105,7 @@ def test_another_log_that_begins_alike_is_not_taken_for_a_copy(rig: Rig) -> None
     assert len(rig.lines()) == 4001
 
 
-def test_what_cannot_be_read_is_failed_and_the_others_are_done(rig: Rig) -> None:
+def test_what_cannot_be_read_is_failed_and_the_others_are_done(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
     good = rig.write("good.log", *numbered(10))
     pipe, gone = rig.logs / "pipe.log", rig.logs / "gone.log"
     os.mkfifo(pipe)
@@ -124,6 +124,10 @@ def test_what_cannot_be_read_is_failed_and_the_others_are_done(rig: Rig) -> None
     assert files["broken.log.gz"]["read"] > 0, "what comes before the damage is sent"
     assert (summary["state"], summary["complete"]) == ("finished", False)
     assert [loss["reason"] for loss in summary["losses"]] == ["damaged"]
+    logged = [str(vars(record)) for record in caplog.records if "left out of this run" in record.getMessage()]
+    assert {name: "what comes before it was sent" in line for line in logged for name in files if name in line} == {
+        "pipe.log": False, "gone.log": False, "broken.log.gz": True,
+    }  # fmt: skip
 
 
 def test_rejected_records_are_counted_and_no_complete_account(rig: Rig) -> None:

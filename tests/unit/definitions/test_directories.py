@@ -76,6 +76,17 @@ def test_connectors_that_do_the_same_are_warned_of_once_per_extra(load: Load) ->
     assert all("a.yaml" in each.text for each in loaded.warnings)
 
 
+def test_an_earlier_name_that_is_still_there_is_warned_of(load: Load) -> None:
+    loaded = load(
+        named("one", topic="t1") + "renamed_from: [two, one, former]\n", named("two", topic="t2") + "renamed_from: [one]\n",
+        named("broken") + "nonsense: 1\n", named("new", topic="t3") + "renamed_from: [broken]\n",
+    )  # fmt: skip
+    assert [(Path(each.path).name, each.code) for each in loaded.warnings] == [
+        ("a.yaml", "still-there"), ("b.yaml", "still-there"), ("d.yaml", "still-there"),
+    ]  # fmt: skip
+    assert "one was renamed from two, which is still there" in loaded.warnings[0].text
+
+
 def test_connectors_whose_patterns_share_a_file_are_warned_of(load: Load) -> None:
     paths = ("/l/*.log", "/l/app-*", "/l/*.txt", "/m/*.log")
     loaded = load(*(named(name, path=repr(path)) for name, path in zip(("one", "two", "three", "four"), paths, strict=True)))
