@@ -31,6 +31,7 @@ CLOSE_RECORDS, CLOSE_TIMES = 4, 8
 """A chunk continues one by one once a bad record has followed fewer than `CLOSE_RECORDS` good ones `CLOSE_TIMES` times in a row."""
 _TIMESTAMP = 6
 """Index of the timestamp in a message, see `producer.Message`."""
+_OWN_TIME = "the record's own time is too far from now: check its timestamp step, or the topic's message.timestamp.after.max.ms and before"
 _SHOWN_BYTES = 4096
 """Bytes of a key, a value or a header that `copycat tap` shows."""
 
@@ -152,8 +153,10 @@ class Sender:
 
     def instead(self, progress: Progress, outcome: RecordOutcome, reason: DataError) -> RecordOutcome:
         """Returns what is sent instead of a record that was refused. Raises StopAt."""
-        if isinstance(reason, TimestampError) and not _has_timestamp(outcome):
-            raise StopAt(outcome.draft, BlockedError(reason.message, reason.hint))  # the clock is wrong, which affects all records
+        if isinstance(reason, TimestampError):
+            if not _has_timestamp(outcome):
+                raise StopAt(outcome.draft, BlockedError(reason.message, reason.hint))  # the clock is wrong, which affects all records
+            reason = DataError(reason.message, _OWN_TIME)
         self.refused += 1
         if outcome.counts_as == "dead_lettered":
             return self._policy.smaller(progress, outcome, reason)

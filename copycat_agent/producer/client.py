@@ -152,9 +152,14 @@ class ClientReports:
         self.failures.clear()
 
     def worst(self) -> KafkaError | None:
-        """Returns the failure that matters most: trouble of the cluster before that of a record."""
-        trouble = (error for error in self.failures.values() if not issubclass(classify(error), DataError))
-        return next(trouble, None) or next(iter(self.failures.values()), None)
+        """Returns the failure that matters most: trouble of the cluster before that of a record, and that before its neighbours'."""
+        return min(self.failures.values(), key=_rank, default=None)
+
+
+def _rank(error: KafkaError) -> int:
+    if not issubclass(classify(error), DataError):
+        return 0
+    return 2 if error.code() == KafkaError._INVALID_DIFFERENT_RECORD else 1  # noqa: SLF001 - its spelling
 
 
 def reported(message: Message, report: Report) -> Message:

@@ -15,9 +15,10 @@ from copycat_agent.errors import BlockedError, CopycatError, DataError, FatalErr
 # fmt: off
 RECORD = frozenset({
     "INVALID_MSG", "INVALID_MSG_SIZE", "INVALID_RECORD", "INVALID_TIMESTAMP", "MSG_SIZE_TOO_LARGE", "RECORD_LIST_TOO_LARGE",
-    "TOPIC_EXCEPTION", "_BAD_MSG", "_INVALID_ARG", "_INVALID_TYPE", "_KEY_SERIALIZATION", "_VALUE_SERIALIZATION",
+    "TOPIC_EXCEPTION", "_BAD_MSG", "_INVALID_ARG", "_INVALID_DIFFERENT_RECORD", "_INVALID_TYPE", "_KEY_SERIALIZATION",
+    "_VALUE_SERIALIZATION",
 })
-"""The record itself is refused; its neighbours may be accepted."""
+"""The record itself is refused; its neighbours may be accepted. `_INVALID_DIFFERENT_RECORD` is reported for these neighbours."""
 
 BLOCKED = frozenset({
     "CLUSTER_AUTHORIZATION_FAILED", "DELEGATION_TOKEN_AUTHORIZATION_FAILED", "DELEGATION_TOKEN_AUTH_DISABLED", "DELEGATION_TOKEN_EXPIRED",
@@ -66,9 +67,8 @@ NOT_PRODUCING = frozenset({
     "STREAMS_INVALID_TOPOLOGY", "STREAMS_INVALID_TOPOLOGY_EPOCH", "STREAMS_TOPOLOGY_FENCED", "TELEMETRY_TOO_LARGE",
     "TOPIC_DELETION_DISABLED", "UNKNOWN_CONTROLLER_ID", "UNKNOWN_MEMBER_ID", "UNKNOWN_SUBSCRIPTION_ID", "UNRELEASED_INSTANCE_ID",
     "UNSTABLE_OFFSET_COMMIT", "UNSUPPORTED_ASSIGNOR", "UNSUPPORTED_ENDPOINT_TYPE", "VOTER_NOT_FOUND", "_ASSIGNMENT_LOST",
-    "_ASSIGN_PARTITIONS", "_AUTO_OFFSET_RESET", "_EXISTING_SUBSCRIPTION", "_INVALID_DIFFERENT_RECORD", "_KEY_DESERIALIZATION",
-    "_LOG_TRUNCATION", "_MAX_POLL_EXCEEDED", "_NO_OFFSET", "_PARTITION_EOF", "_REVOKE_PARTITIONS", "_UNKNOWN_GROUP",
-    "_VALUE_DESERIALIZATION",
+    "_ASSIGN_PARTITIONS", "_AUTO_OFFSET_RESET", "_EXISTING_SUBSCRIPTION", "_KEY_DESERIALIZATION", "_LOG_TRUNCATION",
+    "_MAX_POLL_EXCEEDED", "_NO_OFFSET", "_PARTITION_EOF", "_REVOKE_PARTITIONS", "_UNKNOWN_GROUP", "_VALUE_DESERIALIZATION",
 })
 """Codes of consumers, groups and administration. Should one reach a producer, it is retried."""
 # fmt: on
@@ -97,6 +97,8 @@ _HINTS = {
 
 _VARYING = re.compile(r" \(after \d+ms in state [A-Z_]+(, \d+ identical error\(s\) suppressed)?\)")
 """The part of librdkafka's messages that varies: the same error should read the same, in logs and as a reason."""
+_REQUEST = re.compile(r"ProduceRequest for .* failed: (?P<words>Broker: .*?) \(broker \d+ PID\{.*", re.DOTALL)
+"""How librdkafka words the refusal of a record in a transaction: the broker's words, with ids that vary."""
 
 _CODES: dict[int, str] = {
     getattr(KafkaError, name): name for name in RECORD | BLOCKED | FATAL | RETRIABLE | NOT_PRODUCING if hasattr(KafkaError, name)
@@ -129,7 +131,8 @@ def classify(error: KafkaError) -> type[CopycatError]:
 
 def translate(error: KafkaError, what: str) -> CopycatError:
     """Returns `error` as a `CopycatError`: `what` was being done, to which topic or broker, the broker's words, and the next step."""
-    return classify(error)(f"{what}: {error.str()}", _HINTS.get(code_name(error), ""))
+    request = _REQUEST.match(error.str())
+    return classify(error)(f"{what}: {request['words'] if request else error.str()}", _HINTS.get(code_name(error), ""))
 
 
 def not_made(error: KafkaError) -> CopycatError:

@@ -104,6 +104,30 @@ def test_a_record_that_the_topic_refuses_goes_to_the_dlq_and_the_rest_flows(
     wait_counts(shipping, read=301, acknowledged=300, dead_lettered=1)
 
 
+@pytest.mark.parametrize("guarantee", ["at_least_once", "exactly_once"])
+def test_records_of_one_batch_whose_times_kafka_refuses_go_to_the_dlq_and_their_neighbours_arrive(
+    shipping: Shipping, make_topic: Callable[..., str], logs_dir: Path, guarantee: str
+) -> None:
+    dlq, bad = make_topic(), {2, 4, 5, 60}
+    lines = [json.dumps({"i": i, "ts": f"{2999 if i in bad else 2026}-01-01T00:00:00Z"}) for i in range(100)]
+    data = "".join(f"{line}\n" for line in lines).encode()
+    append(logs_dir / "app", data)
+    steps = [{"json": {}}, {"timestamp": {"field": "ts", "format": "iso8601"}}]
+    shipping.start(
+        transforms=steps,
+        record={"timestamp": "event"},
+        errors={"tolerance": "all", "dlq": {"topic": dlq}},
+        delivery={"guarantee": guarantee},
+    )
+    wait_position(shipping, len(data))
+    arrived = [json.loads(line)["i"] for line in shipping.lines()]
+    assert sorted(arrived) == [i for i in range(100) if i not in bad]
+    letters = [one for one in consume(shipping.bootstrap, dlq, "read_committed") if "copycat.message" in headers(one)]
+    assert [json.loads(one.value or b"")["i"] for one in letters] == sorted(bad)
+    for letter in letters:
+        assert "PID" not in headers(letter)["copycat.message"]
+
+
 def test_a_record_that_the_topic_refuses_stops_the_connector_just_before_it(
     make_shipping: Callable[..., Shipping], make_topic: Callable[..., str], logs_dir: Path
 ) -> None:

@@ -7,6 +7,7 @@ from confluent_kafka import KafkaError
 
 from copycat_agent.errors import BlockedError, CopycatError, DataError, FatalError, RetriableError, TimestampError
 from copycat_agent.producer import kafka_errors
+from copycat_agent.producer.client import ClientReports
 from copycat_agent.producer.kafka_errors import classify, translate, with_trouble
 
 TABLES = {name: getattr(kafka_errors, name) for name in ("RECORD", "BLOCKED", "FATAL", "RETRIABLE", "NOT_PRODUCING")}
@@ -44,6 +45,25 @@ def test_a_code_that_nobody_has_heard_of_is_retried() -> None:
 def test_a_translated_error_says_what_was_done_what_went_wrong_and_the_next_step() -> None:
     error = translate(KafkaError(KafkaError._SSL, "handshake failed"), "sending to k1:9093")
     assert str(error) == "sending to k1:9093: handshake failed; check ca_file, cert_file and key_file under kafka.security"
+
+
+def test_a_refusal_in_a_transaction_has_the_brokers_words_alone() -> None:
+    words = "ProduceRequest for a.b [0] with 1 message(s) failed: Broker: Message size too large (broker 1 PID{Id:184,Epoch:2}, base seq 0)"
+    for end in ("", ": current transaction must be aborted"):
+        error = translate(KafkaError(KafkaError.MSG_SIZE_TOO_LARGE, words + end), "Kafka refused a record")
+        assert error.message == "Kafka refused a record: Broker: Message size too large"
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_trouble_of_the_cluster_counts_more_than_a_refused_record_and_that_more_than_its_neighbours(order: int) -> None:
+    codes = [KafkaError._MSG_TIMED_OUT, KafkaError.INVALID_TIMESTAMP, KafkaError._INVALID_DIFFERENT_RECORD]
+    while codes:
+        reports = ClientReports()
+        reports.failures = {code: KafkaError(code) for code in codes[::order]}
+        worst = reports.worst()
+        assert worst is not None
+        assert worst.code() == codes.pop(0)
+    assert ClientReports().worst() is None
 
 
 def test_a_refused_login_makes_a_time_out_a_matter_for_a_person() -> None:
