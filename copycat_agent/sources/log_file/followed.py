@@ -11,7 +11,7 @@ from copycat_agent.sources.files.identity import Identity
 from copycat_agent.sources.files.packing import packed
 from copycat_agent.sources.log_file.descriptors import Descriptors
 from copycat_agent.sources.log_file.forgetting import Forgetting
-from copycat_agent.sources.log_file.rotation import RotationOrder, log_of, rotation_family
+from copycat_agent.sources.log_file.rotation import RotationOrder, log_of, rotation_family, unpacked_name
 from copycat_agent.sources.log_file.unfollowed import Unfollowed
 from copycat_agent.sources.losses import Lost
 from copycat_agent.sources.planner import Changes, TurnQueue
@@ -141,15 +141,19 @@ class Followed:
         return [file for file in self.draining if file.path == path]
 
     def relatives(self, path: str) -> list[TrackedFile]:
-        """Returns files that may have been copied, packed or moved to `path`, by their names; of other directories only newest ones."""
-        directory, base = log_of(path)
-        others = self._by_name.get(rotation_family(path), {})
-        near = self.at(f"{directory}/{rotation_family(path)}")
-        found = dict.fromkeys([*self.rotation_order.files_of((directory, base)), *([near] if near else []), *self.draining_at(path)])
-        return [
-            *found,
-            *(one for one in others if one not in found and len(others) <= _PLACES and one.path.rpartition("/")[0] != directory),
-        ]
+        """Returns files that may have been copied, packed or moved to `path`, by their names.
+
+        Besides those of its logs these are files that were met under the newest name, in whatever directory they are now; if many have that
+        name, only those of them that no pattern finds any more.
+        """
+        log, family, unpacked = log_of(path), rotation_family(path), unpacked_name(path)
+        near = [one for name in dict.fromkeys([log, (log[0], family)]) for one in self.rotation_order.files_of(name)]
+        same = [one for name in dict.fromkeys([path, unpacked]) for one in self.draining_at(name)]
+        if unpacked != path and (original := self.at(unpacked)) is not None:  # its log may be in another directory
+            same.append(original)
+        alike = self._by_name.get(family, {})
+        others = alike if len(alike) <= _PLACES else self.draining & alike.keys()
+        return list(dict.fromkeys([*near, *same, *others]))
 
     def note(self, changes: Changes) -> None:
         """Takes in changes that are in the store, or will be before any later ones."""

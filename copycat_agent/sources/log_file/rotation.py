@@ -31,6 +31,7 @@ _STAMP = r"""
     )
 """
 _SUFFIX = re.compile(rf"(?P<base>.*?[^.\-_])[.\-_]{_STAMP}", re.VERBOSE)
+_DATE = re.compile(r"\d{4}-?\d{2}-?\d{2}")
 _INSIDE = re.compile(rf"(?P<base>.*?[^.\-_])(?:[.\-_]{_STAMP})+(?P<extension>\.[A-Za-z]\w{{0,9}})", re.VERBOSE)
 
 
@@ -58,11 +59,25 @@ def rotation_family(path: str) -> str:
     """Returns a base name shared by all names of a log, and perhaps by other logs: `/d/app-2026-11-22.0.log.gz` -> `app.log`.
 
     Looser than `log_of`: a date or number may be before the extension, where other logs have theirs. So it relates files whose bytes prove
-    the rest, and orders nothing.
+    the rest.
     """
     base = log_of(path)[1]
     match = _INSIDE.fullmatch(base)
     return match["base"] + match["extension"] if match else base
+
+
+def dated_family(path: str) -> str:
+    """Returns the log that a file with a date before its extension belongs to (`app-2026-11-22.0.log.gz` -> `app.log`); "" for all others.
+
+    A number alone does not count: `app-1.log` is a log of its own.
+    """
+    return rotation_family(path) if _DATE.search(log_of(path)[1]) else ""
+
+
+def logs_of(path: str) -> tuple[tuple[str, str], ...]:
+    """Returns the logs that a file may belong to: that of `log_of`, and that of `dated_family`."""
+    log, family = log_of(path), dated_family(path)
+    return (log, (log[0], family)) if family else (log,)
 
 
 def is_rotated(path: str) -> bool:
@@ -136,27 +151,39 @@ class RotationOrder:
     of a file that was cut. The one with the name that the log is written under is the newest, however old: all that it held before it was
     cut is in the others. If a scan falls into a rotation, an old file may be met after a newer one.
 
+    Files with a date before their extension (`app-2026-11-22.log`) belong to the log without it (`app.log`) if that one is there.
+
     The order is not kept across directories over a restart: `old/app.log.1` and `log/app.log` are two logs then. A running agent remembers
     that they are one.
     """
 
     def __init__(self) -> None:
         self._logs: dict[tuple[str, str], list[TrackedFile]] = {}
+        self._dated: dict[tuple[str, str], dict[TrackedFile, None]] = {}
+        """Files with such a date that are logs of their own, by the log that they would belong to."""
         self.waiting: set[TrackedFile] = set()
         """Files that wait for an older one, and perhaps some that no longer do."""
 
     def add(self, file: TrackedFile) -> None:
         """Adds a file that was just met. It waits for unread data of the next older one, and the next newer one waits for its own."""
-        directory, base = log_of(file.path)
-        name = sys.intern(directory), base  # one string for all files of a directory instead of one for each
+        name, family = self._log_of(file.path), dated_family(file.path)
+        if family and name[1] != family:
+            self._dated.setdefault((name[0], family), {})[file] = None
         age = file.seen.mtime_ns, file.identity.birth_ns
         file.set_place(name, age)
         files = self._logs.setdefault(name, [])
         first_live = _first_live(files)
-        bounds = (first_live, len(files)) if is_newest(file.path) else (0, first_live)
+        bounds = (first_live, len(files)) if _has_live_name(file) else (0, first_live)
         place = bisect.bisect_right(files, age, *bounds, key=lambda one: one.rotation.age)
         files.insert(place, file)
         self._link(files, place)
+        for one in list(self._dated.get(name, ())):
+            self._move(one)
+
+    def _log_of(self, path: str) -> tuple[str, str]:
+        directory, base = log_of(path)
+        directory, family = sys.intern(directory), dated_family(path)  # one string for all files of a directory instead of one for each
+        return (directory, family) if (directory, family) in self._logs else (directory, base)
 
     def link(self, file: TrackedFile) -> None:
         """Makes `file` wait for unread data of older ones, and newer ones for that of `file`. Has no effect on an unknown file."""
@@ -180,8 +207,14 @@ class RotationOrder:
 
     def renamed(self, file: TrackedFile, before: str) -> None:
         """Reorders `file`, whose name was `before`: with the live name of its log it is the newest, and waits for the others."""
-        if not is_newest(file.path) or is_newest(before):
-            return
+        if self._is_live(file.path) and not self._is_live(before):
+            self._move(file)
+
+    def _is_live(self, path: str) -> bool:
+        return self._log_of(path)[1] == path.rpartition("/")[2]
+
+    def _move(self, file: TrackedFile) -> None:
+        """Orders a file anew, by its present name and age."""
         released = self._release(file)
         file.wait_for(None)
         self.remove(file)
@@ -249,7 +282,7 @@ class RotationOrder:
 
     def replace(self, file: TrackedFile, fresh: TrackedFile) -> None:
         """Puts `fresh`, which is `file` begun anew, in its place; but an overwritten archive is as young as its present content."""
-        if not is_newest(fresh.path):
+        if not self._is_live(fresh.path):
             self.remove(file)
             self.add(fresh)
             return
@@ -266,14 +299,23 @@ class RotationOrder:
             files.remove(file)
             if not files:
                 del self._logs[file.rotation.log]
+        name = file.rotation.log[0], dated_family("/".join(file.rotation.log))
+        if (dated := self._dated.get(name)) is not None:
+            dated.pop(file, None)
+            if not dated:
+                del self._dated[name]
 
 
 def _first_live(files: list[TrackedFile]) -> int:
     """Returns where files begin that have the live name of the log. One that had it at the last look may have been rotated since."""
     place = len(files)
-    while place and is_newest(files[place - 1].path) and files[place - 1].draining_since is None and files[place - 1].has_its_name():
+    while place and _has_live_name(files[place - 1]) and files[place - 1].draining_since is None and files[place - 1].has_its_name():
         place -= 1
     return place
+
+
+def _has_live_name(file: TrackedFile) -> bool:
+    return file.path.rpartition("/")[2] == file.rotation.log[1]
 
 
 def _has_more(file: TrackedFile) -> bool:

@@ -15,7 +15,7 @@ from copycat_agent.model import SourceOffset, SourcePartition
 from copycat_agent.sources.files import clock, fingerprint
 from copycat_agent.sources.files.identity import Identity
 from copycat_agent.sources.files.packing import packed
-from copycat_agent.sources.log_file.rotation import Heads, log_of
+from copycat_agent.sources.log_file.rotation import Heads, log_of, logs_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -257,7 +257,7 @@ class Unfollowed:
 
     def has_family(self, path: str) -> bool:
         """Returns whether a file at `path` may continue one of these, judging by names."""
-        return self._heads.has_family(path) or log_of(path) in self._unread_of_log
+        return self._heads.has_family(path) or any(log in self._unread_of_log for log in logs_of(path))
 
     def has_longer(self, path: str, size: int) -> bool:
         """Returns whether `size` bytes are too few to tell whether a file at `path` continues one of these."""
@@ -265,7 +265,8 @@ class Unfollowed:
 
     def unread_of(self, path: str, changes: Changes) -> list[Saved]:
         """Returns unclaimed previous generations, oldest first, of which nothing was read, of the same log as `path`."""
-        saved = [(partition, self.known(partition, changes)) for partition in self._unread_of_log.get(log_of(path), ())]
+        found = [partition for log in logs_of(path) for partition in self._unread_of_log.get(log, ())]
+        saved = [(partition, self.known(partition, changes)) for partition in found]
         return [(one, offset) for one, offset in saved if offset is not None]
 
     def forget(self, partition: SourcePartition, changes: Changes) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from copycat_agent.sources.files import fingerprint
 from copycat_agent.sources.log_file.followed import view_of
 from copycat_agent.sources.log_file.succession import rules
 from tests.unit.sources.rig import Agent, agent_for
@@ -19,11 +20,15 @@ GENERATIONS = (5, 4, 3, 2, 1)
 
 
 class Rotated:
-    """A log of one writer, and its rotation as a list of steps. `late`: the writer finds out only later that its file was renamed."""
+    """A log of one writer, and its rotation as a list of steps. `late`: the writer finds out only later that its file was renamed.
 
-    def __init__(self, directory: Path, *, copies: bool, packs: bool, late: bool, chance: random.Random) -> None:
+    `dated`: generations have a date before the extension, and keep their names.
+    """
+
+    def __init__(self, directory: Path, *, copies: bool, packs: bool, late: bool, dated: bool, chance: random.Random) -> None:
         self.log, self.first = directory / "app.log", directory / "app.log.1"
-        self.written = 0
+        self._dates = iter(range(10, 32)) if dated else None
+        self.written, self.padding = 0, b""
         self._copies, self._packs, self._late, self._chance = copies, packs, late, chance
         self.steps: Iterator[Callable[[], object]] = iter(())
         self.is_rotating = False
@@ -31,7 +36,7 @@ class Rotated:
     def append(self, count: int, path: Path | None = None) -> None:
         with (path or self.log).open("ab") as file:
             for _ in range(count):
-                file.write(b"line %06d of the log, as long as any\n" % self.written)
+                file.write(b"line %06d of the log, as long as any%s\n" % (self.written, self.padding))
                 self.written += 1
 
     def rotate(self) -> None:
@@ -51,7 +56,7 @@ class Rotated:
             yield lambda: shutil.copy(self.log, self.first)
             yield lambda: os.truncate(self.log, 0)
         else:
-            yield lambda: self.log.rename(self.first)
+            yield self._rename
             yield self.log.touch
         if self._late:
             yield lambda: self.append(3, self.first)
@@ -60,14 +65,22 @@ class Rotated:
             yield from self._packing()
 
     def _shift(self) -> None:
+        if self._dates is not None:
+            self.first = self.log.with_name(f"app-2026-11-{next(self._dates)}.log")
+            return
         for number in GENERATIONS:
             for suffix in ("", ".gz"):
                 old = self.log.with_name(f"app.log.{number}{suffix}")
                 if old.exists():
                     old.rename(old.with_name(f"app.log.{number + 1}{suffix}"))
 
+    def _rename(self) -> None:
+        self.log.rename(self.first)
+        if self._dates is not None:  # such a name belongs to the log only while that is there
+            self.log.touch()
+
     def _packing(self) -> Iterator[Callable[[], object]]:
-        packed, block = self.first.with_name("app.log.1.gz"), gzip.compress(self.first.read_bytes())
+        packed, block = self.first.with_name(f"{self.first.name}.gz"), gzip.compress(self.first.read_bytes())
         size = self._chance.randint(0, len(block))
         yield lambda: packed.write_bytes(block[:size])
         yield lambda: packed.write_bytes(block)
@@ -99,6 +112,7 @@ def come_to_rest(agent: Agent, monkeypatch: pytest.MonkeyPatch) -> None:
     assert held == []
 
 
+@pytest.mark.parametrize("dated", [False, True])
 @pytest.mark.parametrize("kills", [False, True])
 @pytest.mark.parametrize(("copies", "packs", "late"), [
     (True, False, False), (True, True, False), (False, False, False), (False, True, False), (False, False, True), (False, True, True),
@@ -107,38 +121,57 @@ def come_to_rest(agent: Agent, monkeypatch: pytest.MonkeyPatch) -> None:
     "seeds", [range(30), pytest.param(range(30, 2000), marks=[pytest.mark.long, pytest.mark.timeout(1200)])], ids=["some", "many"]
 )
 def test_whatever_is_rotated_how_every_line_comes_once_and_in_order(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, copies: bool, packs: bool, late: bool, kills: bool, seeds: range
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, copies: bool, packs: bool, late: bool, kills: bool, dated: bool, seeds: range
 ) -> None:
     for seed in seeds:
         chance = random.Random(seed)
         directory = tmp_path / str(seed)
         directory.mkdir()
-        log, agent = Rotated(directory, copies=copies, packs=packs, late=late, chance=chance), agent_for(directory)
-        log.append(chance.choice([0, 3]))
-        events = [
-            "append",
-            "append",
-            "scan",
-            "read",
-            "rotate",
-            "step",
-            "step",
-            "step",
-            "wake",
-            "stop",
-            "fail",
-            *(["kill"] if kills else []),
-        ]
-        for event in chance.choices(events, k=chance.randint(5, 60)):
-            go_on(log, agent, event, chance)
-        while log.step():
-            pass
-        with monkeypatch.context() as patch:
-            come_to_rest(agent, patch)
+        log, agent = Rotated(directory, copies=copies, packs=packs, late=late, dated=dated, chance=chance), agent_for(directory)
+        play(log, agent, chance, monkeypatch, kills=kills)
         assert [int(line.split()[1]) for line in agent.lines] == list(range(log.written)), f"seed {seed}"
         if not (kills and packs) and seeds.stop == 30:  # what was not read before a kill, and is in an archive then, is counted too
             assert agent.losses == [], f"seed {seed}"
         agent.source.close()
+
+
+class Elsewhere(Rotated):
+    """Its generations go to another directory, under names that they keep."""
+
+    def _shift(self) -> None:
+        super()._shift()
+        self.first = self.log.parent / "old" / self.first.name
+
+
+@pytest.mark.parametrize("kills", [False, True])
+@pytest.mark.parametrize(
+    ("copies", "packs", "late"), [(True, False, False), (True, True, False), (False, True, False), (False, True, True)]
+)
+def test_whatever_is_rotated_into_another_directory_comes_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, copies: bool, packs: bool, late: bool, kills: bool
+) -> None:
+    for seed in range(20):
+        chance = random.Random(seed)
+        directory = tmp_path / str(seed)
+        (directory / "old").mkdir(parents=True)
+        log = Elsewhere(directory, copies=copies, packs=packs, late=late, dated=True, chance=chance)
+        log.padding = b"." * fingerprint.HEAD_BYTES  # in another directory only a whole head is a proof
+        agent = Agent((f"{directory}/app*", f"{directory}/old/*"))
+        play(log, agent, chance, monkeypatch, kills=kills)
+        assert sorted(int(line.split()[1]) for line in agent.lines) == list(range(log.written)), f"seed {seed}"
+        agent.source.close()
+
+
+def play(log: Rotated, agent: Agent, chance: random.Random, monkeypatch: pytest.MonkeyPatch, *, kills: bool) -> None:
+    """A random history, to its end."""
+    log.append(chance.choice([0, 3]))
+    events = ["append", "append", "scan", "read", "rotate", "step", "step", "step", "wake", "stop", "fail", *(["kill"] if kills else [])]
+    for event in chance.choices(events, k=chance.randint(5, 60)):
+        go_on(log, agent, event, chance)
+    while log.step():
+        pass
+    with monkeypatch.context() as patch:
+        come_to_rest(agent, patch)
 
 
 def append(path: Path, block: bytes) -> None:

@@ -18,7 +18,7 @@ from copycat_agent.sources.files import fingerprint
 from copycat_agent.sources.files.identity import Identity, is_at
 from copycat_agent.sources.files.paths.opening import Opener
 from copycat_agent.sources.log_file.followed import Followed
-from copycat_agent.sources.log_file.rotation import is_newest, is_rotated, rotation_family
+from copycat_agent.sources.log_file.rotation import dated_family, is_newest, is_rotated, rotation_family
 from copycat_agent.sources.log_file.succession import rules, similarity
 from copycat_agent.sources.log_file.succession.archives import Archives
 from copycat_agent.sources.log_file.tracked import TrackedFile
@@ -167,7 +167,7 @@ class Newcomers:
         """Returns whether it may be the rest of a known file, judging by names alone, so that thousands of new files cost nothing."""
         if self._followed.draining_at(file.path):
             return True
-        if is_newest(file.offset.path):  # it is known under this name: it was written to, and is no copy
+        if is_newest(file.offset.path) and not dated_family(file.offset.path):  # it was written to under this name, and is no copy
             return False
         return is_rotated(file.path) and (self._followed.unfollowed.has_family(file.path) or bool(self._relatives(file)))
 

@@ -6,7 +6,6 @@ Bytes that were cut away stay a row until a copy claims them; only then is the r
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 
@@ -18,7 +17,7 @@ from copycat_agent.sources.files.paths.discovery import Discovery, PassedOver
 from copycat_agent.sources.files.paths.opening import Opener, why_not
 from copycat_agent.sources.log_file.followed import Followed
 from copycat_agent.sources.log_file.meeting import Meeting
-from copycat_agent.sources.log_file.rotation import is_rotated, log_of, rotation_family
+from copycat_agent.sources.log_file.rotation import is_rotated, log_of, logs_of, rotation_family
 from copycat_agent.sources.log_file.succession.newcomers import Newcomers
 from copycat_agent.sources.log_file.succession.rules import HOLDS_REST
 from copycat_agent.sources.log_file.tracked import OpenedFile
@@ -27,7 +26,6 @@ from copycat_agent.sources.planner import Changes
 
 NOBODY_LOOKED = "it was rotated out while nobody looked"
 """Why such a file is wanted, in the warning that it cannot be opened."""
-_DATED = re.compile(r"\d{4}-?\d{2}-?\d{2}")
 _FEW_LOGS = 16
 """Comparing up to this many prefixes is faster than parsing the names of a large directory."""
 
@@ -207,7 +205,7 @@ def members(rotations: Mapping[tuple[str, str], object]) -> dict[tuple[str, str]
     found: dict[tuple[str, str], list[str]] = {}
     for directory, wanted in bases.items():
         for path in _names(directory, wanted):
-            for name in {log_of(path), (directory, _dated(path))}:
+            for name in logs_of(path):
                 if name in rotations:
                     found.setdefault(name, []).append(path)
     return found
@@ -220,11 +218,3 @@ def _names(directory: str, bases: set[str]) -> Iterator[str]:
         return
     prefixes = tuple(base.rpartition(".")[0] or base for base in bases) if len(bases) <= _FEW_LOGS else ("",)
     yield from (f"{directory}/{name}" for name in names if name.startswith(prefixes))
-
-
-def _dated(path: str) -> str:
-    """Returns the log that a file with a date before its extension belongs to (`app-2026-11-22.0.log.gz` -> `app.log`); "" for all others.
-
-    A number alone does not count: `app-1.log` is a log of its own.
-    """
-    return rotation_family(path) if _DATED.search(log_of(path)[1]) else ""
