@@ -97,7 +97,7 @@ def explain(
     """Say which connectors read a file and why, or why not: identity, position, and the next records as they would be sent.
 
     What holds a slash, or is a file here, is a PATH, which need not exist; TOPIC/PARTITION@OFFSET is a record in Kafka, of which the
-    file is named that a connector has written it to; anything else is a KEY: an option of a definition or of agent.yaml.
+    files are named that hold its range of offsets; anything else is a KEY: an option of a definition or of agent.yaml.
 
     Needs no Kafka and no Spark, moves nothing, and works beside a running agent. With --socket that agent is asked for its offsets and
     where it is in the file, without for how its connectors are. Exits 1 when no connector reads the file.
@@ -141,7 +141,9 @@ def _explain_offset(place: OffsetPlace, where: Path, config: Path | None, output
     if output is Format.JSON:
         typer.echo(json.dumps([one._asdict() for one in found], indent=2))
     else:
-        typer.echo("\n".join(_written_lines(place, one) for one in found) or f"no connector in {visible(str(where))} writes files")
+        typer.echo(
+            "\n".join(_written_lines(place, one) for one in found) or f"no connector in {visible(str(where))} writes files of {place.topic}"
+        )
     _say_bad(loaded, where)
     return exits.GOOD if any(one.files for one in found) else exits.FAILED
 
@@ -150,13 +152,14 @@ def _written_lines(place: OffsetPlace, one: Answered) -> str:
     partition = f"{place.topic}/{place.partition}"
     record = f"{partition}@{place.offset}"
     if one.files:
-        head = f"{one.connector}: {record} is in" + (" one of" if one.files[1:] else "")
-        return "\n".join([head, *(f"  {visible(file)}" for file in one.files)])
+        head = f"{one.connector}: offsets {one.first:,} to {one.last:,} of {partition} are in"
+        tail = "  a record among them that was null, dropped or dead-lettered is in no file"
+        return "\n".join([head, *(f"  {visible(file)}" for file in one.files), tail])
     if one.end is None:
         return f"{one.connector}: nothing of {partition} is written"
     if place.offset >= one.end:
         return f"{one.connector}: {record} is not written yet: offsets below {one.end:,} are"
-    return f"{one.connector}: no file has {record}: it was dropped or is no record, or its file was deleted"
+    return f"{one.connector}: no file has {record}: it was null, dropped, dead-lettered or no record, or its file was deleted"
 
 
 def _explained(

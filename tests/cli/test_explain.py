@@ -23,6 +23,8 @@ from copycat_agent.model import Fingerprint
 from copycat_agent.offsets import OffsetStore
 from copycat_agent.offsets.looking import saved_offsets
 from copycat_agent.options import AgentOptions
+from copycat_agent.sinks.claims import Claims, LocalFile, Range
+from copycat_agent.sinks.sink_stores import store_at
 from copycat_agent.sources.files.paths import opening
 from copycat_agent.workbench.explaining.keys import OptionKey, all_keys
 from tests.cli.conftest import COMMAND
@@ -386,6 +388,42 @@ def test_without_a_directory_it_takes_the_one_that_is_there(
     if not Path("/etc/copycat/connectors.d").is_dir():
         done = CliRunner().invoke(app, ["explain", "app-logs/a.log"])
         assert (done.exit_code, "name the directory" in done.stderr) == (2, True)
+
+
+@pytest.fixture
+def lake(connectors: Path, tmp_path: Path) -> Claims:
+    """Two connectors that write files, of one topic each, of which `orders-lake` has written some."""
+    for name in ("orders", "events"):
+        sink = f"{{type: files, uri: 'file://{tmp_path}/lake/'}}"
+        text = f"name: {name}-lake\nsource: {{type: kafka, topics: ['{name}.*'], exclude: [orders-x]}}\nsink: {sink}\n"
+        (connectors / f"{name}.yaml").write_text(text)
+    store = store_at(f"file://{tmp_path}/lake/")
+    claims = Claims(store, "orders-lake")
+    for first, directories in ((claims.resume("orders", 3, 0), ["a", "b"]), (10, [])):
+        made = [store.scratch() / directory for directory in directories]
+        for one in made:
+            one.write_text("{}\n")
+        files = [LocalFile(one, one.name, 1) for one in made]
+        claims.commit(Range("orders", 3, first, first + 9), files, "jsonl")
+    return claims
+
+
+def test_the_files_of_a_range_are_named_without_the_claim_that_a_record_is_in_one(ask: Ask, lake: Claims, tmp_path: Path) -> None:
+    done = ask("orders/3@5")
+    files = [f"  file://{tmp_path}/lake/{one}/orders+3+{0:020}+{9:020}.jsonl" for one in "ab"]
+    tail = "  a record among them that was null, dropped or dead-lettered is in no file"
+    assert done.stdout.splitlines() == ["orders-lake: offsets 0 to 9 of orders/3 are in", *files, tail]
+    (found,) = json.loads(ask("orders/3@5", "--format", "json").stdout)
+    assert (found["first"], found["last"], len(found["files"])) == (0, 9, 2)
+    assert ask("orders/3@15").stdout.startswith("orders-lake: no file has orders/3@15: it was null, dropped, dead-lettered")
+    assert ask("orders/3@25").stdout == "orders-lake: orders/3@25 is not written yet: offsets below 20 are\n"
+
+
+def test_connectors_that_do_not_read_the_topic_are_left_out(ask: Ask, lake: Claims, connectors: Path) -> None:
+    assert ask("orders/7@5").stdout == "orders-lake: nothing of orders/7 is written\n"
+    for topic in ("orders-x", "others"):
+        done = ask(f"{topic}/0@5")
+        assert (done.exit_code, done.stdout) == (1, f"no connector in {connectors} writes files of {topic}\n")
 
 
 def explained(key: str, *options: str) -> Result:

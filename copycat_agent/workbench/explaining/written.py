@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from copycat_agent.options import Definition
+from copycat_agent.producer.topic_ranges import stands_for
 from copycat_agent.sinks.claims import Claims
+from copycat_agent.sinks.file_names import parse_name
 from copycat_agent.sinks.files_options import FilesSinkOptions
 from copycat_agent.sinks.sink_stores import store_at
 
@@ -22,11 +24,16 @@ class OffsetPlace(NamedTuple):
 
 
 class Answered(NamedTuple):
-    """A connector's answer. One of `files` (addresses) has the record; offsets below `end` are written, None if nothing is."""
+    """A connector's answer. `files` (addresses) hold the records of offsets `first` to `last`, those that were kept.
+
+    Offsets below `end` are written, None if nothing is.
+    """
 
     connector: str
     files: tuple[str, ...]
     end: int | None
+    first: int | None = None
+    last: int | None = None
 
 
 def place_in(text: str) -> OffsetPlace | None:
@@ -36,7 +43,7 @@ def place_in(text: str) -> OffsetPlace | None:
 
 
 def written(definition: Definition, asked: OffsetPlace) -> Answered | None:
-    """Returns which files may have the record; None if the definition writes no files. Raises what a store raises."""
+    """Returns which files may have the record; None if the definition writes no files of that topic. Raises what a store raises."""
     sink = definition.sink
     if not isinstance(sink, FilesSinkOptions):
         return None
@@ -44,6 +51,9 @@ def written(definition: Definition, asked: OffsetPlace) -> Answered | None:
     claims = Claims(store, definition.name)
     chain = claims.chain(asked.topic, asked.partition)
     if chain is None:
-        return Answered(definition.name, (), None)
+        source: Any = definition.source  # kafka: no other one goes into files
+        return Answered(definition.name, (), None) if stands_for(asked.topic, source.topics, source.exclude) else None
     files = claims.files_with(*asked) or []
-    return Answered(definition.name, tuple(store.shown(one.key) for one in files), chain.end)
+    name = parse_name(files[0].key) if files else None
+    span = (name.first, name.last) if name else (None, None)
+    return Answered(definition.name, tuple(store.shown(one.key) for one in files), chain.end, *span)
