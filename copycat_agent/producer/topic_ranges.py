@@ -22,6 +22,7 @@ from copycat_agent.producer.asking import ANSWER_SECONDS, Admin
 from copycat_agent.producer.kafka_errors import translate, with_trouble
 
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,249}")
+_MISSING = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION})  # noqa: SLF001 - its spelling
 
 PlaceOf = tuple[str, int]
 """Topic and partition."""
@@ -187,7 +188,9 @@ def stands_for(name: str, wanted: Sequence[str], left_out: Sequence[str]) -> boo
 
 
 def described_error(error: KafkaError, what: str, topic: str = "") -> CopycatError:
-    """Returns the error of reading a topic, with the right that is missing where one is."""
+    """Returns the error of reading a topic, with the reader's next step: `translate` has the writer's."""
     if error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
         return BlockedError(f"{what}: {error.str()}", f"grant this user Read and Describe on the topic {topic}".rstrip())
+    if error.code() in _MISSING:
+        return BlockedError(f"{what}: {error.str()}", "create the topic, or correct source.topics")
     return translate(error, what)

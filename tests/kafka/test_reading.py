@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 import threading
 import time
 from collections import Counter
@@ -167,6 +169,13 @@ def test_a_topic_that_was_made_anew_ends_with_words(broker: DevBroker, topic: st
     assert "copycat offsets reset NAME" in raised.value.hint
 
 
+def test_what_is_missing_is_told_to_a_reader(broker: DevBroker, topic: str) -> None:
+    ranges = TopicRanges(KafkaOptions(bootstrap_servers=(broker.bootstrap,)), committed=True)
+    (error,) = ranges.ends([(topic, 0), ("missing", 0)]).errors.values()
+    ranges.close()
+    assert error.hint == "create the topic, or correct source.topics"
+
+
 def _is_gone(broker: DevBroker, topic: str) -> bool:
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
     return topic not in admin.list_topics(timeout=10).topics
@@ -213,8 +222,12 @@ def test_a_position_that_is_none_is_told(broker: DevBroker, topic: str, position
     reading = Reading(options(broker.bootstrap, topic))
     reading.look()
     reading.positions = dict.fromkeys(reading.positions, position)
-    with pytest.raises(FatalError, match="saved position of"):
+    with pytest.raises(FatalError, match=re.escape(f"position of {topic}/0 is none of source kafka: {json.dumps(position)}")) as raised:
         reading.look()
+    assert f"copycat offsets set NAME --key {topic}/0 --position 1200 --force" in raised.value.hint
+    with pytest.raises(FatalError, match=f"saved position of {topic}/0"):
+        reading.source.committed(reading.positions)
+    reading.source.close()
 
 
 def test_new_partitions_and_new_topics_are_found(broker: DevBroker) -> None:

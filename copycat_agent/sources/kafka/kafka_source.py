@@ -8,6 +8,7 @@ average size of a record, and `into`, where the records before the offset were w
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, cast
@@ -229,7 +230,7 @@ class KafkaSource:
 
     def committed(self, positions: Mapping[str, Position]) -> None:
         for key, position in positions.items():
-            self._told[_place(key)] = position["offset"]
+            self._told[_place(key)] = _checked(key, position)["offset"]
 
     def _commit(self, seconds: float = ANSWER_SECONDS) -> None:
         """Commits positions to the group, for tools that show a lag. The connector resumes from its own saved positions."""
@@ -283,7 +284,8 @@ def _checked(key: str, position: Position) -> dict[str, Any]:
     is_map = isinstance(position, dict) and "offset" in position
     if is_map and all(type(value) is kinds.get(name) for name, value in position.items()) and position["offset"] >= 0:
         return cast("dict[str, Any]", position)
-    raise FatalError(f"the saved position of {key} is none", 'it looks like {"offset": 1200}: copycat offsets set NAME')
+    words = f"the saved position of {key} is none of source kafka: {json.dumps(position):.200}"
+    raise FatalError(words, f"say the offset to read next: copycat offsets set NAME --key {key} --position 1200 --force")
 
 
 def _key(place: tuple[str, int]) -> str:
