@@ -15,7 +15,7 @@ from copycat_agent.cli import exits
 from copycat_agent.cli.agent_client import Name, SomeName
 from copycat_agent.cli.common_options import Config, Format, Output, Socket, StateDir, leave
 from copycat_agent.cli.offsets_access import Access, Changes, Offsets, access, checked_name, line_rules, moved_cursor, read_documents
-from copycat_agent.cli.offsets_view import by_path, columns, compared, lane_lines, listed, meaning_of, summary, taken_over
+from copycat_agent.cli.offsets_view import by_path, columns, compared, into_files, lane_lines, listed, meaning_of, summary, taken_over
 from copycat_agent.display import visible
 from copycat_agent.errors import CopycatError, DataError, UnknownConnectorError
 from copycat_agent.model import SourcePartition, offsets_in
@@ -269,6 +269,8 @@ def _change(store: Access, name: str, before: Offsets, changes: Changes, *, forc
     if changes:
         store.save(name, changes, force=force)
     after = store.read(name)
+    if before != after and any(map(into_files, offsets_in(before).values())):
+        typer.echo(f"note: {name} goes on where its files end, whatever its offsets say, until it has another name or uri", err=True)
     if output is Format.JSON:
         typer.echo(
             json.dumps({"connector": name, "before": to_documents(before)["offsets"], "after": to_documents(after)["offsets"]}, indent=2)

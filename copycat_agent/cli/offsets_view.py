@@ -51,6 +51,12 @@ def _whose(one: Mapping[str, Any]) -> str:
     return f"{one['connector']} of agent {one['agent']}" if one["agent"] else f"the lanes of {one['connector']}"
 
 
+def into_files(offset: SourceOffset) -> bool:
+    """Returns whether what was read up to there went into the files of a sink, which decide where its connector goes on."""
+    position = json.loads(offset.cursor) if offset.cursor else None
+    return isinstance(position, dict) and "into" in position
+
+
 def compared(before: Offsets, after: Offsets) -> list[str]:
     """Returns the differences: `-` for old rows, `+` for new ones. Empty if there are none."""
     lines = []

@@ -27,7 +27,7 @@ from copycat_agent.sinks.claims import Claims, LocalFile, Range
 from copycat_agent.sinks.files_options import FilesSinkOptions
 from copycat_agent.sinks.formats import RangeFiles
 from copycat_agent.sinks.sink_stores import SinkStore, store_at
-from copycat_agent.sources.contract import OffsetSource, as_text, from_text
+from copycat_agent.sources.contract import OffsetSource, Position, as_text, from_text
 
 if TYPE_CHECKING:
     from copycat_agent.batch.progress import Progress
@@ -130,7 +130,9 @@ class _Writing:
         assert split.stretch is not None
         start: int = split.stretch.start
         try:
-            end = producer.begin(self._source.place(split.stretch), start, is_known=self._is_known(start))
+            there = self._source.apply(split.stretch, start, finished=False)
+            is_known = self._is_known(there)
+            end = producer.begin(self._source.place(split.stretch), start, there.get("topic_id", ""), is_known=is_known)
         except Exception as error:  # noqa: BLE001 - a batch never raises
             return SplitResult(split, split.offset, error=as_value(error))
         if end != start:
@@ -151,9 +153,8 @@ class _Writing:
         result = replace(progress.result(failure), samples=tuple(progress.done.samples))
         return self._at(result, producer.end)
 
-    def _is_known(self, start: int) -> bool:
-        """Returns whether records before `start` were written to the present destination, under the connector's present name."""
-        there = self._source.apply(self._split.stretch, start, finished=False)  # type: ignore[arg-type]
+    def _is_known(self, there: Position) -> bool:
+        """Returns whether records before the split were written to where `there` says: the present destination, under the present name."""
         saved = from_text(self._split.offset.cursor)
         return "into" in saved and saved["into"] == there["into"]
 
@@ -184,19 +185,21 @@ class _Range:
         self._scratch = store.scratch() / uuid.uuid4().hex
         self._progress: Progress | None = None
         self._place: TopicPlace | None = None
+        self._topic_id = ""
         self._files = RangeFiles(options, self._scratch)
         self.end = 0
         self.topics = _Directories(letters)
 
-    def begin(self, place: TopicPlace, start: int, *, is_known: bool) -> int:
-        """Returns the end of the partition's chain. Raises as `SinkStore` does.
+    def begin(self, place: TopicPlace, start: int, topic_id: str, *, is_known: bool) -> int:
+        """Returns the end of the partition's chain. Raises FatalError for a chain of an earlier topic, or as `SinkStore` does.
 
         `is_known`: the chain has been seen to reach `start`. Otherwise it begins there, or at the end of the chain of an earlier name.
         """
-        self._place = place
+        self._place, self._topic_id = place, topic_id
         if not is_known:
-            start = max([start, *(one.resume(*place, start) for one in self._earlier if one.chain(*place) is not None)])
-        self.end = self._claims.resume(*place, start, start if is_known else 0)
+            earlier = [one for one in self._earlier if one.chain(*place) is not None]
+            start = max([start, *(one.resume(*place, start, topic_id=topic_id) for one in earlier)])
+        self.end = self._claims.resume(*place, start, start if is_known else 0, topic_id)
         return self.end
 
     def read_by(self, progress: Progress) -> None:
@@ -272,7 +275,8 @@ class _Range:
             written = self._files.close()
             complete = [LocalFile(one.path, one.directory, one.records) for one in written]
             extension = written[0].extension if written else ""
-            done = self._claims.commit(Range(place.topic, place.partition, self.end, behind - 1), complete, extension)
+            at = Range(place.topic, place.partition, self.end, behind - 1)
+            done = self._claims.commit(at, complete, extension, self._topic_id)
         except BaseException:
             self._renew()
             raise

@@ -68,9 +68,9 @@ class PassedOffsets(NamedTuple):
 class PartitionReader:
     """Reads partitions of one cluster, each with a consumer of its own while it is read. Thread-safe."""
 
-    def __init__(self, options: KafkaOptions, *, committed: bool) -> None:
-        """`committed`: records of aborted and open transactions are left out."""
-        self._options = options
+    def __init__(self, options: KafkaOptions, *, committed: bool, if_cut: str) -> None:
+        """`committed`: records of aborted and open transactions are left out. `if_cut`: see `cut`."""
+        self._options, self._if_cut = options, if_cut
         self._isolation = "read_committed" if committed else "read_uncommitted"
         self._lock = threading.Lock()
         self._idle: list[tuple[float, _Client]] = []
@@ -96,7 +96,7 @@ class PartitionReader:
         with self._lock:
             if self._idle:
                 return self._idle.pop()[1]
-        return _Client(self._options, self._isolation)
+        return _Client(self._options, self._isolation, self._if_cut)
 
     def _give_back(self, client: _Client) -> None:
         if client.is_closed:
@@ -191,8 +191,8 @@ def _by_columns(messages: Sequence[Message]) -> ReceivedRun:
 class _Client:
     """A consumer that reads one partition at a time."""
 
-    def __init__(self, options: KafkaOptions, isolation: str) -> None:
-        self._options = options
+    def __init__(self, options: KafkaOptions, isolation: str, if_cut: str) -> None:
+        self._options, self._if_cut = options, if_cut
         self.is_closed = False
         self._trouble: KafkaError | None = None
         self._passed = _Passed()
@@ -262,7 +262,7 @@ class _Client:
         except KafkaException as exception:
             raise self._error(exception.args[0], topic) from None
         if begin <= position:
-            raise cut(f"{topic}/{partition}", position)
+            raise cut(f"{topic}/{partition}", position, self._if_cut)
         return int(begin)
 
     def _error(self, error: KafkaError, topic: str) -> CopycatError:
@@ -286,7 +286,7 @@ class _Client:
         self._consumer.close()
 
 
-def cut(name: str, position: int) -> FatalError:
-    """Returns the error of a partition that ends before the offset to read next."""
+def cut(name: str, position: int, hint: str) -> FatalError:
+    """Returns the error of a partition that ends before the offset to read next; `hint` is the next step."""
     words = f"{name} ends before offset {position:,}, where reading goes on: it was cut, or made anew"
-    return FatalError(words, "copycat offsets reset NAME begins with what is there; copycat offsets set NAME goes on elsewhere")
+    return FatalError(words, hint)

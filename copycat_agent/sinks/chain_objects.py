@@ -29,17 +29,25 @@ class ClaimedFile(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ClaimedRange:
-    """A claimed range, the token of the writer's attempt, and its files: none if no record of the range was kept."""
+    """A claimed range, the token of the writer's attempt, its files (none if no record of the range was kept), and the topic's id."""
 
     first: int
     last: int
     token: str
     files: tuple[ClaimedFile, ...]
+    topic_id: str = ""
 
     @property
     def end(self) -> int:
         """The first offset after the range."""
         return self.last + 1
+
+
+class ChainStart(NamedTuple):
+    """The offset at which a chain begins, and the id of the topic then; "" if it was not known."""
+
+    offset: int
+    topic_id: str
 
 
 class ClaimNames(NamedTuple):
@@ -57,21 +65,26 @@ class ClaimNames(NamedTuple):
 class ChainObjects:
     """Reads and writes these objects, each method with a few requests; `Claims` decides on the order. Raises as `SinkStore` does."""
 
-    def __init__(self, store: SinkStore, connector: str, topic: str, partition: int) -> None:
+    def __init__(self, store: SinkStore, connector: str, topic: str, partition: int, topic_id: str = "") -> None:
+        """`topic_id` is the topic's present id, "" if it is not known."""
         self.store = store
-        self.name = f"{topic}-{partition}"
+        self.topic, self.topic_id = topic, topic_id
+        self.name = f"{topic}/{partition}"
         self._start, self.claims, self._pending = (
             f"{CONTROL}/{connector}/{kind}/{topic}/{partition}" for kind in ("starts", "claims", "pending")
         )
 
-    def start(self) -> int | None:
-        """Returns the offset at which the chain begins, None if it does not exist."""
+    def start(self) -> ChainStart | None:
+        """Returns where the chain begins, None if it does not exist."""
         data = self.store.get(self._start)
-        return None if data is None else int(json.loads(data)["start"])
+        if data is None:
+            return None
+        found = json.loads(data)
+        return ChainStart(int(found["start"]), found.get("topic_id", ""))
 
     def begin(self, start: int) -> None:
         """Begins the chain at this offset, unless it exists (put-if-absent)."""
-        self.store.put_if_absent(self._start, json.dumps({"start": start}).encode())
+        self.store.put_if_absent(self._start, json.dumps({"start": start, "topic_id": self.topic_id}).encode())
 
     def listed(self) -> ClaimNames:
         """Lists claims and checkpoints."""
@@ -152,6 +165,7 @@ class ChainObjects:
 def _parsed(data: bytes, where: str) -> ClaimedRange:
     try:
         found = json.loads(data)
-        return ClaimedRange(found["first"], found["last"], found["token"], tuple(ClaimedFile(*one) for one in found["files"]))
+        files = tuple(ClaimedFile(*one) for one in found["files"])
+        return ClaimedRange(found["first"], found["last"], found["token"], files, found.get("topic_id", ""))
     except (ValueError, KeyError, TypeError):
         raise FatalError(f"{where} is not a claim", f"let nobody else write below {CONTROL}") from None

@@ -9,8 +9,8 @@
     done.end, done.is_mine                                         # where the chain ends now; whether it has these files
 
 `first` is a value that `resume` or `commit` has returned, at any earlier time and in any process. Below `<root>/_copycat/<connector>/`,
-`starts/<topic>/<partition>` holds the offset at which the chain begins; `claims/<topic>/<partition>/<first>` the last offset and the
-files of a range; `checkpoint-<offset>` beside the claims says that those below are deleted;
+`starts/<topic>/<partition>` holds the offset at which the chain begins, and the topic's id; `claims/<topic>/<partition>/<first>` the last
+offset and the files of a range, and that id; `checkpoint-<offset>` beside the claims says that those below are deleted;
 `pending/<topic>/<partition>/<first>-<token>/<n>` are files to be published. A writer 1. uploads its files to pending, 2. puts its claim
 with put-if-absent, 3. looks for a checkpoint above the claim, which makes it void, 4. publishes: each pending file moves to its final
 name, and a file that is not pending is skipped.
@@ -39,8 +39,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from copycat_agent import failpoints
-from copycat_agent.errors import BlockedError, RetriableError
-from copycat_agent.sinks.chain_objects import ChainObjects, ClaimedFile, ClaimedRange
+from copycat_agent.errors import BlockedError, FatalError, RetriableError
+from copycat_agent.sinks.chain_objects import ChainObjects, ChainStart, ClaimedFile, ClaimedRange
 from copycat_agent.sinks.file_names import CONTROL, FileName, final_keys, parse_name
 from copycat_agent.sinks.sink_stores import SinkStore
 
@@ -89,25 +89,29 @@ class Claims:
         self._kept = kept
         self._token = token
 
-    def resume(self, topic: str, partition: int, start: int, known: int = 0) -> int:
+    def resume(self, topic: str, partition: int, start: int, known: int = 0, topic_id: str = "") -> int:
         """Publishes what the last claim left pending and returns the end of the chain. A chain that does not exist begins at `start`.
 
         `known` is the greatest end that the caller knows of: raises BlockedError if the store has less, for instance because a mount is
-        missing. Costs six small requests. Raises as `SinkStore` does.
+        missing. Raises FatalError if the chain is of a topic with another id than `topic_id`; an id that is not known ("") equals all.
+        Costs six small requests. Raises as `SinkStore` does.
         """
-        chain = self._chain(topic, partition)
+        chain = self._chain(topic, partition, topic_id)
         begin = self._begin(chain, start, known)
-        firsts, claim = self._last(chain, begin)
-        end = begin if claim is None else claim.end
+        firsts, claim = self._last(chain, begin.offset)
+        end = begin.offset if claim is None else claim.end
         if claim is not None:
             chain.finish(claim)
+        written = {begin.topic_id, claim.topic_id if claim else ""} - {""}
+        if topic_id and written - {topic_id}:
+            raise self._made_anew(chain)
         if end < known:
             raise self._forgotten(chain, known)
         if len(firsts) >= 2 * self._kept:
             chain.prune(firsts[-self._kept])
         return end
 
-    def commit(self, at: Range, files: Sequence[LocalFile], extension: str = "") -> Committed:
+    def commit(self, at: Range, files: Sequence[LocalFile], extension: str = "", topic_id: str = "") -> Committed:
         """Claims a range and publishes its files, unless another writer holds a claim at its first offset: then that claim's files count.
 
         Raises as `SinkStore` does; the outcome of the claim is then unknown, and `resume` finds it out.
@@ -116,7 +120,7 @@ class Claims:
         chain = self._chain(at.topic, at.partition)
         keys = final_keys(at, [one.directory for one in files], extension)
         claimed = tuple(ClaimedFile(key, one.records, _size(one.path)) for key, one in zip(keys, files, strict=True))
-        claim = ClaimedRange(at.first, at.last, self._token(), claimed)
+        claim = ClaimedRange(at.first, at.last, self._token(), claimed, topic_id)
         chain.upload(claim, [one.path for one in files])
         failpoints.hit("files-uploaded")
         there = chain.put(claim)
@@ -132,14 +136,15 @@ class Claims:
         if is_mine:
             chain.withdraw(claim)
         chain.discard(claim)
-        return Committed(self.resume(at.topic, at.partition, at.first), is_mine=False)
+        return Committed(self.resume(at.topic, at.partition, at.first, topic_id=topic_id), is_mine=False)
 
     def chain(self, topic: str, partition: int) -> Chain | None:
         """Returns the present state of a chain, None if it does not exist. Changes nothing."""
         chain = self._chain(topic, partition)
-        start = chain.start()
-        if start is None:
+        begin = chain.start()
+        if begin is None:
             return None
+        start = begin.offset
         firsts, claim = self._last(chain, start)
         if claim is None:
             return Chain(start, start, 0, None, 0)
@@ -164,10 +169,10 @@ class Claims:
         found = [key for key, name in names if name and name[:2] == (topic, partition) and name.first <= offset <= name.last]
         return [ClaimedFile(key, -1, -1) for key in found] or None
 
-    def _chain(self, topic: str, partition: int) -> ChainObjects:
-        return ChainObjects(self._store, self._connector, topic, partition)
+    def _chain(self, topic: str, partition: int, topic_id: str = "") -> ChainObjects:
+        return ChainObjects(self._store, self._connector, topic, partition, topic_id)
 
-    def _begin(self, chain: ChainObjects, start: int, known: int) -> int:
+    def _begin(self, chain: ChainObjects, start: int, known: int) -> ChainStart:
         """Returns where the chain begins: of several writers that begin it at once, the first decides."""
         found = chain.start()
         if found is None:
@@ -190,6 +195,10 @@ class Claims:
             if claim is not None and not chain.is_void(claim.first):
                 return firsts, claim
         raise RetriableError(f"claims below {self._store.shown(chain.claims)} are missing", "look at who deletes there")
+
+    def _made_anew(self, chain: ChainObjects) -> FatalError:
+        msg = f"the files of {chain.name} at {self._store.shown()} hold records of an earlier topic {chain.topic}"
+        return FatalError(msg, "give the connector another name, without renamed_from, and another uri or path")
 
     def _forgotten(self, chain: ChainObjects, known: int) -> BlockedError:
         msg = f"{self._store.shown()} lacks what it had of {chain.name}: all offsets below {known}"

@@ -219,6 +219,22 @@ def test_a_position_of_another_form_is_saved_where_a_person_insists(
     assert offsets_in(saved(tmp_path))[partition].cursor == '{"id":5}'
 
 
+def test_offsets_of_a_files_sink_are_changed_with_the_word_that_its_files_decide(
+    offsets: Callable[..., Said], partition: SourcePartition, tmp_path: Path
+) -> None:
+    note = "note: app goes on where its files end"
+    written = SourceOffset(20, cursor='{"offset":20,"into":"file:///lake/#app"}', path="orders/3")
+    (tmp_path / "offsets.json").write_text(offsets("export", "app").out)
+    ways = [("set", "app", "--key", "orders/3", "--position", "5"), ("import", "app", tmp_path / "offsets.json"), ("reset", "app", "--yes")]
+    for way in ways:
+        with OffsetStore.open(tmp_path / "state") as store:
+            store.reset({partition: written})
+        said = offsets(*way)
+        assert (said.code, note in said.err) == (0, True), said
+    assert note not in offsets(*ways[1]).err, "there was nothing of files"
+    assert note not in offsets(*ways[0]).err, "these went into topics"
+
+
 def test_which_file_has_to_be_said_once(offsets: Callable[..., Said], logs: Path) -> None:
     assert offsets("set", "app", "--position", "0").code == 2
     assert offsets("set", "app", "--position", "0", "--path", logs / "a.log", "--key", "1:2:3:0").code == 2

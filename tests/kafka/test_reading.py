@@ -181,20 +181,26 @@ def _is_gone(broker: DevBroker, topic: str) -> bool:
     return topic not in admin.list_topics(timeout=10).topics
 
 
-def test_a_position_behind_the_end_ends_with_words(broker: DevBroker, topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As after an unclean election, or where a person has set it."""
+@pytest.mark.parametrize(("into", "hint"), [("", "copycat offsets reset NAME"), ("file:///lake/#a", "another name, without renamed_from")])
+def test_a_position_behind_the_end_ends_with_words(
+    broker: DevBroker, topic: str, monkeypatch: pytest.MonkeyPatch, into: str, hint: str
+) -> None:
+    """As after an unclean election, or where a person has set it. `into`: of a files sink."""
     send(broker.bootstrap, topic, numbered(0, 5))
-    reading = Reading(options(broker.bootstrap, topic))
+    asked = options(broker.bootstrap, topic)
+    asked._into = into
+    reading = Reading(asked)
     (stretch,) = reading.look()
     with pytest.raises(FatalError, match="ends before offset 100") as raised:
         list(reading.source.read(stretch._replace(start=100, end=110)))
-    assert "offsets reset" in raised.value.hint
+    assert hint in raised.value.hint
     reading.positions[stretch.key] = {"offset": 100, "topic_id": ""}
     with pytest.raises(RetriableError, match="ends at offset 5, before offset 100"):
         reading.look()
     monkeypatch.setattr(kafka_source, "CUT_SECONDS", 0.0)
-    with pytest.raises(FatalError, match="ends before offset 100"):
+    with pytest.raises(FatalError, match="ends before offset 100") as raised:
         reading.look()
+    assert hint in raised.value.hint
     reading.positions[stretch.key] = {"offset": 3, "topic_id": ""}
     assert reading.values() == values(3, 2)
 

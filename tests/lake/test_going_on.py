@@ -100,16 +100,29 @@ def test_what_retention_deletes_first_is_in_the_ledger(lake: Lake) -> None:
     assert sorted(row["n"] for one in lake.written() for row in one.rows) == [*range(100), *range(150, 200)]
 
 
-def test_a_topic_that_was_made_anew_stops_the_connector_in_words(lake: Lake) -> None:
-    more(lake, 0, 100)
-    lake.run(sink=SOON)
+def test_a_topic_that_was_made_anew_stops_the_connector_for_good_and_another_name_reads_it(lake: Lake) -> None:
+    more(lake, 0, 10)
+    before = lake.run(sink=SOON)
     admin = AdminClient({"bootstrap.servers": lake.bootstrap})
     admin.delete_topics([lake.topic])[lake.topic].result(30)
     wait_until(lambda: made_again(lake), 30)
-    more(lake, 0, 10)
+    more(lake, 0, 25)
+    assert "deleted and made again" in refused(lake)
+    shutil.rmtree(lake.state_dir)  # as `copycat offsets reset` does
+    assert f"the files of {lake.topic}/0 at file://{lake.root} hold records of an earlier topic {lake.topic}" in refused(lake)
+    assert lake.written() == before
+    lake.name = "lake-2"
+    found = lake.run(sink={**SOON, "path": "new"})
+    lake.assert_each_once([one for one in found if one.directory == "new"])
+
+
+def refused(lake: Lake) -> str:
+    """Start a connector that fails. Returns the reason."""
     lake.start(sink=SOON)
     wait_until(lambda: lake.status.state == "failed", 30, lambda: f"{lake.status}")
-    assert "deleted and made again" in lake.status.reason
+    reason = lake.stop().reason
+    assert "give the connector another name, without renamed_from, and another uri or path" in reason, reason
+    return reason
 
 
 def made_again(lake: Lake) -> bool:

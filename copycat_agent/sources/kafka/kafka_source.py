@@ -51,6 +51,9 @@ COMMIT_SECONDS = 5.0
 """Least time between two commits of positions to the group."""
 ANSWER_SECONDS, CLOSE_SECONDS = 3.0, 1.0
 """Time to wait for the answer to a commit of positions, and to the last one, in `close`."""
+_RESET = "copycat offsets reset NAME reads what is there; copycat offsets set NAME goes on elsewhere"
+_OTHER_FILES = "give the connector another name, without renamed_from, and another uri or path: what its files hold decides what it writes"
+"""Next steps where a topic has other records than those that were read: of a connector that writes topics, and with a files sink."""
 
 
 class KafkaSource:
@@ -61,7 +64,8 @@ class KafkaSource:
         committed = options.isolation == "read_committed"
         self._ranges = TopicRanges(options.cluster, committed=committed)
         self._group = GroupPositions(options.cluster, options.group_name)
-        self._reader = PartitionReader(options.cluster, committed=committed)
+        self._if_anew = _OTHER_FILES if options.into else _RESET
+        self._reader = PartitionReader(options.cluster, committed=committed, if_cut=self._if_anew)
         self._topics = KnownTopics({}, [], {})
         self._first: frozenset[tuple[str, int]] | None = None
         """Partitions at the first look, without those of topics of which others were read before. `start_at` is meant for them."""
@@ -109,7 +113,8 @@ class KafkaSource:
                 continue
             offset, topic_id = positions[key]["offset"], positions[key].get("topic_id", "")
             if topic_id and self._topics.found[topic].topic_id not in ("", topic_id):
-                raise _made_anew(topic)
+                words = f"topic {topic} is not the one that was read: it was deleted and made again, and its offsets are of other records"
+                raise FatalError(words, self._if_anew)
             here = self._end(place, offset, end)
             target = here if self._targets is None else self._targets.get(place, here)
             yield Found(key, end=target, unread=int(max(0, target - offset) * _record_bytes(positions[key])), name=key)
@@ -175,7 +180,7 @@ class KafkaSource:
         since = self._behind_since.setdefault(key, time.monotonic())
         if time.monotonic() - since < CUT_SECONDS:
             raise RetriableError(f"{key} ends at offset {end:,}, before offset {offset:,}, where reading goes on")
-        raise cut(key, offset)
+        raise cut(key, offset, self._if_anew)
 
     def plan(self, found: Found, position: Position) -> Stretch | None:
         if found.end is None or position["offset"] >= found.end:
@@ -296,8 +301,3 @@ def _key(place: tuple[str, int]) -> str:
 def _place(key: str) -> TopicPlace:
     topic, _, number = key.rpartition("/")
     return TopicPlace(topic, int(number))
-
-
-def _made_anew(topic: str) -> FatalError:
-    words = f"topic {topic} is not the one that was read: it was deleted and made again, and its offsets are of other records"
-    return FatalError(words, "copycat offsets reset NAME reads all of it; copycat offsets set NAME goes on elsewhere")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from copycat_agent.errors import BlockedError, RetriableError
+from copycat_agent.errors import BlockedError, FatalError, RetriableError
 from copycat_agent.sinks.chain_objects import CHECKPOINT
 from copycat_agent.sinks.claims import Claims, Committed, LocalFile, Range
 from copycat_agent.sinks.sink_stores import SinkStore
@@ -170,7 +170,7 @@ def test_partitions_and_topics_have_chains_of_their_own(store: SinkStore, claims
 
 
 def test_a_store_that_knows_less_than_it_did_is_not_written_to(store: SinkStore, claims: Claims) -> None:
-    with pytest.raises(BlockedError, match="lacks what it had of orders-3: all offsets below 20"):
+    with pytest.raises(BlockedError, match="lacks what it had of orders/3: all offsets below 20"):
         claims.resume("orders", 3, 0, known=20)
     assert list(store.list("")) == []
     claims.resume("orders", 3, 0)
@@ -178,3 +178,27 @@ def test_a_store_that_knows_less_than_it_did_is_not_written_to(store: SinkStore,
     with pytest.raises(BlockedError, match="all offsets below 20"):
         claims.resume("orders", 3, 0, known=20)
     assert claims.resume("orders", 3, 0, known=10) == 10
+
+
+def test_a_chain_of_an_earlier_topic_is_not_gone_on_with(store: SinkStore, claims: Claims) -> None:
+    assert claims.resume("orders", 3, 0, topic_id="A") == 0
+    assert claims.resume("orders", 3, 0) == 0, "an id that is not known is accepted"
+    with pytest.raises(FatalError, match=r"the files of orders/3 at .* hold records of an earlier topic orders") as raised:
+        claims.resume("orders", 3, 0, topic_id="B")
+    assert "another name, without renamed_from, and another uri or path" in raised.value.hint
+    assert claims.resume("orders", 4, 0, topic_id="B") == 0
+
+
+def test_claims_tell_the_topic_of_a_chain_that_began_without_its_id(store: SinkStore, claims: Claims) -> None:
+    start = "_copycat/lake/starts/orders/3"
+    assert store.put_if_absent(start, b'{"start": 0}')
+    assert claims.resume("orders", 3, 0, topic_id="A") == 0
+    at = Range("orders", 3, 0, 9)
+    with pytest.raises(RetriableError, match="cut off"):
+        Claims(Failing(store), "lake").commit(at, files(store, at, "a"), "jsonl", "A")  # type: ignore[arg-type]
+    with pytest.raises(FatalError, match="earlier topic"):
+        claims.resume("orders", 3, 0, topic_id="B")
+    assert visible(store) == [f"a/{stem(0, 9)}.jsonl"], "what was claimed of the earlier topic is published first"
+    with pytest.raises(FatalError, match="earlier topic"):
+        claims.commit(at, files(store, at, "a"), "jsonl", "B")
+    assert claims.resume("orders", 3, 0, topic_id="A") == 10

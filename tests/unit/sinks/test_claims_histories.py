@@ -228,7 +228,7 @@ def _puts(original: Any) -> Any:
 
 def _own_start(original: Any) -> Any:
     """Each writer's chain begins where it says."""
-    return lambda self, chain, start, known: (original(self, chain, start, known), start)[1]
+    return lambda self, chain, start, known: original(self, chain, start, known)._replace(offset=start)
 
 
 def _deletes_first(original: Any) -> Any:
