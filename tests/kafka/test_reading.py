@@ -230,7 +230,7 @@ def test_a_position_that_is_none_is_told(broker: DevBroker, topic: str, position
     reading.positions = dict.fromkeys(reading.positions, position)
     with pytest.raises(FatalError, match=re.escape(f"position of {topic}/0 is none of source kafka: {json.dumps(position)}")) as raised:
         reading.look()
-    assert f"copycat offsets set NAME --key {topic}/0 --position 1200 --force" in raised.value.hint
+    assert f"copycat offsets set NAME --key {topic}/0 --position '{{\"offset\": 1200}}' --force" in raised.value.hint
     with pytest.raises(FatalError, match=f"saved position of {topic}/0"):
         reading.source.committed(reading.positions)
     reading.source.close()

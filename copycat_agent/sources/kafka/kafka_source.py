@@ -51,9 +51,6 @@ COMMIT_SECONDS = 5.0
 """Least time between two commits of positions to the group."""
 ANSWER_SECONDS, CLOSE_SECONDS = 3.0, 1.0
 """Time to wait for the answer to a commit of positions, and to the last one, in `close`."""
-_RESET = "copycat offsets reset NAME reads what is there; copycat offsets set NAME goes on elsewhere"
-_OTHER_FILES = "give the connector another name, without renamed_from, and another uri or path: what its files hold decides what it writes"
-"""Next steps where a topic has other records than those that were read: of a connector that writes topics, and with a files sink."""
 
 
 class KafkaSource:
@@ -64,8 +61,7 @@ class KafkaSource:
         committed = options.isolation == "read_committed"
         self._ranges = TopicRanges(options.cluster, committed=committed)
         self._group = GroupPositions(options.cluster, options.group_name)
-        self._if_anew = _OTHER_FILES if options.into else _RESET
-        self._reader = PartitionReader(options.cluster, committed=committed, if_cut=self._if_anew)
+        self._reader = PartitionReader(options.cluster, committed=committed, if_cut=_if_anew(options))
         self._topics = KnownTopics({}, [], {})
         self._first: frozenset[tuple[str, int]] | None = None
         """Partitions at the first look, without those of topics of which others were read before. `start_at` is meant for them."""
@@ -114,7 +110,7 @@ class KafkaSource:
             offset, topic_id = positions[key]["offset"], positions[key].get("topic_id", "")
             if topic_id and self._topics.found[topic].topic_id not in ("", topic_id):
                 words = f"topic {topic} is not the one that was read: it was deleted and made again, and its offsets are of other records"
-                raise FatalError(words, self._if_anew)
+                raise FatalError(words, _if_anew(self._options))
             here = self._end(place, offset, end)
             target = here if self._targets is None else self._targets.get(place, here)
             yield Found(key, end=target, unread=int(max(0, target - offset) * _record_bytes(positions[key])), name=key)
@@ -180,7 +176,7 @@ class KafkaSource:
         since = self._behind_since.setdefault(key, time.monotonic())
         if time.monotonic() - since < CUT_SECONDS:
             raise RetriableError(f"{key} ends at offset {end:,}, before offset {offset:,}, where reading goes on")
-        raise cut(key, offset, self._if_anew)
+        raise cut(key, offset, _if_anew(self._options))
 
     def plan(self, found: Found, position: Position) -> Stretch | None:
         if found.end is None or position["offset"] >= found.end:
@@ -290,7 +286,7 @@ def _checked(key: str, position: Position) -> dict[str, Any]:
     if is_map and all(type(value) is kinds.get(name) for name, value in position.items()) and position["offset"] >= 0:
         return cast("dict[str, Any]", position)
     words = f"the saved position of {key} is none of source kafka: {json.dumps(position):.200}"
-    raise FatalError(words, f"say the offset to read next: copycat offsets set NAME --key {key} --position 1200 --force")
+    raise FatalError(words, f"say the offset to read next: copycat offsets set NAME --key {key} --position '{{\"offset\": 1200}}' --force")
 
 
 def _key(place: tuple[str, int]) -> str:
@@ -301,3 +297,10 @@ def _key(place: tuple[str, int]) -> str:
 def _place(key: str) -> TopicPlace:
     topic, _, number = key.rpartition("/")
     return TopicPlace(topic, int(number))
+
+
+def _if_anew(options: KafkaSourceOptions) -> str:
+    """Returns the next step where a partition has other records than those that were read."""
+    if options.into:
+        return "give the connector another name, without renamed_from, and another uri or path: what its files hold decides what it writes"
+    return "copycat offsets reset NAME reads what is there; copycat offsets set NAME goes on elsewhere"
