@@ -15,6 +15,8 @@ from copycat_agent.sources.jdbc.drivers import driver_jars, driver_of
 
 _URL = "jdbc:h2:file:"
 _IN_USE = "Database may be already in use"
+_JUST_CLOSED = "Connection refused"
+"""With AUTO_SERVER: the process that had the file open has just ended, and its port is still in the lock file."""
 _DEADLINE_SECONDS = 60.0
 _PAUSE_SECONDS = 0.1
 
@@ -45,7 +47,7 @@ class H2Database:
             if answer.returncode == 0:
                 assert "\nError: " not in f"\n{answer.stdout}", answer.stdout
                 return answer.stdout
-            assert _IN_USE in answer.stderr, answer.stderr
+            assert _IN_USE in answer.stderr or _JUST_CLOSED in answer.stderr, answer.stderr
             assert time.monotonic() < end, answer.stderr
             time.sleep(_PAUSE_SECONDS)
 
