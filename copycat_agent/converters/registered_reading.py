@@ -63,18 +63,15 @@ class RegisteredReader:
         bad, until = self._absent.get(number, (None, 0.0))
         if bad is not None and time.monotonic() < until:
             return bad
-        try:
-            return self._reading(number)
-        except AbsentError as error:
-            if not error.is_certain:
-                raise
-        time.sleep(AGAIN_SECONDS)
-        try:
-            return self._reading(number)
-        except AbsentError as error:
-            if not error.is_certain:
-                raise
-            bad = Unparsed(f"schema {number}: {error.message}", _ABSENT_HINT)
+        for pause in (AGAIN_SECONDS, 0.0):
+            try:
+                return self._reading(number)
+            except AbsentError as error:
+                if not error.is_certain:
+                    raise
+                bad = Unparsed(f"schema {number}: {error.message}", _ABSENT_HINT)
+            time.sleep(pause)
+        assert bad is not None
         if len(self._absent) >= _SCHEMAS_KEPT:
             self._absent.clear()
         self._absent[number] = bad, time.monotonic() + ABSENT_SECONDS

@@ -166,9 +166,11 @@ class RotationOrder:
 
     def add(self, file: TrackedFile) -> None:
         """Adds a file that was just met. It waits for unread data of the next older one, and the next newer one waits for its own."""
-        name, family = self._log_of(file.path), dated_family(file.path)
-        if family and name[1] != family:
-            self._dated.setdefault((name[0], family), {})[file] = None
+        logs = logs_of(file.path)
+        directory, base = self._present(logs)
+        name = sys.intern(directory), base  # one string for all files of a directory instead of one for each
+        if name != logs[-1]:
+            self._dated.setdefault(logs[-1], {})[file] = None
         age = file.seen.mtime_ns, file.identity.birth_ns
         file.set_place(name, age)
         files = self._logs.setdefault(name, [])
@@ -180,10 +182,9 @@ class RotationOrder:
         for one in list(self._dated.get(name, ())):
             self._move(one)
 
-    def _log_of(self, path: str) -> tuple[str, str]:
-        directory, base = log_of(path)
-        directory, family = sys.intern(directory), dated_family(path)  # one string for all files of a directory instead of one for each
-        return (directory, family) if (directory, family) in self._logs else (directory, base)
+    def _present(self, logs: tuple[tuple[str, str], ...]) -> tuple[str, str]:
+        """Returns which of `logs_of` a file belongs to: the one without the date if it is there."""
+        return logs[-1] if logs[-1] in self._logs else logs[0]
 
     def link(self, file: TrackedFile) -> None:
         """Makes `file` wait for unread data of older ones, and newer ones for that of `file`. Has no effect on an unknown file."""
@@ -211,7 +212,7 @@ class RotationOrder:
             self._move(file)
 
     def _is_live(self, path: str) -> bool:
-        return self._log_of(path)[1] == path.rpartition("/")[2]
+        return self._present(logs_of(path))[1] == path.rpartition("/")[2]
 
     def _move(self, file: TrackedFile) -> None:
         """Orders a file anew, by its present name and age."""
@@ -299,7 +300,7 @@ class RotationOrder:
             files.remove(file)
             if not files:
                 del self._logs[file.rotation.log]
-        name = file.rotation.log[0], dated_family("/".join(file.rotation.log))
+        name = logs_of("/".join(file.rotation.log))[-1]
         if (dated := self._dated.get(name)) is not None:
             dated.pop(file, None)
             if not dated:

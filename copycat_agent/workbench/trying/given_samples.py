@@ -42,14 +42,14 @@ def give(encoder: TracedEncoder, content: bytes | Path, where: Where) -> Split:
     return Split(SourcePartition(definition.name, _KEY), name, "", SourceOffset(0, path=name), ENDLESS, stretch=stretch)
 
 
-def _nothing(*_: object, **__: object) -> None:
+def nothing(*_: object, **__: object) -> None:
     """Does nothing, in place of methods that nobody calls, or whose result nobody reads."""
 
 
 class _Given:
     """An `AuthorSource` that reads the lines in the stretch's `work`; only `read` is called."""
 
-    look = plan = apply = committed = close = cast("Any", _nothing)
+    look = plan = apply = committed = close = cast("Any", nothing)
 
     def read(self, stretch: Stretch) -> Iterator[tuple[Record, Position]]:
         for number, line in _lines(stretch):

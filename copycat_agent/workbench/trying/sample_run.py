@@ -29,7 +29,7 @@ from copycat_agent.sources.contract_files import FilesOptions
 from copycat_agent.sources.files.packing.compressions import MAGIC_BYTES
 from copycat_agent.sources.files.packing.unpacking import codec_of
 from copycat_agent.transforms import StepError
-from copycat_agent.workbench.trying.given_samples import give
+from copycat_agent.workbench.trying.given_samples import give, nothing
 from copycat_agent.workbench.trying.results import Fate, Output, TrialResult, TriedRecord, Where, likely_path
 from copycat_agent.workbench.trying.tracing import QueryStep, RowTrace, TracedEncoder, TracedMessage
 
@@ -45,10 +45,6 @@ _ANY_BYTES = 2**20
 _HERE = Where()
 _run = partial(BatchRun)
 """Runs without Spark also if the definition has a query: the encoder keeps the records that wait for it (`TracedSplit.ask`)."""
-
-
-def _nothing(*_: object, **__: object) -> None:
-    """Does nothing, in place of methods that use Kafka."""
 
 
 class _AnyTopic:
@@ -67,8 +63,8 @@ class StandIn(TaskProducer):
     tracked = False
     batch_bytes = 0
     topics = cast("Any", _AnyTopic())
-    hand_over = begin = attribute = flush = weigh = partly_sent = cast("Any", _nothing)
-    smaller_batches = take_view = attend = on_delivery = on_statistics = close = cast("Any", _nothing)
+    hand_over = begin = attribute = flush = weigh = partly_sent = cast("Any", nothing)
+    smaller_batches = take_view = attend = on_delivery = on_statistics = close = cast("Any", nothing)
 
     def __init__(self) -> None:
         self.kept: list[Message] = []
@@ -100,7 +96,7 @@ class StandIns(Producers):
         del options, tracked
         return self._make(task.connector)
 
-    give_back = cast("Any", _nothing)
+    give_back = cast("Any", nothing)
 
 
 def take(
