@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import boto3
@@ -20,7 +21,6 @@ from tests.rig.waiting import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
     from types import TracebackType
 
 CREDENTIALS = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test-secret-9f3", "AWS_EC2_METADATA_DISABLED": "true"}
@@ -89,7 +89,7 @@ class ObjectStore:
 
     def start(self) -> None:
         """It answers, and has nothing but an empty bucket."""
-        command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(self._port)]
+        command = [sys.executable, "-P", str(Path(__file__).with_name("s3_server.py")), str(self._port)]
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, env={**os.environ, **CREDENTIALS})
         try:
