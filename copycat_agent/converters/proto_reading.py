@@ -35,12 +35,15 @@ class ProtoReading:
         """Returns the fields of a payload's message; None for a field with presence that is not set. `Unparsed` for an invalid payload."""
         try:
             path, begin = _indexes(data)
-            message = GetMessageClass(self._message(path)).FromString(data[begin:])
-            return _fields(message)
+            kind = self._message(path)
         except (IndexError, ValueError):
             return Unparsed("it does not say which message of its schema it is", "was it written with a schema registry?")
+        try:
+            return _fields(GetMessageClass(kind).FromString(data[begin:]))
         except (DecodeError, RecursionError, json_format.Error):
             return Unparsed("it is no message of its schema")
+        except ValueError:
+            return Unparsed("a time, duration or other value of protobuf's own types is beyond what its type allows")
 
     def _found(self, path: tuple[int, ...]) -> Descriptor:
         first, *inner = path
@@ -108,6 +111,17 @@ def _of_message(message: Message) -> Any:  # noqa: ANN401 - as above
         return message.ToJsonString() if message.nanos % _MICROSECOND_NANOS else message.ToDatetime(UTC)
     if name in WRAPPERS:
         return message.value
+    if name == "google.protobuf.Any":
+        return _of_any(message)
     if name in JSON_TYPES or name.startswith("google.protobuf."):
         return json_format.MessageToDict(message)
     return _fields(message)
+
+
+def _of_any(message: Message) -> dict[str, Any]:
+    """Returns the message in an `Any`, with its type; as the type's URL and bytes if the schema does not have that type."""
+    try:
+        found: dict[str, Any] = json_format.MessageToDict(message, descriptor_pool=message.DESCRIPTOR.file.pool)
+    except TypeError:
+        return _fields(message)
+    return found

@@ -9,7 +9,7 @@ from typing import Any
 
 import fastavro
 import pytest
-from google.protobuf import timestamp_pb2  # type: ignore[import-untyped]
+from google.protobuf import any_pb2, duration_pb2, timestamp_pb2  # type: ignore[import-untyped]
 
 from copycat_agent.converters import registered_reading
 from copycat_agent.converters.base import Reference, Written
@@ -127,6 +127,44 @@ def test_a_time_finer_than_a_microsecond_keeps_all_its_digits(monkeypatch: pytes
     read = reader("protobuf", Registry(Written("PROTOBUF", text)), monkeypatch).read
     inner = timestamp_pb2.Timestamp(seconds=1, nanos=1).SerializeToString()
     assert read(behind_id(b"\0\x0a" + bytes([len(inner)]) + inner)).value == {"at": "1970-01-01T00:00:01.000000001Z"}
+
+
+HOLDER = """
+syntax = "proto3";
+package shop;
+import "google/protobuf/any.proto";
+import "google/protobuf/duration.proto";
+import "google/protobuf/timestamp.proto";
+message Note { string text = 1; }
+message Holder { google.protobuf.Any any = 1; google.protobuf.Timestamp at = 2; google.protobuf.Duration took = 3; }
+"""
+
+
+def held(field: int, inner: bytes) -> bytes:
+    """A `Holder` with one field."""
+    return behind_id(b"\x02\x02" + bytes([field << 3 | 2, len(inner)]) + inner)
+
+
+@pytest.mark.parametrize(
+    ("url", "value"),
+    [("type.googleapis.com/shop.Note", {"@type": "type.googleapis.com/shop.Note", "text": "tea"}),
+     ("type.googleapis.com/far.Away", {"type_url": "type.googleapis.com/far.Away", "value": b"\x0a\x03tea"}),
+     ("", {"type_url": "", "value": b"\x0a\x03tea"})],
+)  # fmt: skip
+def test_a_message_of_any_type_is_read_whether_or_not_the_schema_has_it(url: str, value: object, monkeypatch: pytest.MonkeyPatch) -> None:
+    read = reader("protobuf", Registry(Written("PROTOBUF", HOLDER)), monkeypatch).read
+    inner = any_pb2.Any(type_url=url, value=b"\x0a\x03tea").SerializeToString()
+    assert read(held(1, inner)).value == {"any": value, "at": None, "took": None}
+
+
+@pytest.mark.parametrize(
+    ("field", "inner"), [(2, timestamp_pb2.Timestamp(seconds=253_402_300_800)), (3, duration_pb2.Duration(seconds=2**62))]
+)
+def test_a_time_beyond_its_type_is_a_bad_record_in_words(field: int, inner: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    read = reader("protobuf", Registry(Written("PROTOBUF", HOLDER)), monkeypatch).read
+    value = read(held(field, inner.SerializeToString())).value
+    assert isinstance(value, Unparsed)
+    assert "beyond what its type allows" in value.why
 
 
 class Forgetful(Registry):
