@@ -123,12 +123,13 @@ class RangeFiles:
         return files
 
     def abandon(self) -> None:
-        """Removes all files that still exist, completed ones too. Calling it again does nothing."""
+        """Removes all files that still exist, completed ones too, as far as the file system lets it. Calling it again does nothing."""
         for part in self._parts.values():
             part.abandon()
         self._forget()
         for path in self._paths:
-            path.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):  # what cannot be removed goes with the scratch directory
+                path.unlink()
         self._paths = []
 
     def _forget(self) -> None:

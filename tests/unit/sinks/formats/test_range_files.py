@@ -17,6 +17,7 @@ from copycat_agent.errors import DataError, RetriableError
 from copycat_agent.sinks.files_options import COMPRESSIONS
 from copycat_agent.sinks.formats import RangeFiles
 from copycat_agent.sinks.formats.range_files import RangeLimits
+from tests.rig.disk import mounted
 from tests.unit.sinks.formats.rig import options, read, read_all, schema_of
 
 SHARED = "/dev/shm" if Path("/dev/shm").is_dir() else None
@@ -123,6 +124,19 @@ def test_a_disk_that_takes_nothing_is_no_fault_of_the_record_and_leaves_nothing(
     with pytest.raises(RetriableError, match="cannot be written to: No such file"):
         files.close()
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("format_", ["jsonl", "csv", "avro"])
+def test_a_file_system_that_turns_read_only_is_told_though_nothing_can_be_removed(tmp_path: Path, format_: str) -> None:
+    with mounted(tmp_path, "16m") as disk:
+        files = RangeFiles(options(format_), disk / "range", RangeLimits(held_bytes=2**20, left_bytes=0))
+        large = [{"n": 1, "t": "x" * 2**19}] * 9
+        files.add_all("d", large)
+        assert list((disk / "range").iterdir())
+        subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
+        with pytest.raises(RetriableError, match="cannot be written to: Read-only file system"):
+            files.add_all("d", large)
+        files.abandon()
 
 
 def test_a_disk_that_is_full_leaves_nothing(tmp_path: Path) -> None:
