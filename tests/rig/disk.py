@@ -71,8 +71,10 @@ def mounted(directory: Path, size: str) -> Iterator[Path]:
     command = ["mount", "-t", "tmpfs", "-o", f"size={size},mode=700", "none", str(mount)]
     if os.geteuid() != 0 or subprocess.run(command, capture_output=True, check=False).returncode:
         pytest.skip("mounting is not allowed here")
-    yield mount
-    subprocess.run(["umount", "-l", str(mount)], check=True)
+    try:
+        yield mount
+    finally:
+        subprocess.run(["umount", "-l", str(mount)], check=True)
 
 
 def make_disk(image: Path, size_bytes: int = 16 * 2**20) -> None:
