@@ -17,6 +17,16 @@ YOUNG_NS = 2_000_000_000
 Stamps = tuple[int, int, int, int, int]
 
 
+def is_there(path: str | os.PathLike[str]) -> bool:
+    """Returns whether a path leads to something, as far as this user can see; `Path.exists` raises below a closed directory."""
+    return os.path.exists(path)  # noqa: PTH110 - see above
+
+
+def is_directory(path: str | os.PathLike[str]) -> bool:
+    """Returns whether a path leads to a directory, as far as this user can see. See `is_there`."""
+    return os.path.isdir(path)  # noqa: PTH112 - see above
+
+
 def read_small_file(path: str | os.PathLike[str], bytes_max: int) -> bytes:
     """Returns all bytes of a regular file (links are followed), opened so that a pipe or device cannot block.
 

@@ -30,7 +30,7 @@ from copycat_agent.definitions.yaml_tree import FILE_BYTES_MAX
 from copycat_agent.errors import CopycatError
 from copycat_agent.offsets.looking import store_outline
 from copycat_agent.options import AgentOptions
-from copycat_agent.small_files import read_small_file
+from copycat_agent.small_files import is_directory, read_small_file
 from copycat_agent.spark.java import find_java
 from copycat_agent.workbench.doctor import Examined, examine, find_user
 
@@ -213,7 +213,7 @@ def _definitions(sought: Sought) -> Iterator[BundlePart]:
         yield BundlePart("connectors.d/", "definitions", "", "no directory of definitions was found; name it: copycat bundle DIR")
         return
     try:
-        files = sorted(path for path in directory.iterdir() if path.suffix in {".yaml", ".yml"} and not path.is_dir())
+        files = sorted(path for path in directory.iterdir() if path.suffix in {".yaml", ".yml"} and not is_directory(path))
     except OSError as error:
         yield BundlePart("connectors.d/", "definitions", "", f"{directory} cannot be read: {error.strerror}")
         return

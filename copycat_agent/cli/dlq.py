@@ -36,6 +36,7 @@ from copycat_agent.dlq import LetterPlace, Replay, ReplayProgress, Survey, group
 from copycat_agent.errors import BlockedError, RetriableError
 from copycat_agent.options import Definition
 from copycat_agent.producer.consuming import TopicReader
+from copycat_agent.small_files import is_directory
 
 _PLACE = re.compile(r"(\d{1,9}):(\d{1,18})", re.ASCII)
 _DIRECTORY = "Directory of definitions; without it that of the running agent."
@@ -161,7 +162,7 @@ def _chosen(
     if len(words) > 2:  # noqa: PLR2004 - DIR and NAME
         raise typer.BadParameter("at most a directory and a connector's name")
     alone = "".join(words)
-    name = words[-1] if len(words) > 1 or one or (is_name(alone) and not Path(alone).is_dir()) else ""
+    name = words[-1] if len(words) > 1 or one or (is_name(alone) and not is_directory(alone)) else ""
     rest = words[: len(words) - bool(name)]
     directory = Path(rest[0]) if rest else Path()
     if not rest:

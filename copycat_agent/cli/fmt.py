@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import os
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -22,7 +21,7 @@ from copycat_agent.definitions.yaml_tree import FILE_BYTES_MAX, SyntaxProblem
 from copycat_agent.display import visible
 from copycat_agent.errors import Problem
 from copycat_agent.options import AgentOptions, Definition
-from copycat_agent.small_files import read_small_file
+from copycat_agent.small_files import is_directory, read_small_file
 
 _HERE = Path("connectors.d")
 _STDIN = "-"
@@ -73,11 +72,11 @@ def _default() -> list[str]:
 def _files(paths: list[str]) -> Iterator[str]:
     """Yields the chosen files: of a directory, those that `run` takes for definitions."""
     for path in paths:
-        if path == _STDIN or not os.path.isdir(path):  # noqa: PTH112 - it may be no path
+        if path == _STDIN or not is_directory(path):
             yield path
             continue
         for inner in sorted(Path(path).iterdir()):
-            if inner.suffix in {".yaml", ".yml"} and not inner.name.startswith(".") and not inner.is_dir():
+            if inner.suffix in {".yaml", ".yml"} and not inner.name.startswith(".") and not is_directory(inner):
                 yield str(inner)
 
 

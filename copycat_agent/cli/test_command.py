@@ -27,6 +27,7 @@ from copycat_agent.definitions import LoadedFile, find_agent_file, lines_of, loa
 from copycat_agent.display import NOTHING_SECRET, Mask, printable, visible
 from copycat_agent.errors import CopycatError, DefinitionError, Problem
 from copycat_agent.options import SparkOptions
+from copycat_agent.small_files import is_directory, is_there
 from copycat_agent.workbench.trying import ABSENT, CaseMismatch, CaseOutcome, Difference, TriedRecord, run_tests
 
 _MOST_CHARACTERS = 300
@@ -292,7 +293,7 @@ class _Loaded(NamedTuple):
 
 def _load(path: Path, config: Path | None) -> _Loaded:
     """Returns the definitions; none if agent.yaml is invalid."""
-    directory = path if path.is_dir() or not path.exists() else path.absolute().parent
+    directory = path if is_directory(path) or not is_there(path) else path.absolute().parent
     try:
         agent = load_agent(find_agent_file(directory, config), offline=True)
     except DefinitionError as error:

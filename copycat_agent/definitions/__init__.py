@@ -43,7 +43,7 @@ from copycat_agent.definitions.yaml_tree import (
 )
 from copycat_agent.errors import DefinitionError, Problem
 from copycat_agent.options import AgentOptions, Definition, Options
-from copycat_agent.small_files import read_small_file
+from copycat_agent.small_files import is_directory, is_there, read_small_file
 
 __all__ = [
     "NO_ADDRESS",
@@ -86,7 +86,7 @@ def load_directory(
     except OSError as error:
         problem = Problem(str(directory), 0, 0, "unreadable", f"cannot read the directory: {error.strerror}")
         return Loaded((), (problem,), ())
-    chosen = sorted({*(path for path in paths if not path.is_dir()), *drafts})
+    chosen = sorted({*(path for path in paths if not is_directory(path)), *drafts})
     how = {"resolve_env": resolve_env, "offline": offline}
     read = {path: load_content(path, content, agent, resolve_env=resolve_env, environ=environ) for path, content in drafts.items()}
     files = without_twins([read.get(path) or known.get(path) or load_file(path, agent, environ=environ, **how) for path in chosen])
@@ -162,7 +162,7 @@ def load_agent(
 def find_agent_file(directory: Path, config: Path | None = None) -> Path | None:
     """Returns `config` if it is given, else an existing `agent.yaml` beside `directory`; None if there is none."""
     beside = directory.absolute().parent / "agent.yaml"
-    return config or (beside if beside.exists() else None)
+    return config or (beside if is_there(beside) else None)
 
 
 def _read(

@@ -41,12 +41,14 @@ class StateDir:
     def acquire(cls, path: Path, *, create: bool = True) -> Self:
         """Checks that the directory is private, and locks it. `create` makes a missing one. Raises FatalError if any of this fails."""
         path = _without_links(Path(os.path.abspath(path)))  # noqa: PTH100 - resolve() would follow any link
-        if not create and not path.exists():
-            msg = f"there is no state directory {path}"
-            raise FatalError(msg, "name the agent's: --state-dir DIR")
         try:
+            if not create:
+                path.stat()
             directory_fd = _open_private(path)
         except OSError as error:
+            if not create and isinstance(error, FileNotFoundError):
+                msg = f"there is no state directory {path}"
+                raise FatalError(msg, "name the agent's: --state-dir DIR") from None
             msg = f"state directory {path} cannot be used: {error.strerror}"
             raise FatalError(msg, "give the agent a directory of its own with --state-dir") from error
         try:

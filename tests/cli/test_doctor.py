@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import logging
+import os
+import subprocess
 import time
 from typing import TYPE_CHECKING
 
@@ -12,7 +14,8 @@ from typer.testing import CliRunner
 
 from copycat_agent.cli.main import app
 from copycat_agent.dev_broker import free_port
-from tests.cli.conftest import Done
+from tests.cli.conftest import COMMAND, Done
+from tests.faults.conftest import LIKE_ANYONE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -117,3 +120,25 @@ def test_a_name_out_of_a_secret_file_is_masked(doctor: Callable[..., Done], defi
     done = doctor(f"127.0.0.1:{free_port()}")
     assert " as ****" in done.stdout
     assert "canary" not in done.stdout
+
+
+@pytest.mark.skipif(os.geteuid() == 0 and not LIKE_ANYONE, reason="no setpriv, and root may read everything")
+def test_what_lies_below_a_closed_directory_is_told_with_the_command_that_opens_it(
+    define: Callable[..., Path], connectors: Path, environment: dict[str, str], tmp_path: Path
+) -> None:
+    logs = define("app")
+    (logs / "in").mkdir()
+    path = connectors / "app.yaml"
+    path.write_text(path.read_text("utf-8").replace("*.log", "in/*.log"), "utf-8")
+    state = logs / "in" / "state"
+    doctor = [*LIKE_ANYONE, *COMMAND, "doctor", str(connectors), "--state-dir", str(state), "--bootstrap-servers", "127.0.0.1:1"]
+    logs.chmod(0o000)
+    done, listed = (
+        subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
+        for command in (doctor, [*LIKE_ANYONE, *COMMAND, "offsets", "list", "--state-dir", str(state)])
+    )
+    logs.chmod(0o755)
+    assert f"may not pass through {logs}, so {logs}/in cannot be seen" in done.stdout, done.stdout + done.stderr
+    assert "setfacl" in done.stdout
+    assert "state directory" in listed.stderr
+    assert "--state-dir" in listed.stderr

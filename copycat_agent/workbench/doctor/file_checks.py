@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from copycat_agent.options import Definition
+from copycat_agent.small_files import is_directory, is_there
 from copycat_agent.sources.files.paths.discovery import Discovery, Found
 from copycat_agent.sources.files.paths.opening import Opener
 from copycat_agent.sources.log_file.log_options import LogFileOptions
@@ -89,8 +90,8 @@ def examine_secrets(notes: Notes, path: Path, definition: Definition, user: User
     for what, where in closed:
         closed_above = user.closed_parent(where)
         fix = _passage(user, closed_above) if closed_above else f"setfacl -m u:{user.name}:r {shlex.quote(where)}"
-        state = f"user {user.name} cannot read it" if Path(where).exists() else "it is not there"
-        notes.fail("secrets", f"{what} is {where}: {state}", fix if Path(where).exists() else "")
+        state = f"user {user.name} cannot read it" if is_there(where) else "it is not there"
+        notes.fail("secrets", f"{what} is {where}: {state}", fix if is_there(where) else "")
     if not closed:
         notes.ok("secrets", f"{user.name} can read {names(list(wanted))}")
 
@@ -120,7 +121,7 @@ def examine_shared(seen: dict[str, tuple[Definition, PatternResult]], notes: dic
 
 def _examine_directories(notes: Notes, look: PatternWalk, user: User) -> None:
     closed: dict[str, str] = {}
-    missing = sorted(path for path in look.discovery.directories if not Path(path).exists())
+    missing = sorted(path for path in look.discovery.directories if not is_there(path))
     listed = sorted(path for path in look.discovery.directories if path not in missing)
     for path in listed:
         if above := user.closed_parent(path):
@@ -144,7 +145,7 @@ def _passage(user: User, directory: str) -> str:
 
 
 def _examine_patterns(notes: Notes, look: PatternWalk) -> None:
-    unmatched = sorted(pattern for pattern in look.discovery.unmatched if Path(_fixed(pattern)).is_dir())
+    unmatched = sorted(pattern for pattern in look.discovery.unmatched if is_directory(_fixed(pattern)))
     if unmatched and not look.discovery.unlisted:
         notes.warn("patterns", f"no file matches {names(unmatched)}", "check source.include, or wait for the first file")
     size = sum(found.stat.st_size for found in look.files)

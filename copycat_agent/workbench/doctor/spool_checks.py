@@ -9,6 +9,7 @@ from pathlib import Path
 
 from copycat_agent import logs
 from copycat_agent.options import Definition
+from copycat_agent.small_files import is_directory, is_there
 from copycat_agent.sources.files.paths.discovery import Found
 from copycat_agent.sources.files.paths.matching import normalise
 from copycat_agent.sources.spool_dir.listing import DoneFiles, Listing
@@ -49,9 +50,9 @@ def _examine_directory(notes: Notes, source: SpoolDirOptions, user: User) -> boo
     path = source.dir
     if above := user.closed_parent(path):
         notes.fail("directory", f"user {user.name} may not pass through {above}", f"setfacl -m u:{user.name}:x {shlex.quote(above)}")
-    elif not Path(path).exists():
+    elif not is_there(path):
         notes.warn("directory", f"{path} is not there; the agent looks again every {source.scan_interval:g} s", _make(path, user))
-    elif not Path(path).is_dir():
+    elif not is_directory(path):
         notes.fail("directory", f"{path} is not a directory", "name a directory in source.dir")
     elif not user.may(path, "rx"):
         notes.fail("directory", f"user {user.name} may not list {path}", how_to_open(user, path, "rx"))
@@ -130,7 +131,7 @@ def _examine_target(notes: Notes, target: _Target, user: User, mounted: list[Mou
     if target.is_there and Path(path).is_symlink():
         fix = f"name the real directory: {target.option}: {os.path.realpath(path)}"
         notes.fail(target.option, f"{path} is a symbolic link, which is not followed", fix)
-    elif not Path(base).is_dir():
+    elif not is_directory(base):
         notes.fail(target.option, f"{base} is not a directory", f"name a directory in cleanup.{target.option}")
     elif above := user.closed_parent(path):
         notes.fail(target.option, f"user {user.name} may not pass through {above}", f"setfacl -m u:{user.name}:x {shlex.quote(above)}")
@@ -142,7 +143,7 @@ def _examine_target(notes: Notes, target: _Target, user: User, mounted: list[Mou
         fix = _write(user, path) if target.is_there else _make(path, user)
         what = "write to it" if target.is_there else f"make it in {base}"
         notes.fail(target.option, f"{path}: user {user.name} may not {what}", fix)
-    elif Path(path).exists() and Path(path).samefile(target.source.dir):
+    elif is_there(path) and Path(path).samefile(target.source.dir):
         notes.fail(target.option, f"{path} is the directory that files are read from", "name another directory on the same file system")
     else:
         _examine_device(notes, target)

@@ -14,6 +14,7 @@ from copycat_agent.api import AgentClient
 from copycat_agent.errors import CopycatError, FatalError
 from copycat_agent.offsets import agent_identity
 from copycat_agent.offsets.schema import APPLICATION_ID, VERSION
+from copycat_agent.small_files import is_there
 from copycat_agent.workbench.doctor.steps import CheckStep, Notes
 from copycat_agent.workbench.doctor.users import Mount, User, mount_of
 
@@ -27,7 +28,7 @@ _HEADER_BYTES = 100
 def examine_state(state_dir: Path, socket: Path, user: User, mounted: list[Mount]) -> list[CheckStep]:
     """Returns the steps of section `state`. Takes no lock and changes nothing."""
     notes = Notes("state")
-    if not state_dir.exists():
+    if not is_there(state_dir):
         _examine_parent(notes, state_dir, user)
     else:
         _examine_directory(notes, state_dir, user)
@@ -73,7 +74,7 @@ def _written_pid(state_dir: Path) -> int:
 
 def nearest(path: Path) -> Path:
     """Returns `path`, or the first directory above it that exists."""
-    return next(one for one in (path, *path.parents) if one.exists())
+    return next(one for one in (path, *path.parents) if is_there(one))
 
 
 def _examine_parent(notes: Notes, state_dir: Path, user: User) -> None:
@@ -109,7 +110,7 @@ def _examine_store(notes: Notes, state_dir: Path) -> None:
     """
     store = state_dir / "offsets.db"
     marker = state_dir / "offsets.db.quarantined"
-    if marker.exists():
+    if is_there(marker):
         notes.fail(
             "offsets", f"a damaged offset store was moved aside and nobody has decided yet; see {marker}",
             f"restore a backup as {store} and rm {shlex.quote(str(marker))}; or only rm it, to read every file from its start_at again",
@@ -190,7 +191,7 @@ def _examine_socket(notes: Notes, socket: Path) -> None:
     if length > SOCKET_BYTES:
         text = f"the path of the agent's socket has {length} bytes, the kernel takes {SOCKET_BYTES}: {socket}"
         notes.fail("socket", text, "set api.socket in agent.yaml to a shorter path, such as /run/copycat/agent.sock")
-    elif not socket.exists():
+    elif not is_there(socket):
         notes.ok("socket", f"{socket} (no agent listens there)")
     else:
         _examine_running(notes, socket)

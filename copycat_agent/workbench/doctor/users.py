@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from copycat_agent.errors import CopycatError
+from copycat_agent.small_files import is_directory, is_there
 
 _NO_EVENTS = re.compile(r"nfs\d?|cifs|smb\w*|fuse(\..*)?|9p|ceph|glusterfs|lustre|afs|gpfs|beegfs|virtiofs|vboxsf|vmhgfs|overlay")
 """File systems that can change without this kernel's knowledge (overlay: through another layer), and so without events."""
@@ -125,7 +126,7 @@ class User:
     def closed_parent(self, path: str) -> str:
         """Returns the first directory above `path` that this user may not pass through, from the root on; "" without one."""
         above = list(reversed(Path(os.path.realpath(path)).parents))
-        return next((str(one) for one in above if one.exists() and not self.may(str(one), "x")), "")
+        return next((str(one) for one in above if is_there(one) and not self.may(str(one), "x")), "")
 
 
 def find_user(name: str | None) -> User:
@@ -161,7 +162,7 @@ def drop_in(setting: str, name: str) -> str:
 def how_to_open(user: User, path: str, wanted: str) -> str:
     """Returns the commands that grant `user` the permissions `wanted` on `path`: through its group where that suffices, or by an ACL."""
     lines = [f"setfacl -m u:{user.name}:{wanted} {shlex.quote(path)}"]
-    directory = path if Path(path).is_dir() else str(Path(path).parent)
+    directory = path if is_directory(path) else str(Path(path).parent)
     if "r" in wanted:  # for files created later, by a rotation
         lines.append(f"setfacl -d -m u:{user.name}:rX {shlex.quote(directory)}")
     with suppress(OSError, KeyError):

@@ -49,8 +49,9 @@ def test_what_cannot_be_read_is_a_problem_and_waits_for_nothing(directory: Path)
     os.mkfifo(directory / "pipe.yaml")
     (directory / "gone.yaml").symlink_to("nowhere")
     (directory / "zero.yaml").symlink_to("/dev/zero")
+    (directory / "unseen.yaml").symlink_to("x" * 300)  # as a link to where this user may not look: not even its kind is known
     loaded = load_directory(directory, AgentOptions())
-    assert [each.code for each in loaded.problems] == ["unreadable"] * 3
+    assert [each.code for each in loaded.problems] == ["unreadable"] * 4
     assert [each.code for each in load_directory(directory / "none", AgentOptions()).problems] == ["unreadable"]
 
 
