@@ -166,6 +166,8 @@ def _as_ours(error: OSError, msg: str) -> CopycatError:
         return BlockedError(msg, "make room there")
     if error.errno in _REFUSED:
         return BlockedError(msg, "give this user the right to write there")
+    if error.errno == errno.EEXIST and isinstance(error.filename, str) and not os.path.exists(error.filename):  # noqa: PTH110 - a name
+        return BlockedError(f"{error.filename} is a link to a directory that is not there", "mount it, or make it")
     if error.errno in _MISNAMED:
         return FatalError(msg, "look at sink.uri and sink.path")
     return RetriableError(msg, "look at the file system")

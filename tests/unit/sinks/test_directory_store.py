@@ -61,6 +61,15 @@ def test_a_root_that_is_a_file_is_refused(tmp_path: Path) -> None:
         DirectoryStore(tmp_path / "lake").put_if_absent("a", b"")
 
 
+def test_a_root_behind_a_link_whose_target_is_not_mounted_yet_is_waited_for(tmp_path: Path) -> None:
+    (tmp_path / "lake").symlink_to(tmp_path / "mnt")
+    store = DirectoryStore(tmp_path / "lake")
+    with pytest.raises(BlockedError, match="lake is a link to a directory that is not there; mount it"):
+        store.has_conditional_put()
+    (tmp_path / "mnt").mkdir()
+    assert store.put_if_absent("a", b"")
+
+
 def test_a_file_system_without_links_is_no_store_for_several_writers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def link(*_: object, **__: object) -> None:
         raise PermissionError(errno.EPERM, "no links here")
