@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
     from copycat_agent.extending import Finding
     from copycat_agent.sources.jdbc.chosen_tables import Tracked
+    from copycat_agent.sources.jdbc.database import Database
+    from copycat_agent.sources.jdbc.jdbc_options import JdbcOptions
 
 
 class BulkReader(TableReader):
@@ -25,6 +27,11 @@ class BulkReader(TableReader):
     """
 
     mark = "run"
+
+    def __init__(self, options: JdbcOptions, database: Database) -> None:
+        super().__init__(options, database)
+        self._seen: dict[str, tuple[int, float]] = {}
+        """By partition: the number of the next reading, and when this process first saw that the previous one had ended (monotonic)."""
 
     def look(self, key: str, tracked: Tracked, saved: Mapping[str, Position], *, to_the_end: bool) -> Iterator[Finding]:
         if not saved:
@@ -36,11 +43,18 @@ class BulkReader(TableReader):
             return
         for one, position in saved.items():
             self._targets.setdefault(one, position["run"])  # a run to the end reads once what is due
-            is_due = not position["ended_ms"] or time.time() * 1000 >= position["ended_ms"] + self._options.poll_interval * 1000
-            if position["ended_ms"] and (not is_due or (to_the_end and self._targets[one] < position["run"])):
+            is_over = to_the_end and self._targets[one] < position["run"]
+            if position["ended_ms"] and (is_over or not self._is_due(one, position)):
                 yield self.found(one, tracked, position)
             else:
                 yield self.found(one, tracked, position, {"from": position})
+
+    def _is_due(self, key: str, position: Position) -> bool:
+        """Returns whether the next reading is due, which a clock that was set back since the previous one does not delay further."""
+        number, now, interval = position["run"], time.monotonic(), self._options.poll_interval
+        if self._seen.get(key, (0, 0.0))[0] != number:
+            self._seen[key] = number, now
+        return now - self._seen[key][1] >= interval or time.time() >= position["ended_ms"] / 1000 + interval
 
     def goes_on(self, begin: Position, position: Position) -> bool:
         return bool(begin == position or (begin["run"] == position["run"] and not position["ended_ms"]))

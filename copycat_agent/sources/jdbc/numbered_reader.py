@@ -7,7 +7,7 @@ A number that stays missing is given up after a while, and entered as lost.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
     from copycat_agent.extending import Finding
     from copycat_agent.sources.jdbc.chosen_tables import Tracked
+    from copycat_agent.sources.jdbc.database import Database
+    from copycat_agent.sources.jdbc.jdbc_options import JdbcOptions
     from copycat_agent.sources.jdbc.statements import Dialect
 
 Position = dict[str, Any]
@@ -29,6 +31,8 @@ GAPS_MOST = 1000
 """Most ranges of missing numbers in a position. With more, the oldest are given up."""
 _SHOWN = 5
 """Ranges that a message names."""
+_STEP_SECONDS = 1.0
+"""From here on a change of the wall clock is a step."""
 
 
 class NumberRange(NamedTuple):
@@ -181,10 +185,36 @@ def _within(name: str, span: NumberRange) -> str:
     return f"{name} >= {span.first}" if span.last is None else f"{name} BETWEEN {span.first} AND {span.last}"
 
 
+class LateClock:
+    """The wall clock, but a step forwards counts only `delay` seconds after it was noticed.
+
+    So nothing is taken to be older than `delay` because of the step.
+    """
+
+    def __init__(self, delay: float, wall: Callable[[], float] = time.time, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._delay, self._wall, self._monotonic = delay, wall, monotonic
+        self._ahead = wall() - monotonic()
+        self._stepped_at: float | None = None
+
+    def now_ms(self) -> int:
+        """Returns the time, epoch milliseconds."""
+        now, wall = self._monotonic(), self._wall()
+        if wall - now - self._ahead > _STEP_SECONDS:
+            self._stepped_at = now if self._stepped_at is None else self._stepped_at
+            if now - self._stepped_at < self._delay:
+                return int((now + self._ahead) * 1000)
+        self._ahead, self._stepped_at = wall - now, None
+        return int(wall * 1000)
+
+
 class NumberedReader(TableReader):
     """A `TableReader` that uses `NumberedRows`."""
 
     mark = "gaps"
+
+    def __init__(self, options: JdbcOptions, database: Database) -> None:
+        super().__init__(options, database)
+        self._clock = LateClock(options.gap_timeout)
 
     def look(self, key: str, tracked: Tracked, saved: Mapping[str, Any], *, to_the_end: bool) -> Iterator[Finding]:
         position = saved.get(key)
@@ -194,7 +224,7 @@ class NumberedReader(TableReader):
             yield self.found(key, tracked, {"last": last, "gaps": [], "top": top, "missing": 0, "asked_ms": 0})
             return
         numbers = self._rows_by(tracked.number)
-        condition, overdue = numbers.condition(position), numbers.overdue(position, int(time.time() * 1000))
+        condition, overdue = numbers.condition(position), numbers.overdue(position, self._clock.now_ms())
         if to_the_end:
             if key not in self._targets:
                 self._targets[key] = LOWEST if (target := self._greatest(tracked)) is None else target
