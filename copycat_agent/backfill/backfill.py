@@ -17,7 +17,9 @@ from pathlib import Path
 from typing import NamedTuple, Protocol, Self, cast
 
 from copycat_agent import logs
+from copycat_agent.agent.reloading import Renames, find_renames
 from copycat_agent.backfill.summary import RunPart, Summary, summarise
+from copycat_agent.definitions import load_directory
 from copycat_agent.delivery.exactly_once.attempts import MakeWorld, World, kafka_world
 from copycat_agent.encoding.window import WindowedDefinition, WindowOptions
 from copycat_agent.errors import BusyError, CopycatError, FatalError
@@ -195,7 +197,8 @@ MOST_TASKS = 64
 class Job:
     """The work of a run. `make_source` None: what the definition matches, else see `given.maker`. `rate`: bytes per second, 0 for no limit.
 
-    `home` is the directory of the store: the agent's state directory, or a run's own.
+    `home` is the directory of the store: the agent's state directory, or a run's own. `directory` holds the agent's definitions, which
+    decide what `renamed_from` takes over; None: nothing.
     """
 
     definition: Definition
@@ -203,6 +206,7 @@ class Job:
     make_source: Callable[..., Source] | None = None
     window: WindowOptions | None = None
     rate: int = 0
+    directory: Path | None = None
 
 
 class Backfill:
@@ -224,6 +228,7 @@ class Backfill:
             watcher = Watcher()
             undo.callback(watcher.close)
             self.definition = effective(job, carrier.tasks)
+            self._renames = _renames(job, agent, self.store)
             self._before = self.store.loss_totals() if job.make_source is None else {}
             self.worker = Worker(self.store, executor, watcher, until_idle=True, accounts=True, tracked=True, make_source=job.make_source)
             self._undo = undo.pop_all()
@@ -231,7 +236,7 @@ class Backfill:
         """Whether there is an account of an earlier part of this run."""
 
     def __enter__(self) -> Self:
-        self.worker.apply([self.definition])
+        self.worker.apply([self.definition], self._renames.taken, self._renames.earlier)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -280,6 +285,19 @@ class Backfill:
 
     def _give_up(self, error: FatalError) -> None:
         self.failure = error
+
+
+def _renames(job: Job, agent: AgentOptions, store: OffsetStore) -> Renames:
+    """Returns whose offsets the definition takes over, as if an agent began to run its directory. Raises FatalError if none may."""
+    name, one = job.definition.name, job.definition
+    if job.directory is None or not one.renamed_from:
+        return Renames()
+    loaded = load_directory(job.directory, agent)
+    there = {file.name for file in loaded.files if file.name}
+    found = find_renames({**loaded.definitions, name: one}, {*store.connectors(), *store.connectors_with_lanes()}, there)
+    if name in found.refused:
+        raise FatalError(f"{name}: {found.refused[name]}")
+    return found
 
 
 def effective(job: Job, tasks: int) -> Definition:

@@ -145,7 +145,7 @@ def backfill(  # noqa: PLR0913, PLR0917 - the command's options
     loaded = _load(definition, settings, color=color)
     _refuse_elsewhere(loaded, master)
     window = window_of(since, until, time_field)
-    asked = BackfillRequest(tuple(paths or ()), window, rate_of(rate), again=again, resume=resume)
+    asked = BackfillRequest(tuple(paths or ()), window, rate_of(rate), again=again, resume=resume, directory=definition.absolute().parent)
     if plan:
         show_plan(loaded, settings, asked, as_json=output is Format.JSON)
         return

@@ -41,13 +41,14 @@ FILES_SHOWN = 200
 
 
 class BackfillRequest(NamedTuple):
-    """The request on the command line. `rate` in bytes per second, 0 for no limit."""
+    """The request on the command line. `rate` in bytes per second, 0 for no limit; `directory`: that of the definition's file."""
 
     paths: tuple[str, ...]
     window: WindowOptions | None
     rate: int
     again: bool
     resume: bool
+    directory: Path | None = None
 
 
 def usage(words: str) -> NoReturn:
@@ -96,7 +97,7 @@ def resolve_run(definition: Definition, settings: Settings, asked: BackfillReque
         if asked.resume:
             usage("--resume needs PATHs: without any, a backfill always goes on where the connector is")
         _warn_of_window(asked)
-        return Job(definition, settings.state_dir, window=asked.window, rate=asked.rate), None
+        return Job(definition, settings.state_dir, window=asked.window, rate=asked.rate, directory=asked.directory), None
     runs = Runs(settings.state_dir)
     with runs.held():
         runs.prune()

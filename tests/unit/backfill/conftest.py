@@ -156,12 +156,27 @@ class Rig:
         **sections: Any,
     ) -> Backfill:  # fmt: skip
         job = self.job(paths, home, again=again, window=window, rate=rate, **sections)
-        return Backfill(job, AgentOptions(), lambda *_: Carrier(2, lambda: (InlineExecutor(_Producers(self.topic)), _NoHost())))
+        return self._backfill(job, AgentOptions())
 
     def run(self, paths: Iterable[Path], home: Path | None = None, **how: Any) -> Summary:
         with self.start(paths, home, **how) as work:
             wait_until(lambda: work.wait(0.01), 60, lambda: str(work.status))
             return work.stop(interrupted=False)
+
+    def follow(self, name: str, **sections: Any) -> Summary:
+        """Runs the definition `NAME.yaml` without PATHs, over what is in `logs`, with the offsets in the directory `state`."""
+        source = {"type": "log_file", "include": [f"{self.logs}/*"]}
+        file = self.root / f"{name}.yaml"
+        file.write_text(yaml.safe_dump({"name": name, "source": source, "record": {"topic": "t"}, **sections}))
+        agent = AgentOptions(kafka=KafkaOptions(bootstrap_servers=("127.0.0.1:1",)))
+        loaded = load_file(file, agent)
+        assert loaded.definition is not None, loaded.problems
+        with self._backfill(Job(loaded.definition, self.root / "state", directory=self.root), agent) as work:
+            wait_until(lambda: work.wait(0.01), 60, lambda: str(work.status))
+            return work.stop(interrupted=False)
+
+    def _backfill(self, job: Job, agent: AgentOptions) -> Backfill:
+        return Backfill(job, agent, lambda *_: Carrier(2, lambda: (InlineExecutor(_Producers(self.topic)), _NoHost())))
 
     def remount(self) -> None:
         """Every file's device has another number from now on than what is saved says."""
