@@ -11,6 +11,7 @@ import re
 from confluent_kafka import KafkaError
 
 from copycat_agent.errors import BlockedError, CopycatError, DataError, FatalError, FencedError, RetriableError, TimestampError
+from copycat_agent.model import OFFSETS_TOPIC
 
 # fmt: off
 RECORD = frozenset({
@@ -95,7 +96,7 @@ _HINTS = {
     "_SSL": "check ca_file, cert_file and key_file under kafka.security",
 }
 
-_VARYING = re.compile(r" \(after \d+ms in state [A-Z_]+(, \d+ identical error\(s\) suppressed)?\)")
+_VARYING = re.compile(r" \(after \d+ ?ms( in state [A-Z_]+(, \d+ identical error\(s\) suppressed)?)?\)")
 """The part of librdkafka's messages that varies: the same error should read the same, in logs and as a reason."""
 _REQUEST = re.compile(r"ProduceRequest for .* failed: (?P<words>Broker: .*?) \(broker \d+ PID\{.*", re.DOTALL)
 """How librdkafka words the refusal of a record in a transaction: the broker's words, with ids that vary."""
@@ -132,7 +133,8 @@ def classify(error: KafkaError) -> type[CopycatError]:
 def translate(error: KafkaError, what: str) -> CopycatError:
     """Returns `error` as a `CopycatError`: `what` was being done, to which topic or broker, the broker's words, and the next step."""
     request = _REQUEST.match(error.str())
-    return classify(error)(f"{what}: {request['words'] if request else error.str()}", _HINTS.get(code_name(error), ""))
+    words = request["words"] if request else _VARYING.sub("", error.str())
+    return classify(error)(f"{what}: {words}", _HINTS.get(code_name(error), ""))
 
 
 def not_made(error: KafkaError) -> CopycatError:
@@ -175,5 +177,8 @@ def transaction_refused(error: KafkaError, what: str, transactional_id: str) -> 
         return FencedError(f"{what}: another producer has taken this id ({error.str()})")
     if name == "TRANSACTIONAL_ID_AUTHORIZATION_FAILED":
         begin = ".".join(transactional_id.split(".")[:2])
-        return BlockedError(f"{what}: {error.str()}", f"grant this user Write and Describe on transactional ids that begin with {begin}.")
+        words = f"{what}: {_VARYING.sub('', error.str())}"
+        return BlockedError(words, f"grant this user Write and Describe on transactional ids that begin with {begin}.")
+    if name == "TOPIC_AUTHORIZATION_FAILED":  # the library does not say which
+        return BlockedError(f"{what}: {_VARYING.sub('', error.str())}", _HINTS[name] + f", and on {OFFSETS_TOPIC}")
     return FatalError(f"{what}: {error.str()}", _NO_TRANSACTIONS) if name in _UNKNOWN_REQUEST else None
