@@ -53,11 +53,13 @@ def line_rules(name: str, path: Path) -> LineRules | None:
 
 def rules_of(source: Mapping[str, Any]) -> LineRules | None:
     """Returns the line rules of a definition's source; None if an option that matters is hidden."""
-    line = source.get("line") or {}
-    said = {"delimiter": line.get("delimiter"), "encoding": source.get("encoding")}
+    form = source.get("format")  # where a source of whole files says it
+    form = form if isinstance(form, Mapping) else source
+    said = {"delimiter": (form.get("line") or {}).get("delimiter"), "encoding": form.get("encoding")}
     if HIDDEN in said.values():
         return None
-    return LineRules(**{name: value for name, value in said.items() if value}, unpacks=source.get("compression") != "none")
+    given = {name: value for name, value in said.items() if value}
+    return LineRules(**given, unpacks=source.get("compression") != "none", notes_time=source.get("type") != "log_file")
 
 
 class _ByFile:
@@ -222,7 +224,7 @@ def moved_cursor(
     before = json.loads(saved[chosen].cursor)
     try:
         position = json.loads(wanted)
-    except ValueError:
+    except (ValueError, RecursionError):
         msg = f"{wanted!a:.80} is no JSON value, and {chosen.key} of {connector} is at {saved[chosen].cursor}"
         raise DataError(msg, "give a position of that form") from None
     if isinstance(before, dict) and "offset" in before and not isinstance(position, dict):

@@ -174,15 +174,9 @@ class _Side:
         if isinstance(before, SourceOffset) and before.position < offset.position:
             why = f"{why}; the peer also read it at {before.position:,}, which is taken: the lesser of the two"
             offset = before
-        self.rows[proof.partition] = self._as_source_has_it(one.path, offset)
+        self.rows[proof.partition] = offset
         told = Judgement(self.heir.name, name if renamed else one.path, offset.position, True, True, why)
         self._judged.append((proof.partition.key, told))
-
-    def _as_source_has_it(self, path: str, offset: SourceOffset) -> SourceOffset:
-        """Adds the modification time, which a spooled file must keep while it is read."""
-        if self.heir.definition.source.type != "spool_dir":
-            return offset
-        return replace(offset, mtime_ns=os.stat(path).st_mtime_ns)  # noqa: PTH116 - names may be odd bytes; texts stay texts
 
     def _begin_anew(self, path: str, live: str) -> str:
         """Sets a rotated file without a pattern, whose position is not proven, to its beginning. Returns its key, "" on an error."""

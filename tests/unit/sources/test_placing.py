@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from copycat_agent.cli.offsets_access import rules_of
 from copycat_agent.errors import DataError
 from copycat_agent.model import SourceState
 from copycat_agent.sources.log_file.beginning.placing import LineRules, Place, place
 from tests.unit.sources.rig import Agent, agent_for
 from tests.unit.sources.saved import remount
+from tests.unit.sources.spool.rig import Spool, lines
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -105,3 +107,23 @@ def test_a_file_whose_device_number_has_changed_keeps_its_key(tmp_path: Path) ->
     ranges = {one._replace(key=f"{one.key}:0-4"): offset for one, offset in saved.items() if one.key == key}
     with pytest.raises(DataError, match="in 1 ranges"):
         place("app", ranges, "4", path=str(path))
+
+
+@pytest.mark.parametrize(("wanted", "sent"), [("4", [b"two"]), ("end", []), ("beginning", [b"one", b"two"])])
+def test_a_spooled_file_that_was_never_read_is_read_on_from_where_it_was_put(tmp_path: Path, wanted: str, sent: list[bytes]) -> None:
+    """Its row says which file it is of: without the modification time it would be set aside as a file that has changed."""
+    (tmp_path / "in").mkdir()
+    spool = Spool(tmp_path / "in", cleanup={"policy": "delete"})
+    path = spool.drop("a", lines("one", "two"))
+    chosen = place("drops", {}, wanted, path=str(path), rules=rules_of(spool.definition.source.model_dump()))
+    spool.store[chosen.partition] = chosen.offset
+    spool.restart()
+    spool.drain()
+    assert (spool.arrived, spool.losses, path.exists()) == (sent, [], False)
+
+
+def test_the_lines_of_a_spooled_file_are_those_of_its_format(tmp_path: Path) -> None:
+    spool = Spool(tmp_path, format={"type": "lines", "line": {"delimiter": "|"}})
+    path = spool.drop("a", b"one|two|thr")
+    chosen = placed(path, "end", rules_of(spool.definition.source.model_dump()))
+    assert (chosen.offset.position, chosen.doubts) == (8, ())

@@ -34,11 +34,15 @@ class Place(NamedTuple):
 
 
 class LineRules(NamedTuple):
-    """The definition of a line in the connector's options; the defaults are for callers that do not know the definition."""
+    """The definition of a line in the connector's options; the defaults are for callers that do not know the definition.
+
+    `notes_time`: its offsets hold modification times, as those of spooled files, which are read only while they are unchanged.
+    """
 
     delimiter: str = "\n"
     encoding: str = "auto"
     unpacks: bool = True
+    notes_time: bool = True
 
 
 def place(
@@ -142,15 +146,17 @@ class _Bytes(NamedTuple):
     disk_size: int
     codec: str
     damage: str
+    mtime_ns: int
 
 
 def _look_into(fd: int, rules: LineRules) -> _Bytes:
     """Determines the content of an open file. Raises OSError."""
-    raw, disk_size = fingerprint.reader(fd), os.fstat(fd).st_size
+    raw, info = fingerprint.reader(fd), os.fstat(fd)
+    disk_size, mtime_ns = info.st_size, info.st_mtime_ns if rules.notes_time else 0
     encoding = Encoding(rules.encoding, rules.delimiter, is_raw=False)
     codec = compressions.recognise(raw(0, compressions.MAGIC_BYTES), whole=True) if rules.unpacks else ""
     if not codec:
-        return _Bytes(raw, disk_size, encoding.of(raw, 0), disk_size, "", "")
+        return _Bytes(raw, disk_size, encoding.of(raw, 0), disk_size, "", "", mtime_ns)
     unpacker = Unpacker(codec)
 
     def read(position: int, size: int) -> bytes:
@@ -158,7 +164,7 @@ def _look_into(fd: int, rules: LineRules) -> _Bytes:
 
     while read(unpacker.produced, _BLOCK):
         pass
-    return _Bytes(read, unpacker.produced, encoding.of(read, 0), disk_size, codec, unpacker.damage)
+    return _Bytes(read, unpacker.produced, encoding.of(read, 0), disk_size, codec, unpacker.damage, mtime_ns)
 
 
 def _proven(held: _Bytes, partition: SourcePartition, saved: SourceOffset, wanted: str, *, counts_lines: bool) -> Place:
@@ -183,9 +189,10 @@ def _proven(held: _Bytes, partition: SourcePartition, saved: SourceOffset, wante
             doubts.append(f"{position} is not just behind a line's end: what is sent begins in the middle of a line (it begins at {start})")
     records = saved.records if position == saved.position else _count_lines(held, min(position, held.size)) if counts_lines else 0
     offset = replace(
-        saved, position=position, records=records, done=at_end and bool(held.codec), skipping=False, cut="", size=held.disk_size
-    )
-    return Place(partition, replace(offset, fingerprint=proof, compression=held.codec), tuple(doubts))
+        saved, position=position, records=records, done=at_end and bool(held.codec), skipping=False, cut="", size=held.disk_size,
+        mtime_ns=held.mtime_ns, fingerprint=proof, compression=held.codec,
+    )  # fmt: skip
+    return Place(partition, offset, tuple(doubts))
 
 
 def _unproven(partition: SourcePartition, saved: SourceOffset, wanted: str) -> Place:
