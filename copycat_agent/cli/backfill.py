@@ -35,7 +35,7 @@ from copycat_agent.cli.common_options import (
 )
 from copycat_agent.cli.run_progress import follow
 from copycat_agent.cli.running import Stopping, resolve_settings
-from copycat_agent.definitions import NO_ADDRESS, load_file
+from copycat_agent.definitions import NO_ADDRESS, load_directory, load_file
 from copycat_agent.display import size, visible
 from copycat_agent.errors import BlockedError, CopycatError, FatalError, RetriableError
 from copycat_agent.options import Definition
@@ -142,7 +142,7 @@ def backfill(  # noqa: PLR0913, PLR0917 - the command's options
     settings = resolve_settings(definition.absolute().parent, config, state_dir, bootstrap_servers)
     start_logging(settings.agent, verbose=verbose, quiet=quiet or not verbose)
     color = use_color(no_color=no_color)
-    loaded = _load(definition, settings, color=color)
+    loaded = _load(definition, settings, color=color, alone=bool(paths))
     _refuse_elsewhere(loaded, master)
     window = window_of(since, until, time_field)
     asked = BackfillRequest(tuple(paths or ()), window, rate_of(rate), again=again, resume=resume, directory=definition.absolute().parent)
@@ -158,9 +158,13 @@ def backfill(  # noqa: PLR0913, PLR0917 - the command's options
         raise typer.Exit(code)
 
 
-def _load(path: Path, settings: Settings, *, color: bool) -> Definition:
-    """Returns the definition. Ends the command with 78 if it cannot be used."""
-    loaded = load_file(path, settings.agent)
+def _load(path: Path, settings: Settings, *, color: bool, alone: bool) -> Definition:
+    """Returns the definition. Ends the command with 78 if it cannot be used.
+
+    Not `alone`: nor if an agent would not run it beside the others of its directory, whose offsets or files it might take.
+    """
+    others = () if alone else load_directory(path.parent, settings.agent).files
+    loaded = next((one for one in others if one.path == path), None) or load_file(path, settings.agent)
     say_problems(loaded.problems, color=color)
     if loaded.definition is None:
         raise typer.Exit(exits.DEFINITION_ERROR)

@@ -206,6 +206,22 @@ def test_a_plan_needs_no_broker_sends_nothing_and_says_what_a_run_would_do(
     assert not settings.state_dir.exists()
 
 
+def test_without_paths_it_takes_nothing_that_the_agent_would_not_take(
+    copycat: Callable[..., Done], connectors: Path, define: Callable[..., Path], tmp_path: Path
+) -> None:
+    """Files that it would delete before another connector has read them, or offsets of another one of its name."""
+    logs = define("app")
+    (logs / "a.log").write_text("one\n")
+    source = f"{{type: spool_dir, dir: {logs}, cleanup: {{policy: delete}}}}"
+    drops = f"name: drops\nsource: {source}\nrecord: {{topic: other}}\n"
+    twin = "name: app\nsource: {type: log_file, include: [/nowhere/*]}\nrecord: {topic: third}\n"
+    for name, text, why in (("drops.yaml", drops, "deletes files that app"), ("twin.yml", twin, "'app' is taken by")):
+        (connectors / name).write_text(text)
+        plan = ("backfill", connectors / name, "--plan", "--state-dir", tmp_path / "state", "--bootstrap-servers", "127.0.0.1:1")
+        refused, taken = copycat(*plan), copycat(*plan[:2], logs / "a.log", *plan[2:])
+        assert (refused.returncode, why in refused.stderr, taken.returncode) == (78, True, 0), refused.stderr + taken.stderr
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
 def test_a_run_that_was_killed_or_interrupted_goes_on_and_its_account_is_exact(
