@@ -160,7 +160,8 @@ class JobExecutor:
             with self._lock:
                 if (flight := self._flights.get(batch.task)) and flight.stop_file is stop_file:
                     del self._flights[batch.task]
-            stop_file.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):
+                stop_file.unlink()
 
     def _job(self, batch: Batch, stop_file: Path, sent: threading.Event) -> Results:
         """Raises RetriableError if the job fails, takes too long or is cancelled by `close`, FatalError if no job can run any more.

@@ -275,7 +275,8 @@ class Door:
             self._socket.shutdown(socket.SHUT_RDWR)  # wakes `accept`, which close() does not
         self._socket.close()
         for path in (Path(self.address), key_path(self.address)):
-            path.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):  # the next `Door` removes what is left
+                path.unlink()
 
 
 def _descends(pid: int) -> bool:

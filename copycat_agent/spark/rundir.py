@@ -62,17 +62,20 @@ def remove(run_dir: Path) -> None:
         with contextlib.suppress(OSError):
             if target.name.startswith(_SHORT_PREFIX) and target.lstat().st_uid == os.geteuid():
                 shutil.rmtree(target, ignore_errors=True)
-        sockets.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            sockets.unlink()
     shutil.rmtree(sockets, ignore_errors=True)
     for name in _FILES:
-        (run_dir / name).unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            (run_dir / name).unlink()
 
 
 def sweep(run_dir: Path, sockets: Path) -> None:
-    """Deletes what a dead JVM has left, for the next one. The executors' sockets stay."""
+    """Deletes what a dead JVM has left, for the next one, which fails if a directory cannot be made. The executors' sockets stay."""
     for directory in (run_dir / TEMPORARY, run_dir / LOCAL, sockets / SPARK_SOCKETS):
         shutil.rmtree(directory, ignore_errors=True)
-        directory.mkdir(mode=0o700, exist_ok=True)
+        with contextlib.suppress(OSError):
+            directory.mkdir(mode=0o700, exist_ok=True)
 
 
 def _socket_dir(run_dir: Path) -> Path:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import subprocess
 from typing import TYPE_CHECKING
 
 import pytest
 
 from copycat_agent.errors import FatalError
 from copycat_agent.spark import rundir
+from copycat_agent.spark.link import Door
+from tests.rig.disk import mounted
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -39,6 +42,19 @@ def test_what_a_killed_agent_left_is_cleared(tmp_path: Path) -> None:
     assert not first.exists() or first == second
     assert list((run_dir / rundir.LOCAL).iterdir()) == []
     rundir.remove(run_dir)
+
+
+def test_on_a_file_system_that_turned_read_only_the_end_raises_nothing(tmp_path: Path) -> None:
+    """Otherwise the agent would end with this error, and not with the reason for which it ends."""
+    with mounted(tmp_path, "1m") as disk:
+        sockets = rundir.prepare(disk / "run")
+        for name in ("gateway", "jvm.args"):
+            (disk / "run" / name).write_text("")
+        door = Door(str(sockets / "runners"))
+        subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
+        door.close()
+        rundir.remove(disk / "run")
+        rundir.sweep(disk / "run", sockets)
 
 
 def test_files_that_are_not_ours_stay(tmp_path: Path) -> None:
