@@ -112,7 +112,7 @@ def parse(record: Received) -> Letter | None:
 
 def _envelope(record: Received, headers: dict[str, bytes]) -> Envelope | None:
     """Returns what came with the record beside its value; None if nothing did, or the headers are broken."""
-    count, at_ms = _number(headers, letters.HEADERS), _number(headers, letters.TIME)
+    count, at_ms = _number(headers, letters.HEADERS), _number(headers, letters.TIME, _TIME)
     if letters.HEADERS not in headers or count is None or at_ms is None:
         return None
     return Envelope(record.key, tuple(record.headers[:count]), at_ms if letters.TIME in headers else None)

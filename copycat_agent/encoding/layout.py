@@ -178,7 +178,7 @@ class SplitLayout:
             headers = self._headers_of(draft, extra)
         timestamp = self._timestamp
         if self._is_event and draft.timestamp_ms is not None:
-            timestamp = event_time(draft.timestamp_ms)
+            timestamp = draft.timestamp_ms if draft.timestamp_ms > 0 else _early_time(draft, draft.timestamp_ms)
         return topic, key, self._partition_of(topic, key), timestamp, headers or None
 
     def messages(self, _chunk: Parsed) -> list[Any] | None:
@@ -259,13 +259,13 @@ def _tail(key: bytes | None, partition: int, timestamp: int, headers: list[tuple
     return () if is_plain else (key, partition, None, None, timestamp, headers)
 
 
-def event_time(timestamp_ms: int) -> int:
-    """Returns an event's time as a client takes it. Raises DataError for a time before 1970."""
-    if timestamp_ms > 0:
-        return timestamp_ms
-    if timestamp_ms < 0:
+def _early_time(draft: Draft, timestamp_ms: int) -> int:
+    """Returns an event's time that is not after 1970 as a client takes it. Raises DataError for a time before 1970, unless Kafka has it."""
+    if timestamp_ms == 0:
+        return 1  # for a client 0 means now
+    if draft.envelope is None or draft.envelope.timestamp_ms != timestamp_ms:
         raise DataError("the event time is before 1970: Kafka has no timestamp for it", "see record.timestamp")
-    return 1  # for a client 0 means now
+    return timestamp_ms  # brokers take it from some clients
 
 
 def origin_headers(path: str, start: int, end: int) -> Headers:

@@ -23,6 +23,8 @@ _T = TypeVar("_T")
 ANSWER_SECONDS = 10.0
 STALL_SECONDS = 30.0
 """Reading is given up after this time without a single record, while some are missing."""
+NO_TIME_MS = -1
+"""The timestamp of records that have none: of clients that set none, and from before Kafka had timestamps."""
 _FETCH_KBYTES = 16 * 1024
 """KiB prefetched per partition."""
 _LOOK_SECONDS = 0.1
@@ -181,7 +183,8 @@ def received(message: Message, partition: int, offset: int) -> Received:
     """Returns a message of the client as a record. Called per record, so it has to be fast."""
     kind, stamp = message.timestamp()
     headers = tuple(cast("list[tuple[str, bytes | None]]", message.headers() or ()))
-    return Received(partition, offset, message.value(), headers, None if kind == TIMESTAMP_NOT_AVAILABLE else stamp, message.key())
+    timestamp_ms = None if kind == TIMESTAMP_NOT_AVAILABLE or stamp == NO_TIME_MS else stamp
+    return Received(partition, offset, message.value(), headers, timestamp_ms, message.key())
 
 
 def read_topic(kafka: KafkaOptions, topic: str) -> Iterator[bytes]:

@@ -17,6 +17,7 @@ from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Consumer, KafkaError, Kafka
 from copycat_agent.errors import CopycatError, FatalError, RetriableError
 from copycat_agent.options import KafkaOptions
 from copycat_agent.producer.asking import ANSWER_SECONDS
+from copycat_agent.producer.consuming import NO_TIME_MS
 from copycat_agent.producer.kafka_errors import not_made, telling_trouble, with_trouble
 from copycat_agent.producer.settings import SILENT, client_settings, distrust_token
 from copycat_agent.producer.topic_ranges import described_error
@@ -184,7 +185,7 @@ def _by_columns(messages: Sequence[Message]) -> ReceivedRun:
         [message.value() for message in messages],
         [message.key() for message in messages],
         [tuple(one) if one else () for one in headers],
-        [None if kind == TIMESTAMP_NOT_AVAILABLE else stamp for kind, stamp in stamps],
+        [None if kind == TIMESTAMP_NOT_AVAILABLE or stamp == NO_TIME_MS else stamp for kind, stamp in stamps],
     )
 
 

@@ -33,6 +33,7 @@ ODD = [
     Sent(b"\x00" * 1_000_000, b"large", (), 1_700_000_000_004, 2),
     Sent("ü\r\n{}".encode(), b"\xff", (("ü", b"x"),), 1_700_000_000_005, 2),
     Sent(b"text\n", b"key", (), 1),
+    Sent(b"before 1970", None, (), -86_400_000),
 ]
 
 
@@ -49,6 +50,18 @@ def test_a_copy_is_the_same_record_for_record(guarantee: str, shipping: Mirror) 
     shipping.wait_caught_up()
     shipping.stop()
     assert shipping.is_same(1510 + 3 * len(ODD)), "nothing twice"
+
+
+def test_a_record_without_a_time_gets_that_of_sending(shipping: Mirror) -> None:
+    shipping.make(1)
+    shipping.send([Sent(b"a", timestamp_ms=-1), Sent(b"b", timestamp_ms=1_700_000_000_000)])
+    assert [one.timestamp_ms for one in shipping.original()] == [-1, 1_700_000_000_000]
+    before_ms = time.time() * 1000
+    shipping.mirror()
+    a, b = shipping.arrived(2)
+    assert (a.value, b.value, b.timestamp_ms) == (b"a", b"b", 1_700_000_000_000)
+    assert a.timestamp_ms is not None
+    assert a.timestamp_ms >= before_ms - 1
 
 
 @both

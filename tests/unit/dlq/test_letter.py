@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from copycat_agent.dlq import parse
 from copycat_agent.encoding.letters import dead_letter, with_raw
 from copycat_agent.errors import DataError
-from copycat_agent.formats import Draft
+from copycat_agent.formats import Draft, Envelope
 from copycat_agent.model import SourceOffset, SourcePartition, Split
 from copycat_agent.producer.consuming import Received
 from tests.unit.batch.rig import definition
@@ -94,3 +94,11 @@ def test_a_letter_from_a_file_older_than_1970_is_a_letter() -> None:
     letter = parse(record._replace(headers=old))
     assert letter is not None
     assert letter.file_time_ms == -5
+
+
+def test_the_key_and_headers_of_a_record_older_than_1970_are_in_its_letter() -> None:
+    record = Draft(b"raw", 7, 8, 5).within(Envelope(b"key", (("a", None),), -5))
+    *_, headers = with_raw(dead_letter(CONNECTOR, SPLIT, record, "record", DataError("why")), b"raw", None)
+    letter = parse(Received(3, 42, b"raw", tuple(headers), 1234, b"key"))
+    assert letter is not None
+    assert letter.envelope == record.envelope
