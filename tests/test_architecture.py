@@ -100,6 +100,7 @@ LATE: dict[tuple[str, str], str] = {
     ("formats", "copycat_agent.formats.records.parquet_reading"): "imports pyarrow, 0.25 s and 40 MiB that log files do without",
     ("sinks", "copycat_agent.sinks.formats.parquet_files"): "imports pyarrow, as parquet_reading",
     ("sinks", "copycat_agent.sinks.formats.avro_files"): "imports fastavro, as avro_form",
+    ("encoding", "copycat_agent.formats.records.avro_reading"): "imports fastavro, as avro_form",
     ("converters", "copycat_agent.converters.avro_form"): "imports fastavro, 0.1 s that other converters do without",
     ("converters", "copycat_agent.converters.json_form"): "imports jsonschema, 0.1 s that other converters do without",
     ("converters", "copycat_agent.converters.proto_form"): "imports protobuf and its compiler, 0.1 s that others do without",

@@ -16,7 +16,7 @@ _INT, _LONG = 2**31, 2**63
 _EXACT_DOUBLE, _EXACT_FLOAT = 2**53, 2**24
 _DIGITS_MAX = 4000
 """The most digits of a decimal. Python does not read numbers of many more."""
-_DOUBLE, _FLOAT = struct.Struct("<d").pack, struct.Struct("<f").pack
+_DOUBLE, _FLOAT, _READ_FLOAT = struct.Struct("<d").pack, struct.Struct("<f").pack, struct.Struct("<f").unpack
 
 
 def varint(number: int) -> bytes:
@@ -104,6 +104,15 @@ def single(value: object) -> bytes:
     except (OverflowError, struct.error):
         msg = "the number is beyond what float holds; the schema's type could be double"
         raise Unfit(msg) from None
+
+
+def exact_single(value: object) -> bytes:
+    """Writes 32 bits that are exactly the number."""
+    data = single(value)
+    if value == value and _READ_FLOAT(data)[0] != value:  # noqa: PLR0124 - NaN
+        msg = "the number has more digits than float holds"
+        raise Unfit(msg)
+    return data
 
 
 def boolean(value: object) -> bytes:

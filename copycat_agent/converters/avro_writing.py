@@ -182,14 +182,28 @@ class Compiler:
         raise wanted("one of its types", default)
 
     def _union(self, branches: list[Any]) -> Write:
-        writes = [(avro_numbers.size(index), branch, self.of(branch)) for index, branch in enumerate(branches)]
+        of = _exact if any(map(_is_double, branches)) else _unchanged
+        writes = [(avro_numbers.size(index), branch, of(self.of(branch))) for index, branch in enumerate(branches)]
         if len(writes) == 2 and "null" in branches and branches != ["null", "null"]:  # noqa: PLR2004 - null and another
             at = branches.index("null")
             return _nullable(writes[at][0], writes[1 - at][0], writes[1 - at][2])
         if self._drops:  # a type that accepts all of a value is tried before one that would leave some of it out
-            strict = [(avro_numbers.size(index), branch, self._strict.of(branch)) for index, branch in enumerate(branches)]
+            strict = [(avro_numbers.size(index), branch, of(self._strict.of(branch))) for index, branch in enumerate(branches)]
             writes = [*strict, *writes]
         return _any_of(writes, self._tries)
+
+
+def _is_double(branch: AvroType) -> bool:
+    return "double" in (branch, branch.get("type") if isinstance(branch, dict) else "")
+
+
+def _exact(write: Write) -> Write:
+    """Returns the writer of a type beside double, which takes the numbers that float would round."""
+    return avro_numbers.exact_single if write is avro_numbers.single else write
+
+
+def _unchanged(write: Write) -> Write:
+    return write
 
 
 def _chosen(default: dict[str, Any], field: dict[str, Any]) -> Any:  # noqa: ANN401 - JSON

@@ -12,6 +12,8 @@ from copycat_agent.model import Column
 if TYPE_CHECKING:
     from copycat_agent.options import ConverterOptions, SchemaRegistryOptions
 
+PREFIX_BYTES = 5
+"""Length of what precedes a value with a schema in a registry: a zero byte and the schema's id."""
 _NAME_CHARACTERS = 100
 
 Converter = Callable[..., bytes]

@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from copycat_agent.converters.avro_whole import whole_schema
-from copycat_agent.converters.base import BadSchemaError
+from copycat_agent.converters.base import PREFIX_BYTES, BadSchemaError
 from copycat_agent.converters.registry_access import AbsentError, registry_of
 from copycat_agent.converters.schema_forms import referred
 from copycat_agent.converters.understood import Understood, ValueReader, json_objects
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from copycat_agent.converters.registry_access import SchemaRegistry
 
 
-_PREFIX_BYTES = 5
 _SCHEMAS_KEPT = 1000
 AGAIN_SECONDS = 0.5
 """Time after which an absent schema is requested once more: it may have been registered just now, on another node of the registry."""
@@ -50,13 +49,13 @@ class RegisteredReader:
 
     def read(self, data: bytes) -> Understood:
         """Implements `ValueReader`. Does not fetch the schema of JSON, which names its fields itself."""
-        if len(data) < _PREFIX_BYTES or data[0]:
+        if len(data) < PREFIX_BYTES or data[0]:
             return Understood(Unparsed("it does not begin with the id of a schema", _HINT))
         if self._kind == "json_schema":
-            (fields,) = json_objects((data[_PREFIX_BYTES:],))
+            (fields,) = json_objects((data[PREFIX_BYTES:],))
             return Understood(fields)
-        read = self._found(int.from_bytes(data[1:_PREFIX_BYTES], "big"))
-        return Understood(read) if isinstance(read, Unparsed) else read(data[_PREFIX_BYTES:])
+        read = self._found(int.from_bytes(data[1:PREFIX_BYTES], "big"))
+        return Understood(read) if isinstance(read, Unparsed) else read(data[PREFIX_BYTES:])
 
     def _found(self, number: int) -> ValueReader | Unparsed:
         """Returns the reader of a schema. Records of a schema that the registry does not have, nor a moment later, are bad ones."""

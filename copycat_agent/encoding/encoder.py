@@ -265,7 +265,7 @@ class SplitEncoder:
             topic, key, partition, timestamp, headers = self.layout.outline(draft, extra)
         except DataError as error:
             raise StageError("record", error) from None
-        if draft.raw is not None and draft.value is draft.framed and self._encoder.layout.takes_raw(as_is=draft.as_is):
+        if draft.raw is not None and draft.value is draft.framed and self._encoder.layout.takes_raw(draft.schema, as_is=draft.as_is):
             draft.value = draft.raw
         return topic, self._value(draft, topic), key, partition, None, None, timestamp, headers
 
@@ -349,7 +349,7 @@ class BulkEncoder:
         owns = self._changes_fields
         steps = self._null_steps if kinds == {type(None)} else self._steps
         layout = self._make_layout()
-        if not steps and raw is None and (messages := layout.messages(chunk)) is not None:
+        if not steps and (messages := layout.messages(chunk)) is not None:
             return AllAtOnce(chunk, number, Encoded(messages))
         return ChunkEncoding(layout, steps, chunk, number, None if owns else raw, owns_fields=owns)
 
@@ -372,7 +372,7 @@ class BulkEncoder:
 
     def _takes_raw(self, chunk: Parsed) -> bool:
         """Returns whether records are sent as their raw bytes unless a step changes their fields."""
-        return chunk.raw is not None and self._of_definition.takes_raw(as_is=chunk.as_is)
+        return chunk.raw is not None and self._of_definition.takes_raw(chunk.schema, as_is=chunk.as_is)
 
 
 def _good(begun: Begun) -> Begun:

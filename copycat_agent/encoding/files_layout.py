@@ -11,6 +11,7 @@ from collections.abc import Callable
 from itertools import repeat
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
+from copycat_agent.converters.base import PREFIX_BYTES
 from copycat_agent.converters.plain import dump
 from copycat_agent.encoding.layout import ANY_PARTITION, Headers, MessageLayout, Outline
 from copycat_agent.errors import DataError
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from copycat_agent.encoding.layout import SplitLayout
     from copycat_agent.model import Split
     from copycat_agent.options import Definition
+    from copycat_agent.sinks.files_options import FilesSinkOptions
     from copycat_agent.templates import SplitMeta
 
 NAME_BYTES = 200
@@ -36,7 +38,7 @@ _MEANS_SOMETHING = re.compile(r"[\x00-\x1f\x7f\"#%'*/:=?\\{}\[\]^|<>&`$;!]")
 
 
 class Shaped(NamedTuple):
-    """A value with its schema."""
+    """A value with its schema. Bytes are its Avro encoding, as in Kafka behind the schema's id."""
 
     value: bytes | dict[str, Any]
     schema: Schema
@@ -44,11 +46,22 @@ class Shaped(NamedTuple):
 
 def shown_value(value: bytes | dict[str, Any] | Shaped | None) -> bytes | None:
     """Returns the value of a message for display: bytes unchanged, fields as JSON."""
-    bare = value.value if isinstance(value, Shaped) else value
+    bare = unshaped(value)
     try:
         return bare if bare is None or isinstance(bare, bytes) else dump(bare)
     except DataError as error:
         return error.message.encode()
+
+
+def unshaped(shaped: Any) -> Any:  # noqa: ANN401 - any value
+    """Returns the fields of a `Shaped`; anything else unchanged."""
+    if not isinstance(shaped, Shaped):
+        return shaped
+    if isinstance(shaped.value, dict):
+        return shaped.value
+    from copycat_agent.formats.records.avro_reading import read_alone, reading_of  # noqa: PLC0415 - imports fastavro
+
+    return read_alone(shaped.value, reading_of(shaped.schema.avro))
 
 
 class FilesLayout(MessageLayout):
@@ -70,9 +83,14 @@ class FilesLayout(MessageLayout):
         del split, partitions, run
         return cast("SplitLayout", _SplitFilesLayout(self, meta))
 
-    def takes_raw(self, *, as_is: bool) -> bool:
+    @property
+    def is_same(self) -> bool:
+        """Returns whether values go from Kafka into files as they are encoded: anew, a union could get another of its types."""
+        return self.wants_record and cast("FilesSinkOptions", self.definition.sink).format == "avro"
+
+    def takes_raw(self, schema: Schema | None, *, as_is: bool) -> bool:
         del as_is
-        return False
+        return self.is_same and schema is not None
 
 
 class _SplitFilesLayout:
@@ -87,7 +105,7 @@ class _SplitFilesLayout:
         self._known: dict[tuple[str, ...], str] = {}
         """Directories by the rendered parts of their paths."""
         self.is_steady = layout.is_steady
-        self._has_schema = layout.wants_record
+        self._has_schema, self._is_same = layout.wants_record, layout.is_same
         self._is_of_second = layout.topic.is_of_second
         self.literal_topic = ""
         if layout.is_steady:
@@ -95,7 +113,9 @@ class _SplitFilesLayout:
 
     def value(self, draft: Draft, _topic: str) -> Any:  # noqa: ANN401 - bytes, text or fields
         """Returns the value as the steps left it, with its schema if that still describes it."""
-        return Shaped(draft.value, draft.schema) if self._has_schema and draft.schema is not None else draft.value
+        if not self._has_schema or draft.schema is None:
+            return draft.value
+        return Shaped(draft.value[PREFIX_BYTES:] if isinstance(draft.value, bytes) else draft.value, draft.schema)
 
     def outline(self, draft: Draft, extra: Headers = ()) -> Outline:
         del extra
@@ -105,7 +125,8 @@ class _SplitFilesLayout:
         """Returns the messages of records whose values are not changed. None if directories depend on more than records' times."""
         values = chunk.values
         if self._has_schema and chunk.schema is not None:
-            values = [Shaped(value, chunk.schema) for value in values]
+            same = [value[PREFIX_BYTES:] for value in chunk.raw] if self._is_same and chunk.raw is not None else values
+            values = [Shaped(value, chunk.schema) for value in same]
         if self.is_steady:
             return list(values)
         times = None if chunk.envelopes is None or not self._is_of_second else chunk.envelopes.timestamps_ms

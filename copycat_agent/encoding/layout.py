@@ -20,7 +20,7 @@ from copycat_agent.transforms import columns_after
 if TYPE_CHECKING:
     from pyarrow import RecordBatch
 
-    from copycat_agent.model import Split
+    from copycat_agent.model import Schema, Split
     from copycat_agent.options import Definition
     from copycat_agent.templates import SplitMeta
 
@@ -85,8 +85,9 @@ class MessageLayout:
         """Returns the layout of the messages of one split. Arguments and DataError as of `SplitLayout`."""
         return SplitLayout(self, split, meta, partitions, run)
 
-    def takes_raw(self, *, as_is: bool) -> bool:
+    def takes_raw(self, schema: Schema | None, *, as_is: bool) -> bool:
         """Returns whether a record with fields is sent as its raw bytes, as long as no step changes its fields; `as_is` see `Parsed`."""
+        del schema
         return self.value is None and (self._wants_bytes or (as_is and not self._wants_fields))
 
     def rows(self, batch: RecordBatch) -> list[bytes] | None:

@@ -115,6 +115,30 @@ def test_avro_records_as_avro_files(orders: Lake, schema_registry: SchemaRegistr
     assert '"scale": 3' in kinds["price"]
 
 
+EVENT: dict[str, Any] = {
+    "type": "record",
+    "name": "Event",
+    "fields": [
+        {"name": "n", "type": "long"},
+        {"name": "at", "type": {"type": "long", "logicalType": "timestamp-nanos"}},
+        {"name": "what", "type": [{"type": "record", "name": one, "fields": [{"name": "id", "type": "int"}]} for one in ("Made", "Gone")]},
+    ],
+}
+
+
+@pytest.mark.parametrize("transforms", [[], [{"drop_if": {"n": 99}}]])
+def test_avro_files_have_what_a_converter_would_change(
+    transforms: list[Any], lake: Lake, schema_registry: SchemaRegistry, registry_client: SchemaRegistryClient
+) -> None:
+    writer, where = AvroSerializer(registry_client, json.dumps(EVENT)), SerializationContext(lake.topic, MessageField.VALUE)
+    sent = [{"n": number, "at": 10**18 + number, "what": (["Made", "Gone"][number % 2], {"id": number})} for number in range(20)]
+    lake.send(Sent(writer(one, where)) for one in sent)
+    converters = {"value": "avro", "schema_registry": {"url": schema_registry.url}}
+    (found,) = lake.run(sink={"format": "avro", "path": "x"}, converters=converters, transforms=transforms)
+    with found.path.open("rb") as file:
+        assert list(fastavro.reader(file, return_record_name=True)) == sent
+
+
 def test_steps_work_on_avro_records_and_times_stay_times(orders: Lake, schema_registry: SchemaRegistry) -> None:
     converters = {"value": "avro", "schema_registry": {"url": schema_registry.url}}
     found = orders.run(sink={"format": "parquet"}, converters=converters, transforms=[{"set": {"more": "x{n}"}}, {"drop_fields": ["raw"]}])

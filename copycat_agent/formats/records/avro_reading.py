@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, Unpack
 import fastavro
 from fastavro import _read_py as slow
 from fastavro.read import LOGICAL_READERS
+from fastavro.schema import SchemaParseException
 
 from copycat_agent.errors import CopycatError
 from copycat_agent.formats.draft import Parsed, Unparsed
@@ -66,16 +67,17 @@ def reading_of(written: str) -> Reading:
 
 def _reading_of(written: str) -> Reading:
     named: dict[str, Any] = {}
-    plain = fastavro.parse_schema(json.loads(written), named_schemas=named)
+    bare = _without_defaults(json.loads(written))
+    plain = fastavro.parse_schema(bare, named_schemas=named)
     walk = _SchemaWalk(named)
     smallest = walk.smallest(plain)
     if walk.is_unbounded:
         msg = "an array's items take no bytes in it, so nothing bounds their number"
         raise BadAvroSchemaError(msg)
-    parsed = fastavro.parse_schema(_ours(json.loads(written)))
+    parsed = fastavro.parse_schema(_ours(bare))
     is_record = isinstance(plain, dict) and plain["type"] in ("record", "error")
     decode = slow.schemaless_reader if walk.is_recursive else fastavro.schemaless_reader
-    schema = Schema(avro_columns(plain, named, _is_read), written)
+    schema = Schema(avro_columns(plain, named, _is_read), _valid(written, bare))
     return Reading(parsed, decode, schema, is_record, walk.has_lists, smallest > 0)
 
 
@@ -112,6 +114,28 @@ class _SchemaWalk:
         size = sum([self.smallest(field["type"]) for field in schema["fields"]])
         self._within.pop()
         return size
+
+
+def _valid(written: str, bare: AvroType) -> str:
+    """Returns the schema, or the one without defaults if one of them is invalid: other readers and registries refuse that."""
+    try:
+        fastavro.parse_schema(json.loads(written))
+    except SchemaParseException:
+        return json.dumps(bare)
+    return written
+
+
+def _without_defaults(schema: AvroType) -> AvroType:
+    """Returns the schema without defaults, which do not matter here: programs write invalid ones, such as null for a string."""
+    if isinstance(schema, list):
+        return [_without_defaults(branch) for branch in schema]
+    if not isinstance(schema, dict):
+        return schema
+    inner = ("type", "items", "values")
+    left = {name: _without_defaults(value) if name in inner else value for name, value in schema.items() if name != "default"}
+    if isinstance(schema.get("fields"), list):
+        left["fields"] = [_without_defaults(field) for field in schema["fields"]]
+    return left
 
 
 def _ours(schema: AvroType) -> AvroType:

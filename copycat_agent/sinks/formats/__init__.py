@@ -7,7 +7,8 @@ A value is bytes, text or a dict of fields. Each format accepts the following, a
 - `lines`: bytes and text without a line feed, one a line. Fields do not fit.
 - `binary`: bytes and text, concatenated without separators: for values that delimit themselves. Kafka Connect's ByteArrayFormat does the
   same with a line separator after each, which is `lines` here, where a value that contains one is refused.
-- `csv`, `parquet`, `avro`: fields, one column each; bytes and text are a field `value`. See `table_files` for columns and their types.
+- `csv`, `parquet`, `avro`: fields, one column each; bytes and text are a field `value`. See `table_files` for columns and their types. For
+  `avro`, bytes with a schema are a record in its encoding.
 
 No format accepts a null value (a tombstone): drop such records with a filter to write nothing for them. Of Kafka Connect's
 `behavior.on.null.values` this is `fail`, as a dead letter; the filter is `ignore`.

@@ -1,8 +1,8 @@
 """Avro object container files: a header with the schema, then blocks of records, each compressed by itself.
 
-Records that came with an Avro schema are written with that schema, unchanged, unless they have a field that it lacks. All others are rows
-with columns, see `table_files`, and the schema is made from those. Field names that Avro does not allow do not fit. Values are written by
-the avro converter; fastavro parses the schemas. Imported when a definition writes Avro.
+Records that came with an Avro schema are written with that schema, unchanged, unless they have a field that it lacks. Bytes beside a schema
+are a record in the schema's encoding. All others are rows with columns, see `table_files`, and the schema is made from those. Names that
+Avro does not allow do not fit. Values are written by the avro converter; fastavro parses the schemas. Imported with the first such file.
 """
 
 from __future__ import annotations
@@ -157,14 +157,22 @@ class _TableOfAvro(TableFile):
 
 
 class _GivenSchema(NamedTuple):
-    """A schema that came with records. `fields`: None if it is no record; then it describes the field `value`."""
+    """A schema that came with records. `fields`: None if it is no record; then it describes the field `value`.
+
+    `write` is None if only values that are encoded already can be written with it, as with an invalid default.
+    """
 
     schema: AvroType
-    write: Callable[[Any], bytes]
+    write: Callable[[Any], bytes] | None
     fields: frozenset[str] | None
 
     def payload(self, value: Any) -> bytes:  # noqa: ANN401 - any value
         """Returns the encoded value. Raises Unfit."""
+        if isinstance(value, bytes):
+            return value
+        if self.write is None:
+            msg = "its schema cannot be written with"
+            raise Unfit(msg)
         if self.fields is not None:
             return self.write(value)
         if isinstance(value, dict) and value.keys() == {VALUE}:
@@ -172,20 +180,23 @@ class _GivenSchema(NamedTuple):
         return self.write(value)
 
     def lacks(self, value: object) -> bool:
-        """Returns whether a record has fields that the schema lacks."""
-        return isinstance(value, dict) and not value.keys() <= (self.fields or {VALUE})
+        """Returns whether a record has fields that the schema lacks, or none can be written with it."""
+        return self.write is None or (isinstance(value, dict) and not value.keys() <= (self.fields or {VALUE}))
 
 
 def _given(schema: Schema | None) -> _GivenSchema | None:
     if schema is None or not schema.avro:
         return None
-    named: dict[str, Any] = {}
     try:
         written: AvroType = json.loads(schema.avro)
+    except (ValueError, RecursionError):
+        return None  # the schema's columns are known even so
+    named: dict[str, Any] = {}
+    try:
         plain = parsed(written, named)
         write = Compiler(named, drops=False).top(plain)
-    except (ValueError, RecursionError, BadSchemaError):
-        return None  # the schema's columns are known even so
+    except BadSchemaError:
+        return _GivenSchema(written, None, None)
     is_record = isinstance(plain, dict) and plain["type"] in ("record", "error")
     return _GivenSchema(written, write, frozenset(field["name"] for field in plain["fields"]) if is_record else None)  # type: ignore[call-overload, index]
 

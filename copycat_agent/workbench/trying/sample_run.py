@@ -17,7 +17,7 @@ from copycat_agent import logs
 from copycat_agent.batch.policy import RAW_BYTES_CUT
 from copycat_agent.batch.run import BatchRun
 from copycat_agent.encoding import letters
-from copycat_agent.encoding.files_layout import shown_value
+from copycat_agent.encoding.files_layout import shown_value, unshaped
 from copycat_agent.errors import DataError, FatalError, FileError
 from copycat_agent.executor import run_batch
 from copycat_agent.model import Batch, SourceOffset, SourcePartition, Split, TaskId
@@ -237,7 +237,7 @@ class _Results:
         chosen = self._definition.record.partition
         sent = None if self._encoder.has_schema else shown_value(payload)
         partition = chosen if isinstance(chosen, int) else None
-        return Output(topic, key, made.value, made.fields, sent, tuple(headers or ()), timestamp_ms or None, partition)
+        return Output(topic, key, unshaped(made.value), made.fields, sent, tuple(headers or ()), timestamp_ms or None, partition)
 
 
 def _headers(message: Message) -> dict[str, bytes]:

@@ -288,6 +288,13 @@ def test_of_two_records_of_a_union_the_one_that_loses_nothing_is_written() -> No
     assert read(union, write(union, {"id": 1, "other": "x"}, drops=True)) == {"id": 1}
 
 
+@pytest.mark.parametrize("drops", [False, True])
+def test_a_number_that_float_would_round_is_a_double_where_the_union_has_one(drops: bool) -> None:
+    union = ["null", "float", {"type": "double"}]
+    assert [read(union, write(union, one, drops=drops)) for one in (0.1, 0.5, 1e300, float("inf"))] == [0.1, 0.5, 1e300, float("inf")]
+    assert write(union, 0.5, drops=drops)[0] == 2, "the first type that has it"
+
+
 def test_the_default_of_a_union_may_be_of_any_of_its_types() -> None:
     schema = record(("note", ["string", "null"], None))
     assert write(schema, {}) == b"\x02"

@@ -72,6 +72,15 @@ def test_avro_schemas_may_refer_to_others(monkeypatch: pytest.MonkeyPatch) -> No
     assert fastavro.parse_schema(json.loads(understood.schema.avro)), "whole by itself: files are written by it"
 
 
+def test_an_invalid_default_does_not_matter_to_readers(monkeypatch: pytest.MonkeyPatch) -> None:
+    schema = {"type": "record", "name": "r", "fields": [{"name": "s", "type": "string", "default": None}]}
+    read = reader("avro", Registry(Written("AVRO", json.dumps(schema))), monkeypatch).read
+    value, found = read(behind_id(b"\2x"))
+    assert value == {"s": "x"}
+    assert found is not None
+    assert fastavro.parse_schema(json.loads(found.avro)), "files have it"
+
+
 def test_an_avro_schema_that_refers_to_none_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     registry = Registry(Written("AVRO", json.dumps(ORDER), (Reference("x", "x", 1),)), x=Written("AVRO", "no schema"))
     value = reader("avro", registry, monkeypatch).read(behind_id(b"x")).value

@@ -10,6 +10,7 @@ from typing import Any
 import fastavro
 import pytest
 
+from copycat_agent.encoding.files_layout import Shaped, shown_value
 from copycat_agent.errors import DataError
 from copycat_agent.model import Schema
 from copycat_agent.sinks.formats import RangeFiles, WrittenFile
@@ -58,6 +59,28 @@ def test_a_schema_may_be_no_record(tmp_path: Path) -> None:
     assert files.add_all("d", [{"value": "a"}, {"value": "b"}, "c", {"value": 1}], schema) == 3
     (file,) = files.close()
     assert (schema_in(file), read(file)) == ("string", ["a", "b", "c"])
+
+
+def test_records_that_are_encoded_already_stay_as_they_are(tmp_path: Path) -> None:
+    event = [{"type": "record", "name": name, "fields": [{"name": "id", "type": "long"}]} for name in ("Made", "Gone")]
+    files = RangeFiles(options("avro"), tmp_path)
+    assert files.add_all("d", [b"\0\2", b"\2\4"], schema_of(json.dumps(event), value="variant")) == 2
+    (file,) = files.close()
+    with file.path.open("rb") as stream:
+        assert list(fastavro.reader(stream, return_record_name=True)) == [("Made", {"id": 1}), ("Gone", {"id": 2})]
+
+
+def test_a_record_that_is_encoded_is_shown_in_fields() -> None:
+    assert shown_value(Shaped(b"\2a", TEXT_SCHEMA)) == b'{"t":"a"}'
+
+
+def test_a_schema_that_cannot_be_written_with_has_what_is_encoded_already(tmp_path: Path) -> None:
+    kind = {"type": "enum", "name": "Kind", "symbols": ["A", "B"]}
+    schema = {"type": "record", "name": "r", "fields": [{"name": "kind", "type": kind, "default": "C"}]}
+    files = RangeFiles(options("avro"), tmp_path)
+    assert files.add_all("d", [b"\2", {"kind": "A"}, b"\2"], schema_of(json.dumps(schema), kind="string")) == 3
+    given, made = files.close()
+    assert (read(given), read(made)) == ([{"kind": "B"}] * 2, [{"kind": "A"}])
 
 
 @pytest.mark.parametrize("text", ["{", '{"type": "x"}', "[" * 5000])
