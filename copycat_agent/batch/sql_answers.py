@@ -15,6 +15,7 @@ from copycat_agent.batch.sql_table import FAILED, RECORD, Table
 from copycat_agent.encoding.encoder import StageError
 from copycat_agent.errors import CopycatError, DataError
 from copycat_agent.formats import Chunk, Frame, LongLine, Parsed, Part
+from copycat_agent.formats.records import parquet_values
 from copycat_agent.model import SourcePartition
 from copycat_agent.transforms.sql import SqlStep
 
@@ -282,7 +283,10 @@ def _values(column: pa.Array) -> list[Any]:
         return values
     if pa.types.is_list(column.type) and _is_flat(column.type.value_type):
         return _lists(column)
-    return column.to_pylist(maps_as_pydicts="lossy")  # type: ignore[no-any-return]
+    try:
+        return column.to_pylist(maps_as_pydicts="lossy")  # type: ignore[no-any-return]
+    except OverflowError:
+        return parquet_values.values(column)  # times beyond the years that Python has become text
 
 
 def failure(where: str, why: str) -> str:

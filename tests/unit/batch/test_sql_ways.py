@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import json
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -15,6 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from copycat_agent.batch.sql_answers import fields_of
 from copycat_agent.batch.sql_encoding import AnsweredEncoder, Asking
 from copycat_agent.batch.sql_run import SqlRun
 from copycat_agent.batch.sql_table import FAILED
@@ -207,3 +209,15 @@ def test_nulls_go_round_the_query(tmp_path: Path, way: type[SqlRun], *, is_lake:
     assert result.error is None
     assert (result.counts.acknowledged, result.counts.dropped) == ((len(values) - nulls, nulls) if is_lake else (len(values), 0))
     assert [value is None for value in sent] == [value is None for value in values if not (is_lake and value is None)]
+
+
+@pytest.mark.parametrize(
+    ("type_", "counts", "wanted"),
+    [(pa.timestamp("us", "UTC"), [0, None, 1_790_000_000_000 * 10**6],
+      [datetime(1970, 1, 1, tzinfo=UTC), None, "+58692-11-03T14:13:20+00:00"]),
+     (pa.timestamp("us"), [-62_135_596_800_000_001], ["0000-12-31T23:59:59.999999"]), (pa.date32(), [2_932_897], ["+10000-01-01"])],
+)  # fmt: skip
+def test_times_beyond_the_years_that_python_has_come_as_text(type_: pa.DataType, counts: list[int | None], wanted: list[Any]) -> None:
+    column = pa.array(counts, pa.int32() if type_ == pa.date32() else pa.int64()).view(type_)
+    rows = fields_of(pa.RecordBatch.from_arrays([column, pa.StructArray.from_arrays([column], ["at"])], ["a", "b"]))
+    assert rows == [{"a": one, "b": {"at": one}} for one in wanted]
