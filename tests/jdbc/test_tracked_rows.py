@@ -379,6 +379,22 @@ def test_the_condition_on_times_has_their_kind(value: Any, literal: str) -> None
     assert reader.condition(done, 5.0) == f'"at" <= {ago} AND "at" >= {literal}'
 
 
+def test_the_look_back_ends_where_times_begin() -> None:
+    oldest = datetime(1, 1, 1)  # noqa: DTZ001 - what some programs write for no time
+    micros = (oldest - EPOCH) // timedelta(microseconds=1)
+    position: dict[str, Any] = {
+        "last": micros,
+        "since": micros,
+        "at": None,
+        "after": None,
+        "recent": [],
+        "floor": None,
+        "zoned": False,
+        "passes": 1,
+    }
+    assert TimedRows(H2, "at", (), 60.0).condition(position, None) == "\"at\" >= TIMESTAMP '0001-01-01 00:00:00.000000'"
+
+
 def test_a_column_that_is_no_time() -> None:
     start: dict[str, Any] = {"last": None, "since": None, "at": None, "after": None, "recent": [], "floor": None}
     with pytest.raises(FatalError, match="holds something else"):

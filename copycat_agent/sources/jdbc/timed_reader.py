@@ -29,6 +29,8 @@ Position = dict[str, Any]
 
 RECENT_MOST = 5000
 """Most rows of the look back that are remembered. With more, the look back gets shorter."""
+_FIRST_US = -62_135_596_800_000_000
+"""The begin of the year 1: no literal has an older time."""
 SURE_SECONDS = 15.0
 """Least interval at which the look back is read again although its number of rows is the same: one may have come as another went."""
 
@@ -70,7 +72,7 @@ class TimedRows:
         at, since, floor = position["at"], position["since"], position["floor"]
         if at is not None or since is None:
             return None if at is None else int(at)
-        return max(int(since) - self._back_us, LOWEST if floor is None else int(floor))
+        return max(int(since) - self._back_us, _FIRST_US if floor is None else int(floor))
 
     @property
     def order(self) -> list[str]:
