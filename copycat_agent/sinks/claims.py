@@ -121,6 +121,8 @@ class Claims:
         keys = final_keys(at, [one.directory for one in files], extension)
         claimed = tuple(ClaimedFile(key, one.records, _size(one.path)) for key, one in zip(keys, files, strict=True))
         claim = ClaimedRange(at.first, at.last, self._token(), claimed, topic_id)
+        for key in keys:
+            self._store.shown(key)  # one that the store refuses could never be published, and would stay claimed
         chain.upload(claim, [one.path for one in files])
         failpoints.hit("files-uploaded")
         there = chain.put(claim)

@@ -24,6 +24,8 @@ from copycat_agent.sinks.scratch import scratch_below
 SCRATCH = f"{CONTROL}/scratch"
 """Directory of files that are later renamed or linked to their keys. It is below the root, since neither works across file systems."""
 
+NAME_BYTES = 255
+"""Longest name of a file."""
 SYNCED_AT_ONCE = 16
 """Threads that call fsync at the same time."""
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -148,6 +150,9 @@ class DirectoryStore:
         parts = key.split("/") if key else []
         if any(part in ("", ".", "..") or "\0" in part for part in parts):
             raise FatalError("a key has a part that is empty, . or ..", "look at sink.path")
+        if long := next((part for part in parts if len(os.fsencode(part)) > NAME_BYTES), ""):
+            words = f"file systems take no name of more than {NAME_BYTES} bytes: {long}"
+            raise FatalError(words, "leave the topic out (source.exclude), or write to an object store")
         return self._root.joinpath(*parts)
 
     @contextlib.contextmanager

@@ -41,7 +41,7 @@ class SinkStore(Protocol):
     """A directory of a store. Thread-safe; created in each process, never inherited by a fork."""
 
     def shown(self, key: str = "") -> str:
-        """Returns the address of a key for messages, without options and secrets."""
+        """Returns the address of a key for messages, without options and secrets. Raises FatalError for a key that the store refuses."""
 
     def scratch(self) -> Path:
         """Returns a local directory of this process alone, for files before `upload`. Those of dead processes are removed.

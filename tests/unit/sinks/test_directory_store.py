@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from copycat_agent.errors import BlockedError, CopycatError, FatalError, RetriableError
+from copycat_agent.sinks.claims import Claims, LocalFile, Range
 from copycat_agent.sinks.directory_store import DirectoryStore
 from copycat_agent.sinks.scratch import scratch_below
 
@@ -130,3 +131,14 @@ def test_what_dead_processes_left_in_scratch_goes(tmp_path: Path) -> None:
     assert not its.exists()
     assert mine.exists()
     assert scratch_below(tmp_path) == mine
+
+
+def test_a_range_whose_files_could_have_no_names_is_not_claimed(tmp_path: Path) -> None:
+    store = DirectoryStore(tmp_path)
+    claims, topic = Claims(store, "lake"), "t" * 249
+    assert claims.resume(topic, 3, 0) == 0
+    path = store.scratch() / "one"
+    path.write_text("{}\n")
+    with pytest.raises(FatalError, match="no name of more than 255 bytes: ttt"):
+        claims.commit(Range(topic, 3, 0, 9), [LocalFile(path, "dt=1", 1)], "jsonl")
+    assert claims.resume(topic, 3, 0) == 0
