@@ -141,14 +141,16 @@ class Compiler:
         fields = []
         for field in schema["fields"]:
             write = self.of(field["type"])
-            fields.append((field["name"], write, self._default(field, write)))
+            fields.append((field["name"], write, self._default(field)))
         return _strict(fields, drops=self._drops)
 
-    def _default(self, field: dict[str, Any], write: Write) -> bytes | None:
+    def _default(self, field: dict[str, Any]) -> bytes | None:
         """Returns the bytes of a missing field: its default, null if it may be null, None if it is required."""
         type_ = field["type"]
         if "default" not in field:
-            return write(None) if type_ == "null" or (isinstance(type_, list) and "null" in type_) else None
+            if isinstance(type_, list):
+                return avro_numbers.size(type_.index("null")) if "null" in type_ else None
+            return b"" if type_ == "null" else None
         try:
             return self._written_default(type_, field["default"])
         except (Unfit, KeyError, TypeError, ValueError, AttributeError):

@@ -295,6 +295,11 @@ def test_a_number_that_float_would_round_is_a_double_where_the_union_has_one(dro
     assert write(union, 0.5, drops=drops)[0] == 2, "the first type that has it"
 
 
+@pytest.mark.parametrize("union", [["null", "string", "int"], ["string", "int", "null"], ["string", "null"], "null"])
+def test_a_missing_field_is_null_wherever_null_stands_in_its_union(union: Any) -> None:
+    assert read(record(("a", union)), write(record(("a", union)), {})) == {"a": None}
+
+
 def test_the_default_of_a_union_may_be_of_any_of_its_types() -> None:
     schema = record(("note", ["string", "null"], None))
     assert write(schema, {}) == b"\x02"
