@@ -30,7 +30,7 @@ from tests.kill.jdbc_load import CONNECTORS as TABLES
 from tests.kill.jdbc_load import JdbcLoad, jdbc_definitions
 from tests.kill.journal_load import CONNECTOR, JournalLoad, journal_definition
 from tests.kill.lake_load import CONNECTOR as LAKE
-from tests.kill.lake_load import BucketLoad, FilesVerifier, LakeLoad, lake_definition
+from tests.kill.lake_load import BucketLoad, FilesVerifier, HdfsLoad, LakeLoad, lake_definition
 from tests.kill.object_load import CONNECTORS, ObjectLoad, object_definitions
 from tests.kill.topic_load import MIRROR, PARTITIONS, TopicLoad, mirror_definition
 from tests.rig.agent import AgentProcess
@@ -46,10 +46,12 @@ _SOURCES = {
     "kafka": (MIRROR,),
     "lake": (LAKE,),
     "lake-s3": (LAKE,),
+    "lake-hdfs": (LAKE,),
 }
 """What is read -> the connectors."""
 _SOURCES_HELP = (
-    "files: logs, drops and rows; kafka: a topic into a topic; lake: a topic into files; lake-s3: into a bucket whose server fails"
+    "files: logs, drops and rows; kafka: a topic into a topic; lake: a topic into files; lake-s3: into a bucket whose server fails; "
+    "lake-hdfs: into HDFS"
 )
 AnyLoad = Load | JournalLoad | TopicLoad | ObjectLoad | JdbcLoad
 _OF_ONE_KIND: dict[str, Callable[[Path, str, int], AnyLoad]] = {
@@ -57,6 +59,7 @@ _OF_ONE_KIND: dict[str, Callable[[Path, str, int], AnyLoad]] = {
     "jdbc": JdbcLoad,
     "kafka": TopicLoad,
     "lake": LakeLoad,
+    "lake-hdfs": HdfsLoad,
 }
 _FIRST_OBJECTS = 2200
 """More than those of which all are listed at each poll."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Literal
 
 from copycat_agent.errors import FatalError
@@ -21,6 +22,8 @@ COMPRESSIONS: dict[FileFormat, tuple[Compression, ...]] = {
 }
 """Compressions that each format supports."""
 
+_PLACEHOLDER = re.compile(r"\{[^{}]*\}")
+
 
 def _address(uri: str) -> str:
     try:
@@ -35,6 +38,12 @@ def _of_format(compression: Compression, info: ValidationInfo) -> Compression:
     if form is not None and compression not in COMPRESSIONS[form]:
         raise ValueError(f"format {form} takes compression {', '.join(COMPRESSIONS[form])}")
     return compression
+
+
+def _of_store(path: str, info: ValidationInfo) -> str:
+    if str(info.data.get("uri")).startswith("hdfs:") and ":" in _PLACEHOLDER.sub("", path):
+        raise ValueError("HDFS takes no names with a colon; those of values are written as %3A")
+    return path
 
 
 class RollOptions(Options):
@@ -52,10 +61,10 @@ class FilesSinkOptions(SinkOptions):
     type: Literal["files"] = Field("files", description="Files of a store.")
     uri: Annotated[str, AfterValidator(_address)] = Field(
         min_length=1,
-        description="Directory below which files are written: file:///srv/lake/orders/, s3://lake/orders/?region=eu-central-1; gs and "
-        "abfss. Credentials are where the store's SDK looks for them.",
+        description="Directory below which files are written: file:///srv/lake/orders/, s3://lake/orders/?region=eu-central-1; gs, "
+        "abfss and hdfs://NAMENODE:8020/lake/. Credentials are where the store's SDK looks for them.",
     )
-    path: str = Field(
+    path: Annotated[str, AfterValidator(_of_store)] = Field(
         "{@topic}", min_length=1, description="Template of a file's directory below `uri`, such as {@topic}/dt={@timestamp:%Y-%m-%d}."
     )
     format: FileFormat = Field("jsonl", description="Format of the files.")

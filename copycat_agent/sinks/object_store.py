@@ -32,7 +32,7 @@ from obstore.store import AzureStore, GCSStore, S3Store
 
 from copycat_agent.errors import BlockedError, CopycatError, FatalError, RetriableError
 from copycat_agent.sinks.file_names import CONTROL
-from copycat_agent.sinks.scratch import scratch_below
+from copycat_agent.sinks.scratch import own_scratch
 from copycat_agent.sources.files.reading.address import Address
 
 if TYPE_CHECKING:
@@ -93,14 +93,7 @@ class ObjectStore:
         return f"{self._address.shown.rstrip('/')}/{key}"
 
     def scratch(self) -> Path:
-        try:
-            directory = scratch_below(self._base)
-            is_ours = self._base.lstat().st_uid == os.getuid()
-        except OSError as error:
-            raise BlockedError(f"cannot make a directory in {self._base}: {os.strerror(error.errno or 0)}", "make room there") from None
-        if not is_ours:
-            raise BlockedError(f"{self._base} belongs to another user", "remove it")
-        return directory
+        return own_scratch(self._base)
 
     def has_conditional_put(self) -> bool:
         key = f"{CONTROL}/probes/{uuid4().hex}"

@@ -10,6 +10,8 @@ import threading
 import uuid
 from pathlib import Path
 
+from copycat_agent.errors import BlockedError
+
 _lock = threading.Lock()
 _mine: dict[tuple[Path, int], Path] = {}
 
@@ -26,6 +28,18 @@ def scratch_below(base: Path) -> Path:
             _sweep(base)
             _mine[key] = _make(base)
         return _mine[key]
+
+
+def own_scratch(base: Path) -> Path:
+    """As `scratch_below`, where `base` is in a directory that other users may write. Raises BlockedError with what to do."""
+    try:
+        directory = scratch_below(base)
+        is_ours = base.lstat().st_uid == os.getuid()
+    except OSError as error:
+        raise BlockedError(f"cannot make a directory in {base}: {os.strerror(error.errno or 0)}", "make room there") from None
+    if not is_ours:
+        raise BlockedError(f"{base} belongs to another user", "remove it")
+    return directory
 
 
 def _make(base: Path) -> Path:

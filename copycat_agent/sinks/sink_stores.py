@@ -33,6 +33,7 @@ OPTIONS: dict[str, tuple[str, ...]] = {
     "s3": ("region", "endpoint_override", "scheme", "profile"),
     "gs": ("endpoint_override", "scheme", "anonymous"),
     "abfss": ("endpoint_override", "scheme"),
+    "hdfs": (),
 }
 """Options that the query of an address may have, by scheme."""
 
@@ -88,6 +89,8 @@ def check_address(uri: str) -> Address:
     parts = address.path.strip("/").split("/")
     if any(one in (".", "..") or (one == "" and len(parts) > 1) for one in parts):
         raise FatalError("parts of the address's path are empty, . or ..", "write it without them")
+    if address.scheme == "hdfs" and ":" in address.path:
+        raise FatalError("the address has a colon in its path", "HDFS takes no names with a colon")
     if address.scheme == "file" and (address.authority or not address.path.strip("/")):
         raise FatalError("the address is not that of a directory of this host", "as in file:///srv/lake/orders/")
     return address
@@ -101,8 +104,13 @@ def store_at(uri: str, scratch: Path | None = None) -> SinkStore:
     address = check_address(uri)
     if address.scheme == "file":
         return DirectoryStore(Path(address.path))
+    base, extra = scratch or Path(tempfile.gettempdir(), f"copycat-files-{os.getuid()}"), "hdfs" if address.scheme == "hdfs" else "lake"
     try:
+        if extra == "hdfs":
+            from copycat_agent.sinks.hdfs_store import HdfsStore  # noqa: PLC0415 - hdfs-native is an extra
+
+            return HdfsStore(address, base)
         from copycat_agent.sinks.object_store import ObjectStore  # noqa: PLC0415 - obstore is an extra
     except ImportError as error:
-        raise FatalError(f"{address.scheme}:// needs {error.name}", "pip install 'copycat-agent[lake]'") from None
-    return ObjectStore(address, scratch or Path(tempfile.gettempdir(), f"copycat-files-{os.getuid()}"))
+        raise FatalError(f"{address.scheme}:// needs {error.name}", f"pip install 'copycat-agent[{extra}]'") from None
+    return ObjectStore(address, base)

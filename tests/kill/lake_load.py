@@ -15,6 +15,7 @@ from copycat_agent.sinks.file_names import parse_name
 from tests.kill.topic_load import PARTITIONS, TopicLoad
 from tests.lake.written import files_below
 from tests.rig.failing_store import FailingStore
+from tests.rig.hdfs import Hdfs
 from tests.rig.object_store import ObjectStore
 from tests.rig.verifier import View
 from tests.rig.waiting import wait_until
@@ -89,6 +90,33 @@ class BucketLoad(LakeLoad):
         print(f"requests to the bucket: {dict(self._front.done)}", file=sys.stderr, flush=True)
 
 
+class HdfsLoad(LakeLoad):
+    """Into files of HDFS."""
+
+    roll: Mapping[str, object] = {"records": 400, "age": "1500ms", "idle": "700ms"}
+    look_seconds = 2.0
+
+    def __init__(self, root: Path, run: str, per_second: int) -> None:
+        super().__init__(root, run, per_second)
+        self._hdfs = Hdfs(root / "hdfs")
+        atexit.register(self._hdfs.stop)
+        self._hdfs.start()
+        self._client = self._hdfs.client
+
+    @property
+    def uri(self) -> str:
+        return f"{self._hdfs.url}/lake/"
+
+    def keys(self, seen: set[str]) -> Iterator[str]:
+        del seen
+        with suppress(FileNotFoundError):
+            yield from (one.path for one in self._client.list_status(f"/lake/{self.topic}", recursive=True) if not one.isdir)
+
+    def read(self, key: str) -> bytes:
+        data: bytes = self._client.read(key).read()
+        return data
+
+
 class _Row(NamedTuple):
     """A line of a file, as `View` looks at a message."""
 
@@ -115,7 +143,7 @@ class FilesView(View):
 
     def _work(self) -> None:
         while not self._stop.wait(self._load.look_seconds):
-            with suppress(BotoCoreError, ClientError):
+            with suppress(BotoCoreError, ClientError, OSError, RuntimeError):
                 self.look(self._seen)
 
     def look(self, seen: set[str]) -> None:

@@ -115,6 +115,7 @@ def test_a_few_kills_keep_the_promise(tmp_path: Path, guarantee: str) -> None:
         "kafka",
         "lake",
         "lake-s3",
+        "lake-hdfs",
     ],
 )
 def test_a_few_kills_keep_the_promise_of_other_sources(tmp_path: Path, source: str, guarantee: str) -> None:

@@ -22,6 +22,7 @@ def steps(*items: str) -> str:
 BY_JSON = "converters: {value: json}\n"
 BY_SCHEMA = "converters: {{value: {}, schema_registry: {{url: 'http://r:8081'}}}}\n"
 GOOD = [
+    definition("path: 'dt={@timestamp:%H:%M}/{c}'", uri="hdfs://host:8020/lake"), definition("path: 'a:b'"),
     definition("path: /{@topic}/"), definition('path: "{{a}}/{b}={c}"'), definition("format: lines", more=steps("drop_if: {message: x}")),
     definition("format: parquet", "compression: lz4", more=BY_JSON), definition("format: jsonl", more=BY_JSON + steps("set: {a: 1}")),
     definition("format: lines", more="converters: {value: string}\n"),
@@ -34,7 +35,9 @@ BAD = [
     (definition("format: csv", "compression: lz4"), 8, "format csv takes compression none, gzip, zstd"),
     (definition("format: cvs", "compression: lz4"), 7, "needs one of"),
     (definition(uri="/tmp/x"), 6, "known are file://, s3://, gs://, abfss://"),
-    (definition(uri="hdfs://host/lake"), 6, "known are file://, s3://, gs://, abfss://"),
+    (definition(uri="viewfs://host/lake"), 6, "known are file://, s3://, gs://, abfss://, hdfs://"),
+    (definition(uri="hdfs://host/a:b"), 6, "no names with a colon"),
+    (definition("path: 'a:b/{c}'", uri="hdfs://host/lake"), 7, "no names with a colon"),
     (definition('path: ""'), 7, "must not be empty"),
     (definition("path: a//{b}"), 7, "an empty part"),
     (definition("path: '{b}//a'"), 7, "an empty part"),

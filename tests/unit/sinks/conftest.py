@@ -14,6 +14,7 @@ import pytest
 
 from copycat_agent.dev_broker import free_port
 from copycat_agent.sinks.sink_stores import SinkStore, store_at
+from tests.rig.hdfs import Hdfs
 from tests.rig.object_store import CREDENTIALS, object_store
 from tests.rig.waiting import wait_until
 
@@ -49,13 +50,20 @@ def versitygw_uri(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
                 server.kill()
 
 
+@pytest.fixture(scope="session")
+def hdfs_uri(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Address of a directory of HDFS."""
+    with Hdfs(tmp_path_factory.mktemp("hdfs")) as hdfs:
+        yield f"{hdfs.url}/lake/{{}}"
+
+
 def _answers(port: int) -> bool:
     with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
         return True
     return False
 
 
-@pytest.fixture(params=["directory", "moto", "versitygw"])
+@pytest.fixture(params=["directory", "moto", "versitygw", pytest.param("hdfs", marks=pytest.mark.long)])
 def uri(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """Address of an empty store."""
     if request.param == "directory":

@@ -13,7 +13,7 @@ import pytest
 
 from copycat_agent.sinks.sink_stores import SinkStore
 
-END = {"file": 1000, "s3": 200}
+END = {"file": 1000, "s3": 200, "hdfs": 200}
 """Offsets that are written."""
 SECONDS, LONG = 5.0, 40.0
 """For so long they are killed and stopped; then they come to the end."""

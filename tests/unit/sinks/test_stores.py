@@ -88,12 +88,13 @@ def test_several_publish_the_same_at_once(uri: str) -> None:
 NAMES = ("a b", "a'b", "ä=ü", "x:y", "a%3Ab", "q?x", "#h", "[z]", "{c}", "~t", "a+b", "a&b", 'a"b', "a\\b", "*", "a,b;c", "日本", "tr.")
 
 
-def test_any_text_may_stand_in_a_key(store: SinkStore) -> None:
-    for name in NAMES:
+def test_any_text_may_stand_in_a_key(store: SinkStore, uri: str) -> None:
+    names = [one for one in NAMES if not (":" in one and uri.startswith("hdfs:"))]
+    for name in names:
         store.upload({f"_copycat/x/{name}": write(store, "file", name.encode())})
         store.publish({f"_copycat/x/{name}": f"d/{name}/{name}"})
-    assert sorted(store.list("d")) == sorted(f"d/{name}/{name}" for name in NAMES)
-    assert all(store.get(f"d/{name}/{name}") == name.encode() for name in NAMES)
+    assert sorted(store.list("d")) == sorted(f"d/{name}/{name}" for name in names)
+    assert all(store.get(f"d/{name}/{name}") == name.encode() for name in names)
 
 
 def test_keys_are_listed_in_order_behind_one(store: SinkStore) -> None:
@@ -123,7 +124,8 @@ def test_an_address_is_shown_without_its_options(store: SinkStore, uri: str) -> 
 @pytest.mark.parametrize(
     ("uri", "words"),
     [
-        ("hdfs://host/lake", "addresses that begin with hdfs:// are not known"),
+        ("viewfs://host/lake", "addresses that begin with viewfs:// are not known"),
+        ("hdfs://host/a:b/c", "HDFS takes no names with a colon"),
         ("file://host/lake", "not that of a directory of this host"),
         ("file:///", "not that of a directory of this host"),
         ("s3://lake/a//b", "parts of the address's path are empty"),
@@ -137,4 +139,4 @@ def test_an_address_that_is_none_is_refused(uri: str, words: str) -> None:
     with pytest.raises(FatalError, match=words) as raised:
         check_address(uri)
     assert "secret-9f3" not in str(raised.value)
-    assert "viewfs" not in raised.value.hint, "only what files are written to"
+    assert "gcs" not in raised.value.hint, "only what files are written to"

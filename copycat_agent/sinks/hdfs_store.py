@@ -1,0 +1,215 @@
+"""A store in HDFS through hdfs-native, which only this module uses: a client of Hadoop's own protocol that needs neither a JVM nor libhdfs.
+
+A rename is atomic and, as it is requested here, fails if the new name exists, so it serves as put-if-absent and to publish. The NameNode
+answers after its edit log is synced. Others may see a change a moment before, but no later change of theirs can outlive it: the log is
+cut at one place. Blocks are synced (hsync) before a file gets its name.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import time
+import uuid
+from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from hdfs_native import Client, WriteOptions
+
+from copycat_agent.errors import BlockedError, CopycatError, FatalError, RetriableError
+from copycat_agent.sinks.file_names import CONTROL
+from copycat_agent.sinks.scratch import own_scratch
+from copycat_agent.sources.files.reading.address import Address
+
+SCRATCH = f"{CONTROL}/scratch"
+"""Directory of objects that are written before `put_if_absent` renames them."""
+ABANDONED_SECONDS = 86400.0
+"""Age of an object in `SCRATCH` whose writer must be gone. One that is not gets False from its `put_if_absent`, and nothing is there."""
+SENT_AT_ONCE, PART_BYTES = 4, 4 * 2**20
+"""Concurrent files of an upload, and bytes of each that are read at a time."""
+
+_CONF = {
+    "dfs.client.failover.max.attempts": "4",
+    "dfs.client.failover.sleep.base.millis": "200",
+    "dfs.client.failover.sleep.max.millis": "2000",
+    "dfs.client.socket-timeout": "15000",
+}
+"""Few and short retries, since the agent itself retries: with the defaults a NameNode that is away holds up a request for three minutes."""
+_CODE = re.compile(r"RPCError\(\"(?:[\w.]+[.$])?(\w+)\"|^(\w+)\(")
+_RIGHTS = "give this user (HADOOP_USER_NAME, or that of the Kerberos ticket) the right to read, write and delete there"
+_FOR_PEOPLE: tuple[tuple[str, type[CopycatError], str], ...] = (
+    ("AccessControlException", BlockedError, _RIGHTS),
+    ("QuotaExceededException", BlockedError, "make room there, or raise the quota"),
+    ("SASLError|GSSAPIError|Kerberos", BlockedError, "look at the Kerberos ticket: klist"),
+    ("No NameNode hosts|No fs.defaultFS", FatalError, "write hdfs://HOST:PORT/, or set HADOOP_CONF_DIR to where core-site.xml is"),
+    ("ParentNotDirectory|PathIsNotDirectory|TooLong|InvalidPath", FatalError, "look at sink.uri and sink.path"),
+    ("UnsupportedFeature|UnsupportedErasure", FatalError, "use another directory: this one has a feature that hdfs-native lacks"),
+)
+"""Patterns of errors that a person has to act on."""
+
+
+class HdfsStore:
+    """A `SinkStore` of files below a directory. Files are written below `scratch`, on this host, before they are uploaded."""
+
+    def __init__(self, address: Address, scratch: Path) -> None:
+        self._address = address
+        self._root = address.path.rstrip("/")
+        self._base = scratch
+        self._kept: Client | None = None
+        self._is_swept = False
+
+    def shown(self, key: str = "") -> str:
+        return f"{self._address.shown.rstrip('/')}/{key}"
+
+    def scratch(self) -> Path:
+        return own_scratch(self._base)
+
+    def has_conditional_put(self) -> bool:
+        """Returns True: a rename that overwrites nothing is part of the protocol."""
+        return True
+
+    def put_if_absent(self, key: str, data: bytes) -> bool:
+        beside = f"{SCRATCH}/{uuid.uuid4().hex}"
+        with self._told("write", key):
+            self._sweep()
+            self._make_parents([key])
+            self._write(beside, [data])
+            try:
+                self._client().rename(self._at(beside), self._at(key))
+            except (FileExistsError, FileNotFoundError):  # the latter: the request was sent twice, or the directory was deleted
+                self._client().delete(self._at(beside))
+                return False
+            return True
+
+    def get(self, key: str) -> bytes | None:
+        with self._told("read", key):
+            try:
+                data = self._client().read(self._at(key)).read()
+                found = self._client().get_file_info(self._at(key))
+                self._client().set_permission(self._at(key), found.permission)  # an edit: when it is answered, what was read is synced
+            except FileNotFoundError:
+                return None
+            return data
+
+    def upload(self, files: Mapping[str, Path]) -> None:
+        with ThreadPoolExecutor(SENT_AT_ONCE) as pool:
+            done = [pool.submit(self._send, key, path) for key, path in files.items()]
+        for one in done:
+            one.result()
+
+    def _send(self, key: str, path: Path) -> None:
+        with self._told("write", key), path.open("rb") as file:
+            self._write(key, iter(lambda: file.read(PART_BYTES), b""))
+
+    def publish(self, moves: Mapping[str, str]) -> None:
+        with self._told("publish", ""):
+            self._make_parents(moves.values())
+            for temporary, final in moves.items():
+                self._publish(temporary, final)
+            self._remove_empty(moves)
+
+    def _publish(self, temporary: str, final: str) -> None:
+        try:
+            self._client().rename(self._at(temporary), self._at(final))
+        except FileNotFoundError:
+            if self._has(temporary):
+                raise RetriableError(f"the directory of {self.shown(final)} was deleted", "look at who deletes there") from None
+        except FileExistsError:
+            if self._has(temporary):
+                hint = "let no two connectors write a topic to one directory"
+                raise FatalError(f"{self.shown(final)} is not this connector's file", hint) from None
+
+    def list(self, directory: str, after: str = "") -> Iterator[str]:
+        with self._told("list", directory):
+            found = sorted(self._files_below(self._at(directory)))
+        skipped = len(self._root) + 1
+        yield from (path[skipped:] for path in found if path[skipped:] > after)
+
+    def delete(self, keys: Iterable[str]) -> None:
+        """Deletes files, and directories below `CONTROL` that become empty."""
+        every = list(keys)
+        for key in every:
+            with self._told("delete", key):
+                self._client().delete(self._at(key))
+        self._remove_empty(every)
+
+    def _remove_empty(self, keys: Iterable[str]) -> None:
+        """Deletes the directories of keys below `CONTROL` that have become empty: HDFS itself refuses to delete others."""
+        for parent in {self._at(key).rpartition("/")[0] for key in keys if key.startswith(f"{CONTROL}/")}:
+            with contextlib.suppress(OSError, RuntimeError):
+                self._client().delete(parent)
+
+    def _client(self) -> Client:
+        if self._kept is None:
+            authority = self._address.authority
+            self._kept = Client(f"hdfs://{authority}" if authority else None, _CONF)
+        return self._kept
+
+    def _sweep(self) -> None:
+        """Deletes, once, what killed processes have left in `SCRATCH`."""
+        if self._is_swept:
+            return
+        self._is_swept = True
+        with contextlib.suppress(FileNotFoundError):
+            for one in self._client().list_status(self._at(SCRATCH)):
+                if one.modification_time < (time.time() - ABANDONED_SECONDS) * 1000:
+                    self._client().delete(one.path)
+
+    def _write(self, key: str, parts: Iterable[bytes]) -> None:
+        with self._client().create(self._at(key), WriteOptions(overwrite=True, create_parent=True)) as file:
+            for part in parts:
+                file.write(part)
+            file.hsync()
+
+    def _make_parents(self, keys: Iterable[str]) -> None:
+        for parent in {self._at(one).rpartition("/")[0] for one in keys}:
+            self._client().mkdirs(parent, create_parent=True)
+
+    def _has(self, key: str) -> bool:
+        try:
+            self._client().get_file_info(self._at(key))
+        except FileNotFoundError:
+            return False
+        return True
+
+    def _files_below(self, directory: str) -> Iterator[str]:
+        """Yields the paths of files. A directory that disappears meanwhile has none."""
+        found = []
+        with contextlib.suppress(FileNotFoundError):
+            found = list(self._client().list_status(directory))
+        for one in found:
+            if one.isdir:
+                yield from self._files_below(one.path)
+            else:
+                yield one.path
+
+    def _at(self, key: str) -> str:
+        parts = key.split("/") if key else []
+        if any(part in ("", ".", "..") or "\0" in part for part in parts):
+            raise FatalError("a key has a part that is empty, . or ..", "look at sink.path")
+        return "/".join([self._root, *parts]) or "/"
+
+    @contextlib.contextmanager
+    def _told(self, what: str, key: str) -> Iterator[None]:
+        """Translates errors. Of their texts only the names of exceptions are shown: the rest may be pages of a NameNode's stack."""
+        try:
+            yield
+        except CopycatError:
+            raise
+        except (OSError, RuntimeError, ValueError) as error:
+            raise _as_ours(error, f"cannot {what} {self.shown(key)}") from None
+
+
+def _as_ours(error: Exception, msg: str) -> CopycatError:
+    text = str(error)
+    code = _CODE.search(text)
+    words = f"{msg} ({(code[1] or code[2]) if code else type(error).__name__})"
+    if isinstance(error, PermissionError):
+        return BlockedError(words, _RIGHTS)
+    if isinstance(error, FileExistsError | NotADirectoryError | IsADirectoryError | ValueError):
+        return FatalError(words, "look at sink.uri and sink.path")
+    for pattern, kind, hint in _FOR_PEOPLE:
+        if re.search(pattern, text):
+            return kind(words, hint)
+    return RetriableError(words, "look at the network, the NameNode and the DataNodes")
