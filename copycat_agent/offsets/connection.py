@@ -157,7 +157,7 @@ class HeldFile:
             except sqlite3.Error as error:
                 if is_callers(error):
                     raise unsaved(error) from error
-                failure = translate(error)
+                failure = translate(error, self._path)
                 if isinstance(failure, FatalError):
                     self._give_up(failure)
                     self._failure = self._failure or failure

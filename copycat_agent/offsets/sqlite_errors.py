@@ -21,6 +21,12 @@ Everything else is fatal, above all SQLITE_IOERR: after a failed fsync the kerne
 fsync that succeeds proves nothing.
 """
 
+_HINTS = {
+    sqlite3.SQLITE_FULL: "make room on the file system of {}",
+    sqlite3.SQLITE_READONLY: "look whether the file system of {} is mounted read-only, and whether the agent's user may write to it",
+    sqlite3.SQLITE_CANTOPEN: "look whether the file system of {} is there, and whether the agent's user may write to it",
+}
+
 _DAMAGE = frozenset({sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_ERROR})
 
 _OF_STATEMENTS = (sqlite3.IntegrityError, sqlite3.DataError, sqlite3.ProgrammingError, sqlite3.InterfaceError)
@@ -49,12 +55,12 @@ def is_damage(error: sqlite3.Error) -> bool:
     return primary(error) in _DAMAGE
 
 
-def translate(error: sqlite3.Error) -> CopycatError:
-    """Returns RetriableError or FatalError, with what to do."""
+def translate(error: sqlite3.Error, path: object = "the state directory") -> CopycatError:
+    """Returns RetriableError or FatalError, with what to do. `path` is the store's file."""
     words = RETRIABLE.get(primary(error))
     if words is not None:
-        return RetriableError(f"{words} ({error})")
+        return RetriableError(f"{words} ({error})", _HINTS.get(primary(error), "").format(path))
     if is_damage(error):
         hint = "stop the agent and start it again: it checks the store and moves it aside"
         return FatalError(f"the offset store is damaged ({error})", hint)
-    return FatalError(f"the offset store failed ({error})", "check the disk (dmesg, smartctl); then start the agent again")
+    return FatalError(f"the offset store failed ({error})", "check the disk (df, dmesg, smartctl); then start the agent again")

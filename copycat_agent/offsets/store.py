@@ -14,7 +14,7 @@ from copycat_agent.offsets.connection import Commit
 from copycat_agent.offsets.lane_store import LaneStore
 from copycat_agent.offsets.lanes import Wish
 from copycat_agent.offsets.sqlite_errors import translate
-from copycat_agent.offsets.state_dir import StateDir
+from copycat_agent.offsets.state_dir import DATABASE, StateDir
 from copycat_agent.offsets.store_copy import refuse_copy, restore
 from copycat_agent.offsets.store_file import OpenedStore, connect, open_checked, open_existing
 
@@ -97,7 +97,7 @@ class OffsetStore(LaneStore):
             return cls(opened(), directory, rebuilds=rebuilds)
         except sqlite3.Error as error:
             directory.release()
-            raise translate(error) from error
+            raise translate(error, directory.path / DATABASE) from error
         except OSError as error:
             directory.release()
             msg = f"the offset store in {directory.path} cannot be opened: {error.strerror}"

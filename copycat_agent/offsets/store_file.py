@@ -191,7 +191,7 @@ def find_damage(database: Path) -> str:
     except sqlite3.Error as error:
         if is_damage(error):
             return str(error)
-        raise translate(error) from error
+        raise translate(error, database) from error
 
 
 def _examine(connection: sqlite3.Connection, database: Path) -> str:
