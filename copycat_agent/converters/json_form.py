@@ -19,6 +19,8 @@ from copycat_agent.converters.plain import dump
 from copycat_agent.converters.schema_forms import Key, Scalar, SchemaForm, Writer, referred, typed
 from copycat_agent.converters.schema_options import file_problem, underivable
 from copycat_agent.errors import DataError
+from copycat_agent.formats.draft import Unparsed
+from copycat_agent.formats.records.json_values import parse
 from copycat_agent.model import Column
 
 if TYPE_CHECKING:
@@ -125,7 +127,7 @@ def _writing(schema: Any, others: dict[str, Any]) -> Callable[[Any], bytes]:  # 
 
     def write(value: object) -> bytes:
         data = _write_unchecked(value)
-        seen = value if type(value) is dict and _PLAIN.issuperset(map(type, value.values())) else orjson.loads(data)
+        seen = value if type(value) is dict and _PLAIN.issuperset(map(type, value.values())) else _read_back(data)
         if approve is None or not approve(seen):
             give(len(data))
             _judge(validator, seen)
@@ -139,6 +141,17 @@ def _write_unchecked(value: Any) -> bytes:  # noqa: ANN401 - a record's fields, 
         return dump(value)
     except DataError as error:
         raise Unfit(error.message) from None
+
+
+def _read_back(data: bytes) -> Any:  # noqa: ANN401 - JSON
+    """Returns what a reader gets from written JSON. Raises Unfit for a number that nothing holds."""
+    try:
+        return orjson.loads(data)
+    except ValueError:  # a number beyond floats
+        found = parse(data)
+    if isinstance(found, Unparsed):
+        raise Unfit(found.why)
+    return found
 
 
 def _judge(validator: Any, value: object) -> None:  # noqa: ANN401 - of the schema's own draft

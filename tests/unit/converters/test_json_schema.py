@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -178,3 +179,11 @@ def test_whatever_the_library_cannot_work_out_is_a_bad_record() -> None:
 def test_a_reference_to_elsewhere_is_never_followed(reference: str) -> None:
     with pytest.raises(Unfit, match="cannot be applied"):
         write({"$ref": reference}, {"a": 1})
+
+
+@pytest.mark.parametrize("text", ["1E+400", "-1E+400", "9" * 5000])
+def test_numbers_beyond_floats_are_numbers(text: str) -> None:
+    schema = {"type": "object", "properties": {"n": {"type": "number"}, "s": {"type": "string"}}}
+    assert write(schema, {"n": Decimal(text)}) == b'{"n":' + text.encode() + b"}"
+    with pytest.raises(Unfit, match="type does not allow it"):
+        write(schema, {"s": Decimal(text)})
