@@ -14,6 +14,7 @@ from copycat_agent.backfill.delivered import Delivered, Former, Looked
 from copycat_agent.formats import Reader
 from copycat_agent.model import SourceOffset, SourcePartition, Split, SplitResult
 from copycat_agent.sources import FileView
+from copycat_agent.sources.files import fingerprint
 from copycat_agent.sources.files.identity import Identity, identify, is_at
 from copycat_agent.sources.files.packing.compressions import MAGIC_BYTES
 from copycat_agent.sources.files.packing.unpacking import codec_of
@@ -70,7 +71,7 @@ class GivenFile:
     @property
     def key(self) -> str:
         """Returns the key of its partition: the file's identity, or its name if it cannot be opened."""
-        return f"path:{self.path.encode('utf-8', 'surrogateescape').hex()}"[:255] if self.why else self._identity.key(0)
+        return f"path:{fingerprint.digest(os.fsencode(self.path))}" if self.why else self._identity.key(0)
 
     @property
     def age(self) -> tuple[int, int]:

@@ -130,6 +130,11 @@ def test_what_cannot_be_read_is_failed_and_the_others_are_done(rig: Rig, caplog:
     }  # fmt: skip
 
 
+def test_files_that_cannot_be_opened_are_told_apart_however_long_their_names_are(rig: Rig) -> None:
+    gone = [rig.logs / ("x" * 200) / name for name in ("a.log", "b.log")]
+    assert {name: file["state"] for name, file in by_name(rig.run(gone)).items()} == {"a.log": "failed", "b.log": "failed"}
+
+
 def test_rejected_records_are_counted_and_no_complete_account(rig: Rig) -> None:
     path = rig.write("app.log", *numbered(5), "x" * 4000)
     sections: dict[str, Any] = {
