@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from copycat_agent import logs
 from copycat_agent.backfill.delivered import Delivered, Former
 from copycat_agent.backfill.given_file import GivenFile
+from copycat_agent.display import visible
 from copycat_agent.errors import CopycatError
 from copycat_agent.formats import Chunk, Parsed
 from copycat_agent.model import SavedRow, SourcePartition, Split
@@ -160,9 +161,9 @@ def _entry(file: GivenFile, action: str, why: str, sample: SizeSample) -> dict[s
     left = max(0, unpacked - file.offset.position) if action == "send" else 0
     records = None if sample.records_per_byte is None else round(left * sample.records_per_byte)
     return {
-        "path": file.path,
+        "path": visible(file.path),
         "action": action,
-        "why": why,
+        "why": visible(why),
         "size": file.end,
         "bytes": file.unread if action == "send" else 0,
         "compression": file.offset.compression,
@@ -176,7 +177,7 @@ def _partition(view: FileView) -> dict[str, Any]:
     """Returns the plan for a partition of a source without files, as the source describes it."""
     action = "fail" if view.state == "failing" else "send" if view.unread or view.behind else "skip"
     return {
-        "path": view.path,
+        "path": visible(view.path),
         "action": action,
         "why": view.why or ("nothing new: all of it was delivered before" if action == "skip" else f"from {view.cursor}"),
         "size": 0,

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from typing import Any, NamedTuple, Protocol
 
+from copycat_agent.display import visible
 from copycat_agent.model import Account, Counts, LossReason, LossTotal, SavedRow, SourceOffset, SourcePartition, offsets_in
 from copycat_agent.options import Definition
 from copycat_agent.templates import time_text
@@ -118,9 +119,9 @@ def _file(path: str, account: Account, offset: SourceOffset | None) -> Summary:
     trouble = offset.trouble if offset else ""
     is_failed = account.state == "failed" or bool(trouble)
     return {
-        "path": path,
+        "path": visible(path),
         "state": "failed" if is_failed else "skipped" if account.state == "skipped" else "done",
-        "why": trouble or account.why,
+        "why": visible(trouble or account.why),
         "size": offset.size if offset else 0,
         "compression": offset.compression if offset else "",
         "bytes": account.counts.read_bytes,

@@ -237,7 +237,7 @@ def _with_run(summary: Summary, run: Run | None) -> Summary:
     """Returns the summary with the properties of its run."""
     head = {"version": summary["version"], "connector": summary["connector"], "run": run.name if run else None}
     asked = {
-        "paths": list(run.asked) if run else None,
+        "paths": list(map(visible, run.asked)) if run else None,
         "since_ms": run.since_ms if run else None,
         "until_ms": run.until_ms if run else None,
     }

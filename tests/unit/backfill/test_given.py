@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import bz2
 import gzip
+import json
 import os
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -11,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from copycat_agent import logs
+from copycat_agent.backfill.dry_run import plan_of
+from copycat_agent.backfill.path_runs import choose
 from copycat_agent.model import Account, Counts, Delivered, SourceOffset, SourcePartition
 from copycat_agent.offsets import OffsetStore
 from copycat_agent.options import DeliveryOptions
@@ -133,6 +136,16 @@ def test_what_cannot_be_read_is_failed_and_the_others_are_done(rig: Rig, caplog:
 def test_files_that_cannot_be_opened_are_told_apart_however_long_their_names_are(rig: Rig) -> None:
     gone = [rig.logs / ("x" * 200) / name for name in ("a.log", "b.log")]
     assert {name: file["state"] for name, file in by_name(rig.run(gone)).items()} == {"a.log": "failed", "b.log": "failed"}
+
+
+def test_odd_bytes_of_names_are_escaped_in_accounts_and_plans(rig: Rig) -> None:
+    """Half a surrogate is no text for most JSON libraries."""
+    odd = rig.write("odd \udcff\n.log", "one")
+    accounts = rig.run([odd]), rig.run([odd])
+    job = rig.job([odd], None, again=False, window=None, rate=0)
+    for document in (*accounts, plan_of(job.definition, choose([str(odd)]), None, {}, 0, 0.0)):
+        assert list(by_name(document)) == ["odd \\xff\\n.log"]
+        json.dumps(document, ensure_ascii=False).encode()
 
 
 def test_rejected_records_are_counted_and_no_complete_account(rig: Rig) -> None:
