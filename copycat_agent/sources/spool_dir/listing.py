@@ -135,6 +135,8 @@ class Listing:
             for one in self._discovery.scan(self._warn):
                 if self._is_data(one.path):
                     found.setdefault((one.stat.st_dev, one.stat.st_ino), one)
+        if not (found or os.path.lexists(self._root)):
+            self.passed_over.warn(self._root, "is not there; it is looked for every scan_interval")
         self._partial_scan.scanned(self._discovery.marks, begun_ns, time.monotonic() - begun)
         return list(found.values())
 

@@ -271,3 +271,18 @@ def test_stop_keeps_the_offset_before_the_damage(tmp_path: Path) -> None:
     assert not row.done
     assert not row.trouble
     assert spool.losses == []
+
+
+def test_a_directory_that_is_not_there_is_told_once_until_it_comes(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    root = tmp_path / "drops"
+    spool = Spool(root)
+    spool.scan()
+    spool.source.wake([str(root)])
+    spool.scan()
+    assert spool.source.passed_over() == {str(root): "is not there; it is looked for every scan_interval"}
+    assert sum("passed over" in record.getMessage() for record in caplog.records) == 1
+    assert spool.source.drained()
+    root.mkdir()
+    spool.drop("a", lines("one"))
+    spool.drain()
+    assert (spool.arrived, spool.source.passed_over()) == ([b"one"], {})
