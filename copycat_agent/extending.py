@@ -61,6 +61,7 @@ from copycat_agent.sources.contract_offsets import offset_source_kind
 from copycat_agent.sources.contract_stream import source_kind
 from copycat_agent.sources.files.paths.matching import excluded_by
 from copycat_agent.sources.files.reading.address import Address, parse_address
+from copycat_agent.sources.files.reading.file_systems import file_system_at
 from copycat_agent.templates import MISSING, SplitMeta, compile_path, compile_template
 from copycat_agent.templates.metadata import TopicPlace
 from copycat_agent.transforms import TRANSFORMS, Columns, Draft, Steady, Step, StepOptions, Transform, TransformKind
@@ -166,6 +167,7 @@ __all__ = [
     "fetch_jar",
     "fields_of_rows",
     "file_source_kind",
+    "file_system_at",
     "finder",
     "frame_source_kind",
     "offset_source_kind",

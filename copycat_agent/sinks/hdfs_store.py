@@ -21,6 +21,7 @@ from copycat_agent.errors import BlockedError, CopycatError, FatalError, Retriab
 from copycat_agent.sinks.file_names import CONTROL
 from copycat_agent.sinks.scratch import own_scratch
 from copycat_agent.sources.files.reading.address import Address
+from copycat_agent.sources.files.reading.file_systems import HADOOP_CONF
 
 SCRATCH = f"{CONTROL}/scratch"
 """Directory of objects that are written before `put_if_absent` renames them."""
@@ -29,13 +30,6 @@ ABANDONED_SECONDS = 86400.0
 SENT_AT_ONCE, PART_BYTES = 4, 4 * 2**20
 """Concurrent files of an upload, and bytes of each that are read at a time."""
 
-_CONF = {
-    "dfs.client.failover.max.attempts": "4",
-    "dfs.client.failover.sleep.base.millis": "200",
-    "dfs.client.failover.sleep.max.millis": "2000",
-    "dfs.client.socket-timeout": "15000",
-}
-"""Few and short retries, since the agent itself retries: with the defaults a NameNode that is away holds up a request for three minutes."""
 _CODE = re.compile(r"RPCError\(\"(?:[\w.]+[.$])?(\w+)\"|^(\w+)\(")
 _RIGHTS = "give this user (HADOOP_USER_NAME, or that of the Kerberos ticket) the right to read, write and delete there"
 _FOR_PEOPLE: tuple[tuple[str, type[CopycatError], str], ...] = (
@@ -143,7 +137,7 @@ class HdfsStore:
     def _client(self) -> Client:
         if self._kept is None:
             authority = self._address.authority
-            self._kept = Client(f"hdfs://{authority}" if authority else None, _CONF)
+            self._kept = Client(f"hdfs://{authority}" if authority else None, HADOOP_CONF)
         return self._kept
 
     def _sweep(self) -> None:

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import pyarrow as pa
 from pyarrow import fs
 
-from copycat_agent.extending import Address
+from copycat_agent.extending import Address, file_system_at
 from copycat_agent.sources.objects.blocks import BlockFile, ReplacedError
 from copycat_agent.sources.objects.passes import NameRange
 from copycat_agent.sources.objects.stores import Listed, NoticeQueue, directory_of
@@ -35,13 +35,13 @@ class ArrowStore:
     def _ask(self, what: str, ask: Callable[[Any], T]) -> T:
         try:
             if self._files is None:
-                self._files = fs.FileSystem.from_uri(self._address.root)[0]
+                self._files = file_system_at(self._address.root)
             return ask(self._files)
         except FileNotFoundError:
             raise FileNotFoundError(errno.ENOENT, "there is no such file or directory") from None
         except PermissionError:
             raise PermissionError(errno.EACCES, f"it is not allowed ({what})") from None
-        except (pa.ArrowException, OSError, ValueError) as error:
+        except (pa.ArrowException, OSError, ValueError, RuntimeError) as error:
             lines = str(error).splitlines()
             raise OSError(errno.EIO, lines[0][:200] if lines else type(error).__name__) from None
 

@@ -111,7 +111,7 @@ def test_what_killed_processes_left_is_deleted_after_a_day(hdfs: Hdfs, root: str
 @pytest.mark.parametrize(
     ("authority", "kind", "words"),
     [
-        (f"127.0.0.1:{free_port()}", RetriableError, "look at the network, the NameNode"),
+        ("127.0.0.1:{port}", RetriableError, "look at the network, the NameNode"),
         ("no-such-nameservice", FatalError, "set HADOOP_CONF_DIR"),
         ("", FatalError, "set HADOOP_CONF_DIR"),
     ],
@@ -121,7 +121,7 @@ def test_an_address_where_nobody_answers_is_told(
 ) -> None:
     monkeypatch.delenv("HADOOP_CONF_DIR", raising=False)
     monkeypatch.delenv("HADOOP_HOME", raising=False)
-    store = store_at(f"hdfs://{authority}/lake/")
+    store = store_at(f"hdfs://{authority.format(port=free_port())}/lake/")
     with pytest.raises(kind, match=words):
         store.get("a")
 

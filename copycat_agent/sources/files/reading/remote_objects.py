@@ -17,6 +17,7 @@ from copycat_agent.errors import BlockedError, CopycatError, FatalError, Retriab
 from copycat_agent.model import SourceOffset
 from copycat_agent.sources.files.paths.matching import path_regex
 from copycat_agent.sources.files.reading.address import Address, Info, parse_address
+from copycat_agent.sources.files.reading.file_systems import file_system_at
 
 WILD = "*["
 """The characters that make an address a pattern; `?` begins the options."""
@@ -63,14 +64,14 @@ class RemoteFile:
 @lru_cache(maxsize=16)
 def file_system(root: str) -> fs.FileSystem:
     """Returns the file system behind `Address.root`, cached: it holds the connections. Raises what pyarrow raises."""
-    return fs.FileSystem.from_uri(root)[0]
+    return file_system_at(root)
 
 
 def opened(address: Address) -> OpenFile:
     """Opens a random access file of pyarrow. Raises OSError."""
     try:
         file: OpenFile = file_system(address.root).open_input_file(address.inside)
-    except (pa.ArrowException, OSError, ValueError) as error:
+    except (pa.ArrowException, OSError, ValueError, RuntimeError) as error:
         raise translated(error) from None
     return file
 
@@ -87,7 +88,7 @@ def _info(found: fs.FileInfo) -> Info:
 def _found(address: Address, inside: str) -> fs.FileInfo:
     try:
         found = file_system(address.root).get_file_info(inside)
-    except (pa.ArrowException, OSError, ValueError) as error:
+    except (pa.ArrowException, OSError, ValueError, RuntimeError) as error:
         raise translated(error) from None
     if found.type == fs.FileType.NotFound:
         raise FileNotFoundError(errno.ENOENT, "there is no such file")
@@ -127,7 +128,7 @@ def _matching(address: Address) -> list[fs.FileInfo]:
 def _walk(address: Address, directory: str, *, recursive: bool) -> list[fs.FileInfo]:
     try:
         return list(file_system(address.root).get_file_info(fs.FileSelector(directory, recursive=recursive)))
-    except (pa.ArrowException, OSError, ValueError) as error:
+    except (pa.ArrowException, OSError, ValueError, RuntimeError) as error:
         raise translated(error) from None
 
 
@@ -218,7 +219,7 @@ class RemoteHandle:
             return b""
         try:
             data = self._file.read_at(size, position)
-        except (pa.ArrowException, OSError, ValueError) as error:
+        except (pa.ArrowException, OSError, ValueError, RuntimeError) as error:
             raise translated(error) from None
         self._is_known = False
         return data
