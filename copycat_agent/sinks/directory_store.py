@@ -18,14 +18,12 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from copycat_agent.errors import BlockedError, CopycatError, FatalError, RetriableError
-from copycat_agent.sinks.file_names import CONTROL
+from copycat_agent.sinks.file_names import CONTROL, tree_parts
 from copycat_agent.sinks.scratch import scratch_below
 
 SCRATCH = f"{CONTROL}/scratch"
 """Directory of files that are later renamed or linked to their keys. It is below the root, since neither works across file systems."""
 
-NAME_BYTES = 255
-"""Longest name of a file."""
 SYNCED_AT_ONCE = 16
 """Threads that call fsync at the same time."""
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -147,13 +145,7 @@ class DirectoryStore:
         _sync(*{one for directory in directories for one in (directory, *directory.parents)} - above)
 
     def _at(self, key: str) -> Path:
-        parts = key.split("/") if key else []
-        if any(part in ("", ".", "..") or "\0" in part for part in parts):
-            raise FatalError("a key has a part that is empty, . or ..", "look at sink.path")
-        if long := next((part for part in parts if len(os.fsencode(part)) > NAME_BYTES), ""):
-            words = f"file systems take no name of more than {NAME_BYTES} bytes: {long}"
-            raise FatalError(words, "leave the topic out (source.exclude), or write to an object store")
-        return self._root.joinpath(*parts)
+        return self._root.joinpath(*tree_parts(key))
 
     @contextlib.contextmanager
     def _told(self, what: str, key: str) -> Iterator[None]:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
+
+from copycat_agent.errors import FatalError
 
 CONTROL = "_copycat"
 """Directory below the root for everything but the files of the lake. Spark, Hive, Trino and pyarrow skip names that begin with `_`."""
@@ -13,6 +16,10 @@ DIGITS = 20
 """Digits of an offset in a name, padded with zeros so that names sort as offsets do."""
 
 _NAME = re.compile(r"(?:(.*)/)?([A-Za-z0-9._-]{1,249})\+(\d{1,9})\+(\d{20})\+(\d{20})(?:\.(\d+))?\.([a-z][a-z0-9.]*)", re.DOTALL)
+
+
+NAME_BYTES = 255
+"""Longest name of a file or directory in a tree of them."""
 
 
 class FileName(NamedTuple):
@@ -39,6 +46,17 @@ def final_keys(name: FileName, directories: Sequence[str], extension: str) -> tu
         seen[directory] += 1
         keys.append(f"{directory}/{stem}{number}.{extension}".removeprefix("/"))
     return tuple(keys)
+
+
+def tree_parts(key: str) -> list[str]:
+    """Returns the names that a key consists of, in a tree of directories. Raises FatalError for a key that no tree takes."""
+    parts = key.split("/") if key else []
+    if any(part in ("", ".", "..") or "\0" in part for part in parts):
+        raise FatalError("a key has a part that is empty, . or ..", "look at sink.path")
+    if long := next((part for part in parts if len(os.fsencode(part)) > NAME_BYTES), ""):
+        words = f"file systems take no name of more than {NAME_BYTES} bytes: {long}"
+        raise FatalError(words, "leave the topic out (source.exclude), or write to an object store")
+    return parts
 
 
 def parse_name(key: str) -> FileName | None:

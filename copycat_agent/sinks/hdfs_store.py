@@ -18,7 +18,7 @@ from pathlib import Path
 from hdfs_native import Client, WriteOptions
 
 from copycat_agent.errors import BlockedError, CopycatError, FatalError, RetriableError
-from copycat_agent.sinks.file_names import CONTROL
+from copycat_agent.sinks.file_names import CONTROL, tree_parts
 from copycat_agent.sinks.scratch import own_scratch
 from copycat_agent.sources.files.reading.address import Address
 from copycat_agent.sources.files.reading.file_systems import HADOOP_CONF
@@ -54,7 +54,7 @@ class HdfsStore:
         self._is_swept = False
 
     def shown(self, key: str = "") -> str:
-        return f"{self._address.shown.rstrip('/')}/{key}"
+        return f"hdfs://{self._address.authority}{self._root}/{'/'.join(tree_parts(key))}"
 
     def scratch(self) -> Path:
         return own_scratch(self._base)
@@ -179,10 +179,7 @@ class HdfsStore:
                 yield one.path
 
     def _at(self, key: str) -> str:
-        parts = key.split("/") if key else []
-        if any(part in ("", ".", "..") or "\0" in part for part in parts):
-            raise FatalError("a key has a part that is empty, . or ..", "look at sink.path")
-        return "/".join([self._root, *parts]) or "/"
+        return "/".join([self._root, *tree_parts(key)]) or "/"
 
     @contextlib.contextmanager
     def _told(self, what: str, key: str) -> Iterator[None]:

@@ -12,6 +12,7 @@ from hdfs_native import Client, WriteOptions
 
 from copycat_agent.dev_broker import free_port
 from copycat_agent.errors import BlockedError, CopycatError, FatalError, RetriableError
+from copycat_agent.sinks.claims import Claims, LocalFile, Range
 from copycat_agent.sinks.hdfs_store import SCRATCH
 from copycat_agent.sinks.sink_stores import SinkStore, store_at
 from tests.rig.hdfs import Hdfs
@@ -55,6 +56,16 @@ def test_of_many_who_put_at_once_one_is_first(store: SinkStore) -> None:
 @pytest.mark.timeout(400)
 def test_each_offset_is_visible_once_whoever_is_killed_and_stopped(hdfs: Hdfs, root: str, store: SinkStore) -> None:
     kill_and_stop(store, f"{hdfs.url}{root}/lake/", 1, SECONDS, 60)
+
+
+def test_a_range_whose_files_could_have_no_names_is_not_claimed(store: SinkStore) -> None:
+    claims, topic = Claims(store, "lake"), "t" * 249
+    assert claims.resume(topic, 3, 0) == 0
+    path = store.scratch() / "one"
+    path.write_text("{}\n")
+    with pytest.raises(FatalError, match="no name of more than 255 bytes: ttt"):
+        claims.commit(Range(topic, 3, 0, 9), [LocalFile(path, "dt=1", 1)], "jsonl")
+    assert claims.resume(topic, 3, 0) == 0
 
 
 def test_what_is_published_leaves_no_directory(hdfs: Hdfs, root: str, store: SinkStore) -> None:
