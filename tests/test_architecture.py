@@ -132,7 +132,7 @@ LATE: dict[tuple[str, str], str] = {
     ("sources", "copycat_agent.sources.datasource.reader"): "imports SQL of pyspark, 0.5 s, for connectors of data sources alone",
     ("sources", "copycat_agent.sources.files.reading.remote_objects"): "imports pyarrow, 0.15 s that local files need not wait for",
     ("sources", "pyarrow"): "0.15 s that files of this host need not wait for",
-    ("sources", "hdfs_native"): "an extra",
+    ("sources", "copycat_agent.sources.files.reading.hadoop"): "imports hdfs-native, an extra",
     ("sources", "copycat_agent.sources.objects.arrow_store"): "imports pyarrow, 0.15 s that S3 does without",
     ("sources", "copycat_agent.sources.objects.s3_store"): "imports boto3, an extra, 0.3 s",
     ("sinks", "copycat_agent.sinks.object_store"): "imports obstore, an extra",

@@ -1,13 +1,14 @@
-"""A store in HDFS through hdfs-native, which only this module uses: a client of Hadoop's own protocol that needs neither a JVM nor libhdfs.
+"""A store in HDFS, through hdfs-native.
 
 A rename is atomic and, as it is requested here, fails if the new name exists, so it serves as put-if-absent and to publish. The NameNode
-answers after its edit log is synced. Others may see a change a moment before, but no later change of theirs can outlive it: the log is
-cut at one place. Blocks are synced (hsync) before a file gets its name.
+answers after its edit log is synced. Others may see a change a moment before. But after a crash the log ends at one point: whatever they
+did later is lost with it. A file is one block, which is synced (hsync) before the file gets its name.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import re
 import time
 import uuid
@@ -21,26 +22,27 @@ from copycat_agent.errors import BlockedError, CopycatError, FatalError, Retriab
 from copycat_agent.sinks.file_names import CONTROL, tree_parts
 from copycat_agent.sinks.scratch import own_scratch
 from copycat_agent.sources.files.reading.address import Address
-from copycat_agent.sources.files.reading.file_systems import HADOOP_CONF
+from copycat_agent.sources.files.reading.hadoop import client_of, plain_errors
 
 SCRATCH = f"{CONTROL}/scratch"
 """Directory of objects that are written before `put_if_absent` renames them."""
 ABANDONED_SECONDS = 86400.0
-"""Age of an object in `SCRATCH` whose writer must be gone. One that is not gets False from its `put_if_absent`, and nothing is there."""
+"""Age at which an object in `SCRATCH` is deleted. If its writer is still alive, its `put_if_absent` returns False, and it puts again."""
 SENT_AT_ONCE, PART_BYTES = 4, 4 * 2**20
 """Concurrent files of an upload, and bytes of each that are read at a time."""
+BLOCK_BYTES = 2**20
+"""Sizes of blocks are multiples of it: NameNodes take no smaller ones."""
 
-_CODE = re.compile(r"RPCError\(\"(?:[\w.]+[.$])?(\w+)\"|^(\w+)\(")
+_UNCHANGED = 2**64 - 1
+"""The access time that Hadoop takes for -1: none. Clusters that keep no access times refuse others."""
 _RIGHTS = "give this user (HADOOP_USER_NAME, or that of the Kerberos ticket) the right to read, write and delete there"
+_TICKET = "look at the Kerberos ticket: klist"
 _FOR_PEOPLE: tuple[tuple[str, type[CopycatError], str], ...] = (
-    ("AccessControlException", BlockedError, _RIGHTS),
-    ("QuotaExceededException", BlockedError, "make room there, or raise the quota"),
-    ("SASLError|GSSAPIError|Kerberos", BlockedError, "look at the Kerberos ticket: klist"),
-    ("No NameNode hosts|No fs.defaultFS", FatalError, "write hdfs://HOST:PORT/, or set HADOOP_CONF_DIR to where core-site.xml is"),
-    ("ParentNotDirectory|PathIsNotDirectory|TooLong|InvalidPath", FatalError, "look at sink.uri and sink.path"),
-    ("UnsupportedFeature|UnsupportedErasure", FatalError, "use another directory: this one has a feature that hdfs-native lacks"),
+    (r"\w*QuotaExceededException", BlockedError, "make room there, or raise the quota"),
+    (r"(SASLError|NoSASLMechanism|GSSAPIError)\b.*", BlockedError, _TICKET),
+    (r"(ParentNotDirectory|PathIsNotDirectory|PathComponentTooLong|InvalidPath)Exception", FatalError, "look at sink.uri and sink.path"),
 )
-"""Patterns of errors that a person has to act on."""
+"""Patterns of `strerror` that a person has to act on."""
 
 
 class HdfsStore:
@@ -68,7 +70,7 @@ class HdfsStore:
         with self._told("write", key):
             self._sweep()
             self._make_parents([key])
-            self._write(beside, [data])
+            self._write(beside, [data], len(data))
             try:
                 self._client().rename(self._at(beside), self._at(key))
             except (FileExistsError, FileNotFoundError):  # the latter: the request was sent twice, or the directory was deleted
@@ -81,7 +83,8 @@ class HdfsStore:
             try:
                 data = self._client().read(self._at(key)).read()
                 found = self._client().get_file_info(self._at(key))
-                self._client().set_permission(self._at(key), found.permission)  # an edit: when it is answered, what was read is synced
+                # an edit that changes nothing: once it is answered, what was read is synced
+                self._client().set_times(self._at(key), found.modification_time, _UNCHANGED)
             except FileNotFoundError:
                 return None
             return data
@@ -94,7 +97,7 @@ class HdfsStore:
 
     def _send(self, key: str, path: Path) -> None:
         with self._told("write", key), path.open("rb") as file:
-            self._write(key, iter(lambda: file.read(PART_BYTES), b""))
+            self._write(key, iter(lambda: file.read(PART_BYTES), b""), path.stat().st_size)
 
     def publish(self, moves: Mapping[str, str]) -> None:
         with self._told("publish", ""):
@@ -136,8 +139,7 @@ class HdfsStore:
 
     def _client(self) -> Client:
         if self._kept is None:
-            authority = self._address.authority
-            self._kept = Client(f"hdfs://{authority}" if authority else None, HADOOP_CONF)
+            self._kept = client_of("hdfs", self._address.authority)
         return self._kept
 
     def _sweep(self) -> None:
@@ -150,8 +152,10 @@ class HdfsStore:
                 if one.modification_time < (time.time() - ABANDONED_SECONDS) * 1000:
                     self._client().delete(one.path)
 
-    def _write(self, key: str, parts: Iterable[bytes]) -> None:
-        with self._client().create(self._at(key), WriteOptions(overwrite=True, create_parent=True)) as file:
+    def _write(self, key: str, parts: Iterable[bytes], size: int) -> None:
+        """Writes a file of one block, since a block that is full is closed without being synced."""
+        block = max(-(-size // BLOCK_BYTES), 1) * BLOCK_BYTES
+        with self._client().create(self._at(key), WriteOptions(block_size=block, overwrite=True, create_parent=True)) as file:
             for part in parts:
                 file.write(part)
             file.hsync()
@@ -183,24 +187,26 @@ class HdfsStore:
 
     @contextlib.contextmanager
     def _told(self, what: str, key: str) -> Iterator[None]:
-        """Translates errors. Of their texts only the names of exceptions are shown: the rest may be pages of a NameNode's stack."""
+        """Translates errors into those that tell the caller what to do."""
         try:
-            yield
+            with plain_errors():
+                yield
         except CopycatError:
             raise
-        except (OSError, RuntimeError, ValueError) as error:
-            raise _as_ours(error, f"cannot {what} {self.shown(key)}") from None
+        except OSError as error:
+            raise _as_ours(error, f"cannot {what} {self.shown(key)}: {error.strerror}") from None
 
 
-def _as_ours(error: Exception, msg: str) -> CopycatError:
-    text = str(error)
-    code = _CODE.search(text)
-    words = f"{msg} ({(code[1] or code[2]) if code else type(error).__name__})"
+def _as_ours(error: OSError, msg: str) -> CopycatError:
     if isinstance(error, PermissionError):
-        return BlockedError(words, _RIGHTS)
-    if isinstance(error, FileExistsError | NotADirectoryError | IsADirectoryError | ValueError):
-        return FatalError(words, "look at sink.uri and sink.path")
+        return BlockedError(msg, _RIGHTS)
+    if isinstance(error, FileExistsError):
+        return FatalError(msg, "look at sink.uri and sink.path")
+    if error.errno == errno.EINVAL:
+        return FatalError(msg, "write hdfs://HOST:PORT/, or set HADOOP_CONF_DIR to the directory of core-site.xml and hdfs-site.xml")
+    if error.errno == errno.EOPNOTSUPP:
+        return FatalError(msg, "use another directory")
     for pattern, kind, hint in _FOR_PEOPLE:
-        if re.search(pattern, text):
-            return kind(words, hint)
-    return RetriableError(words, "look at the network, the NameNode and the DataNodes")
+        if re.fullmatch(pattern, error.strerror or ""):
+            return kind(msg, hint)
+    return RetriableError(msg, "look at the network, the NameNode and the DataNodes")

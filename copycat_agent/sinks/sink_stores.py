@@ -89,6 +89,8 @@ def check_address(uri: str) -> Address:
     parts = address.path.strip("/").split("/")
     if any(one in (".", "..") or (one == "" and len(parts) > 1) for one in parts):
         raise FatalError("parts of the address's path are empty, . or ..", "write it without them")
+    if address.scheme == "hdfs" and "@" in address.authority:
+        raise FatalError("the address names a user", "set HADOOP_USER_NAME instead")
     if address.scheme == "hdfs" and ":" in address.path:
         raise FatalError("the address has a colon in its path", "HDFS takes no names with a colon")
     if address.scheme == "file" and (address.authority or not address.path.strip("/")):

@@ -7,7 +7,7 @@ import sys
 from typing import TYPE_CHECKING
 
 import pytest
-from hdfs_native import WriteOptions
+from hdfs_native import Client, FileStatus, WriteOptions
 
 from copycat_agent.extending import parse_address
 from copycat_agent.sources.objects.blocks import ReplacedError
@@ -83,21 +83,53 @@ def test_each_record_arrives_once_over_kills_and_what_is_delivered_is_moved(
 
 
 def test_its_files_are_listed_read_and_told_when_they_are_replaced(hdfs: Hdfs) -> None:
-    found_names = ["/x/in/a", "/x/in/b/c", "/x/in/b/\u00e9 #?%2B"]
+    found_names = ["/x/in/a", "/x/in/b[1].csv", "/x/in/d#e/\u00e9 #?%2B;*", "/x/in/d?/c"]
     for name in found_names:
         put(hdfs, name, b"first")
+    for name in ("/x/in/_tmp/a", "/x/in/.a", "/x/in/d?/a._COPYING_"):
+        put(hdfs, name, b"not complete")
     store = store_at(parse_address(f"{hdfs.url}/x/in/"))
     found = list(store.listed(NameRange()))
     assert [one.name for one in found] == found_names
+    for one in found:
+        assert store.look(one.name) == one
+        assert store.open(one).read_at(2, 9) == b"rst"
     file = store.open(found[0])
-    assert file.read_at(0, 3) == b"fir"
-    put(hdfs, "/x/in/a", b"another")
+    put(hdfs, "/x/in/a", b"new")
     with pytest.raises(ReplacedError):
-        store.open(found[0]).read_at(0, 3)
+        file.read_at(0, 5)
+    with pytest.raises(ReplacedError):
+        store.open(found[0])
     with pytest.raises(FileNotFoundError):
         store.look("/x/in/nope")
-    store.copy(found[1], "/x/out/c")
-    store.delete(found[1])
-    assert names(hdfs, "/x/out") == ["/x/out/c"]
+    for number, one in enumerate(found[1:]):
+        store.copy(one, f"/x/out/{number}[1]#")
+        store.delete(one)
+    assert names(hdfs, "/x/out") == [f"/x/out/{number}[1]#" for number in range(3)]
+    assert [one.name for one in store.listed(NameRange())] == ["/x/in/a"]
     with pytest.raises(FileNotFoundError):
         list(store_at(parse_address(f"{hdfs.url}/nope/")).listed(NameRange()))
+
+
+def test_a_listing_is_whole_or_fails(hdfs: Hdfs, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(3):
+        put(hdfs, f"/y/in/{number}/a", b"first")
+    store = store_at(parse_address(f"{hdfs.url}/y/in/"))
+    assert len(list(store.listed(NameRange()))) == 3
+    list_status = Client.list_status
+
+    def kill_before(client: Client, path: str) -> Iterator[FileStatus]:
+        if path.rstrip("/") != "/y/in":
+            hdfs.kill_namenode()
+        return list_status(client, path)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Client, "list_status", kill_before)
+        with pytest.raises(OSError, match=r"."):
+            list(store.listed(NameRange()))
+    hdfs.start_namenode()
+
+
+def test_a_user_in_an_address_is_refused(hdfs: Hdfs) -> None:
+    with pytest.raises(OSError, match="set HADOOP_USER_NAME instead"):
+        list(store_at(parse_address(hdfs.url.replace("//", "//etl@") + "/x/")).listed(NameRange()))

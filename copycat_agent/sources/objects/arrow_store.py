@@ -30,6 +30,7 @@ class ArrowStore:
         self._address = address
         self.prefix = directory_of(address.inside) or "/"
         self._bucket = "" if address.scheme in _TREES else self.prefix.partition("/")[0]
+        self._is_hadoop = address.scheme in ("hdfs", "viewfs")
         self._files: Any = None
 
     def _ask(self, what: str, ask: Callable[[Any], T]) -> T:
@@ -41,7 +42,7 @@ class ArrowStore:
             raise FileNotFoundError(errno.ENOENT, "there is no such file or directory") from None
         except PermissionError:
             raise PermissionError(errno.EACCES, f"it is not allowed ({what})") from None
-        except (pa.ArrowException, OSError, ValueError, RuntimeError) as error:
+        except (pa.ArrowException, OSError, ValueError) as error:
             lines = str(error).splitlines()
             raise OSError(errno.EIO, lines[0][:200] if lines else type(error).__name__) from None
 
@@ -56,8 +57,13 @@ class ArrowStore:
         found = self._ask("list", lambda files: files.get_file_info(selector))
         if not found and self._bucket:
             self._look_at_bucket()
-        listed = (_of_arrow(one) for one in found if one.type == fs.FileType.File)
+        listed = (_of_arrow(one) for one in found if one.type == fs.FileType.File and not self._is_unfinished(one.path))
         yield from sorted(one for one in listed if one.name in names)
+
+    def _is_unfinished(self, name: str) -> bool:
+        """Returns whether Hadoop's tools write under such a name, and rename it once it is complete."""
+        below = f"/{name.removeprefix(self.prefix)}"
+        return self._is_hadoop and ("/_" in below or "/." in below or below.endswith("._COPYING_"))
 
     def _look_at_bucket(self) -> None:
         """Raises FileNotFoundError if the bucket does not exist. The right to list may come without one to look at the bucket."""
@@ -73,6 +79,8 @@ class ArrowStore:
 
     def open(self, found: Listed) -> BlockFile:
         file = self._ask("open", lambda files: files.open_input_file(found.name))
+        if file.size() != found.size:
+            raise ReplacedError(errno.ESTALE, "it was replaced before it was opened")
 
         def fetch(position: int, size: int) -> bytes:
             data: bytes = self._ask("read", lambda _: file.read_at(size, position))
@@ -92,9 +100,11 @@ class ArrowStore:
             return
 
     def copy(self, found: Listed, to: str) -> None:
+        """Copies it. HDFS renames it instead, so that `delete` finds nothing: a rename is atomic, and the name has all bytes or none."""
+
         def ask(files: Any) -> None:  # noqa: ANN401 - pyarrow has no types
             files.create_dir(to.rpartition("/")[0], recursive=True)
-            files.copy_file(found.name, to)
+            (files.move if self._is_hadoop else files.copy_file)(found.name, to)
 
         self._ask("copy", ask)
 

@@ -126,6 +126,7 @@ def test_an_address_is_shown_without_its_options(store: SinkStore, uri: str) -> 
     [
         ("viewfs://host/lake", "addresses that begin with viewfs:// are not known"),
         ("hdfs://host/a:b/c", "HDFS takes no names with a colon"),
+        ("hdfs://etl@host/a", "set HADOOP_USER_NAME instead"),
         ("file://host/lake", "not that of a directory of this host"),
         ("file:///", "not that of a directory of this host"),
         ("s3://lake/a//b", "parts of the address's path are empty"),

@@ -71,7 +71,7 @@ def opened(address: Address) -> OpenFile:
     """Opens a random access file of pyarrow. Raises OSError."""
     try:
         file: OpenFile = file_system(address.root).open_input_file(address.inside)
-    except (pa.ArrowException, OSError, ValueError, RuntimeError) as error:
+    except (pa.ArrowException, OSError, ValueError) as error:
         raise translated(error) from None
     return file
 
@@ -88,7 +88,7 @@ def _info(found: fs.FileInfo) -> Info:
 def _found(address: Address, inside: str) -> fs.FileInfo:
     try:
         found = file_system(address.root).get_file_info(inside)
-    except (pa.ArrowException, OSError, ValueError, RuntimeError) as error:
+    except (pa.ArrowException, OSError, ValueError) as error:
         raise translated(error) from None
     if found.type == fs.FileType.NotFound:
         raise FileNotFoundError(errno.ENOENT, "there is no such file")
@@ -128,7 +128,7 @@ def _matching(address: Address) -> list[fs.FileInfo]:
 def _walk(address: Address, directory: str, *, recursive: bool) -> list[fs.FileInfo]:
     try:
         return list(file_system(address.root).get_file_info(fs.FileSelector(directory, recursive=recursive)))
-    except (pa.ArrowException, OSError, ValueError, RuntimeError) as error:
+    except (pa.ArrowException, OSError, ValueError) as error:
         raise translated(error) from None
 
 
@@ -219,7 +219,7 @@ class RemoteHandle:
             return b""
         try:
             data = self._file.read_at(size, position)
-        except (pa.ArrowException, OSError, ValueError, RuntimeError) as error:
+        except (pa.ArrowException, OSError, ValueError) as error:
             raise translated(error) from None
         self._is_known = False
         return data
