@@ -93,11 +93,6 @@ def test_a_file_in_the_way_is_told(hdfs: Hdfs, root: str, store: SinkStore) -> N
         store.put_if_absent("a/b", b"x")
 
 
-def test_a_name_that_is_too_long_is_told(store: SinkStore) -> None:
-    with pytest.raises(FatalError, match=r"look at sink.uri and sink.path"):
-        store.put_if_absent("n" * 300, b"x")
-
-
 def test_a_file_of_somebody_else_is_not_replaced(hdfs: Hdfs, root: str, store: SinkStore) -> None:
     put(hdfs.client, f"{root}/lake/d/1", b"theirs")
     path = store.scratch() / "one"
