@@ -84,7 +84,7 @@ def test_a_topic_that_is_closed_is_told_and_undoes_the_transaction(there: World)
     handle.send("closed-to-writers", [b"a"], ())
     with pytest.raises(BlockedError) as caught:
         handle.flush()
-    assert caught.value.hint == "grant this user Write and Describe on the topic"
+    assert caught.value.hint == "grant this user Write and Describe on the topic, and on __copycat_offsets"
     assert handle.broken
 
 

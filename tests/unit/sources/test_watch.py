@@ -96,7 +96,7 @@ def test_many_directories_cost_no_threads(watcher: Watcher, tmp_path: Path) -> N
     watcher.watch(wake, {str(tmp_path), *map(str, directories)})
     for directory in (directories[0], directories[-1]):
         expect(wake, directory / "f")
-    assert not threads.named("")
+    assert not [one for one in threads.named("") if one.name != "log-repeats"]  # an earlier test's log may begin one
 
 
 def test_no_more_than_its_share_of_the_kernels_watches_is_taken(
