@@ -161,7 +161,7 @@ def backfill(  # noqa: PLR0913, PLR0917 - the command's options
 def _load(path: Path, settings: Settings, *, color: bool, alone: bool) -> Definition:
     """Returns the definition. Ends the command with 78 if it cannot be used.
 
-    Not `alone`: nor if an agent would not run it beside the others of its directory, whose offsets or files it might take.
+    Unless `alone`, also if `run` would refuse it beside the others of its directory, whose offsets or files it might take.
     """
     others = () if alone else load_directory(path.parent, settings.agent).files
     loaded = next((one for one in others if one.path == path), None) or load_file(path, settings.agent)

@@ -53,15 +53,15 @@ def shown_value(value: bytes | dict[str, Any] | Shaped | None) -> bytes | None:
         return error.message.encode()
 
 
-def unshaped(shaped: Any) -> Any:  # noqa: ANN401 - any value
+def unshaped(value: Any) -> Any:  # noqa: ANN401 - any value
     """Returns the fields of a `Shaped`; anything else unchanged."""
-    if not isinstance(shaped, Shaped):
-        return shaped
-    if isinstance(shaped.value, dict):
-        return shaped.value
+    if not isinstance(value, Shaped):
+        return value
+    if isinstance(value.value, dict):
+        return value.value
     from copycat_agent.formats.records.avro_reading import read_alone, reading_of  # noqa: PLC0415 - imports fastavro
 
-    return read_alone(shaped.value, reading_of(shaped.schema.avro))
+    return read_alone(value.value, reading_of(value.schema.avro))
 
 
 class FilesLayout(MessageLayout):
@@ -84,13 +84,13 @@ class FilesLayout(MessageLayout):
         return cast("SplitLayout", _SplitFilesLayout(self, meta))
 
     @property
-    def is_same(self) -> bool:
+    def keeps_encoding(self) -> bool:
         """Returns whether values go from Kafka into files as they are encoded: anew, a union could get another of its types."""
         return self.wants_record and cast("FilesSinkOptions", self.definition.sink).format == "avro"
 
     def takes_raw(self, schema: Schema | None, *, as_is: bool) -> bool:
         del as_is
-        return self.is_same and schema is not None
+        return self.keeps_encoding and schema is not None
 
 
 class _SplitFilesLayout:
@@ -105,7 +105,7 @@ class _SplitFilesLayout:
         self._known: dict[tuple[str, ...], str] = {}
         """Directories by the rendered parts of their paths."""
         self.is_steady = layout.is_steady
-        self._has_schema, self._is_same = layout.wants_record, layout.is_same
+        self._has_schema, self._keeps_encoding = layout.wants_record, layout.keeps_encoding
         self._is_of_second = layout.topic.is_of_second
         self.literal_topic = ""
         if layout.is_steady:
@@ -125,7 +125,7 @@ class _SplitFilesLayout:
         """Returns the messages of records whose values are not changed. None if directories depend on more than records' times."""
         values = chunk.values
         if self._has_schema and chunk.schema is not None:
-            same = [value[PREFIX_BYTES:] for value in chunk.raw] if self._is_same and chunk.raw is not None else values
+            same = [value[PREFIX_BYTES:] for value in chunk.raw] if self._keeps_encoding and chunk.raw is not None else values
             values = [Shaped(value, chunk.schema) for value in same]
         if self.is_steady:
             return list(values)

@@ -40,7 +40,7 @@ def _of_format(compression: Compression, info: ValidationInfo) -> Compression:
     return compression
 
 
-def _of_store(path: str, info: ValidationInfo) -> str:
+def _without_colon(path: str, info: ValidationInfo) -> str:
     if str(info.data.get("uri")).startswith("hdfs:") and ":" in _PLACEHOLDER.sub("", path):
         raise ValueError("HDFS takes no names with a colon; those of values are written as %3A")
     return path
@@ -64,7 +64,7 @@ class FilesSinkOptions(SinkOptions):
         description="Directory below which files are written: file:///srv/lake/orders/, s3://lake/orders/?region=eu-central-1; gs, "
         "abfss and hdfs://NAMENODE:8020/lake/. Credentials are where the store's SDK looks for them.",
     )
-    path: Annotated[str, AfterValidator(_of_store)] = Field(
+    path: Annotated[str, AfterValidator(_without_colon)] = Field(
         "{@topic}", min_length=1, description="Template of a file's directory below `uri`, such as {@topic}/dt={@timestamp:%Y-%m-%d}."
     )
     format: FileFormat = Field("jsonl", description="Format of the files.")

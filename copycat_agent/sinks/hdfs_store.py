@@ -22,7 +22,7 @@ from copycat_agent.errors import BlockedError, CopycatError, FatalError, Retriab
 from copycat_agent.sinks.file_names import CONTROL, tree_parts
 from copycat_agent.sinks.scratch import own_scratch
 from copycat_agent.sources.files.reading.address import Address
-from copycat_agent.sources.files.reading.hadoop import client_of, plain_errors
+from copycat_agent.sources.files.reading.hadoop import client_of, plain_errors, statuses_below
 
 SCRATCH = f"{CONTROL}/scratch"
 """Directory of objects that are written before `put_if_absent` renames them."""
@@ -118,8 +118,9 @@ class HdfsStore:
                 raise FatalError(f"{self.shown(final)} is not this connector's file", hint) from None
 
     def list(self, directory: str, after: str = "") -> Iterator[str]:
-        with self._told("list", directory):
-            found = sorted(self._files_below(self._at(directory)))
+        found: list[str] = []
+        with self._told("list", directory), contextlib.suppress(FileNotFoundError):
+            found = sorted(one.path for one in statuses_below(self._client(), self._at(directory)) if not one.isdir)
         skipped = len(self._root) + 1
         yield from (path[skipped:] for path in found if path[skipped:] > after)
 
@@ -170,17 +171,6 @@ class HdfsStore:
         except FileNotFoundError:
             return False
         return True
-
-    def _files_below(self, directory: str) -> Iterator[str]:
-        """Yields the paths of files. A directory that disappears meanwhile has none."""
-        found = []
-        with contextlib.suppress(FileNotFoundError):
-            found = list(self._client().list_status(directory))
-        for one in found:
-            if one.isdir:
-                yield from self._files_below(one.path)
-            else:
-                yield one.path
 
     def _at(self, key: str) -> str:
         return "/".join([self._root, *tree_parts(key)]) or "/"

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
 
+import pyarrow as pa
 from hdfs_native import Client, FileReader, FileStatus
 from pyarrow import fs
 
@@ -73,6 +74,17 @@ def _first_line(error: BaseException) -> str:
     return str(error).split("\n", 1)[0][:200] or type(error).__name__
 
 
+def statuses_below(client: Client, directory: str, *, recursive: bool = True) -> Iterator[FileStatus]:
+    """Yields what is below a directory. One below it that disappears meanwhile has nothing. Raises what the client raises."""
+    below = list(client.list_status(directory))
+    while below:
+        found = below.pop()
+        yield found
+        if recursive and found.isdir:
+            with contextlib.suppress(FileNotFoundError):
+                below += client.list_status(found.path)
+
+
 class HadoopFiles(fs.FileSystemHandler):  # type: ignore[misc]
     """HDFS for `pyarrow.fs.PyFileSystem`: what is needed to read, to delete and to move.
 
@@ -109,31 +121,17 @@ class HadoopFiles(fs.FileSystemHandler):  # type: ignore[misc]
             return fs.FileInfo(path, fs.FileType.NotFound)
 
     def get_file_info_selector(self, selector: fs.FileSelector) -> list[fs.FileInfo]:
-        """Returns what is below a directory. One below it that disappears meanwhile has nothing."""
+        """Returns what is below a directory."""
         try:
-            found = self._listed(selector.base_dir)
+            with plain_errors():
+                return [_info(one) for one in statuses_below(self._client, selector.base_dir, recursive=selector.recursive)]
         except FileNotFoundError:
             if selector.allow_not_found:
                 return []
             raise
-        below = list(found)
-        while selector.recursive and below:
-            directory = below.pop()
-            if directory.isdir:
-                with contextlib.suppress(FileNotFoundError):
-                    more = self._listed(directory.path)
-                    found += more
-                    below += more
-        return [_info(one) for one in found]
-
-    def _listed(self, directory: str) -> list[FileStatus]:
-        with plain_errors():
-            return list(self._client.list_status(directory))
 
     def open_input_file(self, path: str) -> Any:  # noqa: ANN401 - pyarrow has no types
         """Opens a file for reads at any position."""
-        import pyarrow as pa  # noqa: PLC0415 - the module above it is imported already
-
         with plain_errors():
             return pa.PythonFile(_Reader(self._client.read(path)), mode="r")
 
