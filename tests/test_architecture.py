@@ -126,7 +126,7 @@ LATE: dict[tuple[str, str], str] = {
     ("spark", "cryptography.hazmat.primitives.asymmetric"): "as above",
     ("sources", "copycat_agent.sources.log_file.log_file"): "the driver's half, 0.05 s and 30 modules that Spark's tasks do without",
     ("sources", "copycat_agent.sources.spool_dir.spool_dir"): "as log_file",
-    ("encoding", "copycat_agent.encoding.json_columns"): "imports pyarrow and numpy, for columns of rows alone",
+    ("encoding", "copycat_agent.encoding.json_columns"): "imports numpy, an extra, for columns of rows alone",
     ("sources", "copycat_agent.sources.jdbc.packed_rows"): "imports pyarrow, 0.15 s, which the agent does without",
     ("spark", "copycat_agent.spark.frame_jobs"): "as sql_jobs",
     ("sources", "copycat_agent.sources.datasource.reader"): "imports SQL of pyspark, 0.5 s, for connectors of data sources alone",
