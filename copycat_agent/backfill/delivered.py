@@ -30,7 +30,7 @@ _MOST_ALIKE = 64
 """Most files of one name and one beginning that a file is compared with: with thousands of them it would take too long."""
 
 
-class Former(NamedTuple):
+class EarlierDelivery(NamedTuple):
     """A saved offset, the file it belongs to, and what sent it, in words."""
 
     offset: SourceOffset
@@ -55,18 +55,18 @@ class Looked:
     read: Reader
 
 
-class Delivered:
+class EarlierDeliveries:
     """Saved offsets, looked up by the beginning of the files they belong to."""
 
     def __init__(self, rows: Iterable[tuple[SourcePartition, SourceOffset, str]]) -> None:
         """`rows`: partition, offset, and what saved it, in words. Those that prove nothing are left out."""
-        self._by_head: dict[tuple[int, str, str], list[Former]] = {}
-        self._by_identity: dict[Identity, list[Former]] = {}
-        self._whole: dict[int, dict[str, list[Former]]] = {}
+        self._by_head: dict[tuple[int, str, str], list[EarlierDelivery]] = {}
+        self._by_identity: dict[Identity, list[EarlierDelivery]] = {}
+        self._whole: dict[int, dict[str, list[EarlierDelivery]]] = {}
         self._listings: dict[str, dict[int, str]] = {}
         for partition, offset, who in rows:
             proof = offset.fingerprint
-            former = Former(offset, _identity(partition.key), who)
+            former = EarlierDelivery(offset, _identity(partition.key), who)
             if proof.head_bytes > fingerprint.HEAD_BYTES:
                 if offset.done and not offset.trouble and proof.head_bytes == offset.size:
                     self._whole.setdefault(offset.size, {}).setdefault(proof.head, []).append(former)
@@ -78,7 +78,7 @@ class Delivered:
                     self._whole.setdefault(offset.size, {}).setdefault(proof.head, []).append(former)
         self._lengths = {length for length, *_ in self._by_head}
 
-    def before(self, file: Looked) -> list[Former]:
+    def before(self, file: Looked) -> list[EarlierDelivery]:
         """Returns the offsets after which the file may be continued, the furthest first. Raises OSError.
 
         For a file that is not compressed, the first is proven. For a compressed one a task unpacks it to prove one (`Split.origins`).
@@ -91,7 +91,7 @@ class Delivered:
         found.sort(key=lambda former: -former.offset.position)
         return found if file.codec else [former for former in found if _holds(file, former.offset)][:1]
 
-    def _alike(self, file: Looked, head: bytes) -> Iterable[Former]:
+    def _alike(self, file: Looked, head: bytes) -> Iterable[EarlierDelivery]:
         """Returns other files of its name with the same beginning, `_MOST_ALIKE` at most."""
         name = rotation_family(file.path)
         lengths = (length for length in self._lengths if length <= len(head))
@@ -99,7 +99,7 @@ class Delivered:
         others = (former for former in itertools.chain.from_iterable(alike) if not _is_of(former, file.identity))
         return itertools.islice(others, _MOST_ALIKE)
 
-    def whole(self, file: Looked) -> Former | None:
+    def whole(self, file: Looked) -> EarlierDelivery | None:
         """Returns the file that was read to its end with the same bytes, and is this one, or had its name or its time. Raises OSError.
 
         Under another name equal bytes may be new records, as in a report that is written every hour.
@@ -114,7 +114,7 @@ class Delivered:
                 return former
         return None
 
-    def _is_copy(self, former: Former, file: Looked, head: bytes) -> bool:
+    def _is_copy(self, former: EarlierDelivery, file: Looked, head: bytes) -> bool:
         """Returns whether equal bytes make another file of that name the same log: bytes that no other log has.
 
         Head and tail are all of a small file. What lies between them in a larger one is unknown, so a beginning that other logs may have
@@ -135,7 +135,7 @@ class Delivered:
             return not is_all and fingerprint.holds(read, proof, offset.position) and _same(read, file.read, offset.position)
 
     @contextlib.contextmanager
-    def _standing(self, former: Former) -> Iterator[Reader | None]:
+    def _standing(self, former: EarlierDelivery) -> Iterator[Reader | None]:
         """Yields the open file that was read; None when it is gone. Raises OSError."""
         directory = former.offset.path.rpartition("/")[0] or "/"
         if directory not in self._listings:
@@ -160,12 +160,12 @@ def _inodes(directory: str) -> dict[int, str]:
         return {}
 
 
-def _is_of(former: Former, identity: Identity) -> bool:
+def _is_of(former: EarlierDelivery, identity: Identity) -> bool:
     """Returns whether the offset is the file's own, whatever number its device had."""
     return former.identity is not None and former.identity.lasting == identity.lasting
 
 
-def _begins_with(head: bytes, former: Former) -> bool:
+def _begins_with(head: bytes, former: EarlierDelivery) -> bool:
     proof = former.offset.fingerprint
     return len(head) >= proof.head_bytes and fingerprint.digest(head[: proof.head_bytes]) == proof.head
 

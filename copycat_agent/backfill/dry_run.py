@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from copycat_agent import logs
-from copycat_agent.backfill.delivered import Delivered, Former
+from copycat_agent.backfill.delivered import EarlierDeliveries, EarlierDelivery
 from copycat_agent.backfill.given_file import GivenFile
 from copycat_agent.display import visible
 from copycat_agent.errors import CopycatError
@@ -53,7 +53,7 @@ class SizeSample(NamedTuple):
 def plan_of(
     definition: Definition,
     chosen: Chosen | None,
-    delivered: Delivered | None,
+    delivered: EarlierDeliveries | None,
     saved: Mapping[SourcePartition, SavedRow],
     rate: int,
     measured: float,
@@ -98,7 +98,7 @@ def _time(unpacked: int, rate: int, measured: float) -> dict[str, Any]:
     return {"seconds": round(unpacked / pace, 1), "bytes_per_second": pace, "words": words}
 
 
-def _given(definition: Definition, paths: Sequence[str], delivered: Delivered | None) -> Iterator[dict[str, Any]]:
+def _given(definition: Definition, paths: Sequence[str], delivered: EarlierDeliveries | None) -> Iterator[dict[str, Any]]:
     kind = SOURCES[definition.source.type]
     form = kind.framing(definition.source, raw=False)
     whole = hasattr(form, "counts_records")
@@ -124,7 +124,7 @@ def _given(definition: Definition, paths: Sequence[str], delivered: Delivered | 
         yield _entry(file, "send", why, usual)
 
 
-def _former(file: GivenFile, delivered: Delivered | None, *, whole: bool) -> tuple[Former | None, str]:
+def _former(file: GivenFile, delivered: EarlierDeliveries | None, *, whole: bool) -> tuple[EarlierDelivery | None, str]:
     """Returns what of a file was delivered, and a remark about one that is sent."""
     former = file.former(delivered, whole=whole) if delivered else None
     if former is not None:
@@ -138,7 +138,7 @@ def _former(file: GivenFile, delivered: Delivered | None, *, whole: bool) -> tup
     return found, f"from unpacked byte {found.offset.position}: what is before was {found.words}"
 
 
-def _unpacked_former(file: GivenFile) -> tuple[Former | None, bool]:
+def _unpacked_former(file: GivenFile) -> tuple[EarlierDelivery | None, bool]:
     """Unpack to see; whether that could be done within reason."""
     from_here = [former for former in file.formers if former.offset.position <= CHECKED_BYTES]
     with file.reading() as read:

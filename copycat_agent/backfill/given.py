@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from copycat_agent.backfill.delivered import Delivered
+from copycat_agent.backfill.delivered import EarlierDeliveries
 from copycat_agent.backfill.given_file import GivenFile
 from copycat_agent.errors import BlockedError, CopycatError, FileError
 from copycat_agent.logs import Log
@@ -33,7 +33,7 @@ BLOCKED_SECONDS = (5.0, 5.0)
 """First and longest pause before a file whose topic is missing is tried again."""
 
 
-def maker(kind: SourceKind, paths: Sequence[str], delivered: Delivered | None) -> Callable[..., Source]:
+def maker(kind: SourceKind, paths: Sequence[str], delivered: EarlierDeliveries | None) -> Callable[..., Source]:
     """Returns a replacement of `kind.make` for exactly these files (absolute). `delivered` None: what was sent before is sent again."""
 
     def make(connector: str, options: SourceOptions, delivery: DeliveryOptions, offsets: Offsets, log: Log) -> _GivenFiles:
@@ -59,7 +59,7 @@ class _GivenFiles:
         log: Log,
         *,
         paths: Sequence[str],
-        delivered: Delivered | None,
+        delivered: EarlierDeliveries | None,
     ) -> None:
         """`offsets` are those of an earlier part of this run."""
         form: Any = kind.framing(options, raw=False)

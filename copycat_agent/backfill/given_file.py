@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, Literal
 
-from copycat_agent.backfill.delivered import Delivered, Former, Looked
+from copycat_agent.backfill.delivered import EarlierDeliveries, EarlierDelivery, Looked
 from copycat_agent.formats import Reader
 from copycat_agent.model import SourceOffset, SourcePartition, Split, SplitResult
 from copycat_agent.sources import FileView
@@ -40,7 +40,7 @@ class GivenFile:
         self.why = ""
         self.after: GivenFile | None = None
         self.before: GivenFile | None = None
-        self.formers: tuple[Former, ...] = ()
+        self.formers: tuple[EarlierDelivery, ...] = ()
         self.packed_position = 0
         self.backoff = READY
         self.read_at = 0.0
@@ -117,7 +117,7 @@ class GivenFile:
             self.close()
         return True
 
-    def former(self, delivered: Delivered, *, whole: bool) -> Former | None:
+    def former(self, delivered: EarlierDeliveries, *, whole: bool) -> EarlierDelivery | None:
         """Continues after what was delivered of it, and returns that, if it is proven now; else keeps what a task has to look for.
 
         Raises OSError.

@@ -18,9 +18,9 @@ from copycat_agent.errors import CopycatError, FileError, SentInPartError
 from copycat_agent.formats import TAIL_BYTES, Chunk, Draft, Parsed
 from copycat_agent.model import (
     Counts,
-    Delivered,
     Loss,
     LossReason,
+    OffsetRange,
     Rejection,
     Sample,
     Schema,
@@ -82,7 +82,7 @@ class RecordTally:
     step_failures: list[StepFailure] = field(default_factory=list)
     losses: Losses = field(default_factory=Losses)
     samples: list[Sample] = field(default_factory=list)
-    places: dict[tuple[str, int], Delivered] = field(default_factory=dict)
+    places: dict[tuple[str, int], OffsetRange] = field(default_factory=dict)
 
     def add(self, other: RecordTally) -> None:
         """Adds the records of `other`, which come after these."""
@@ -96,13 +96,13 @@ class RecordTally:
             self.losses.add(loss)
         for key, one in other.places.items():
             known = self.places.get(key, one)
-            self.places[key] = Delivered(*key, min(known.first, one.first), max(known.last, one.last))
+            self.places[key] = OffsetRange(*key, min(known.first, one.first), max(known.last, one.last))
 
     def place(self, topic: str, partition: int, offset: int) -> None:
         """Notes a record's offset in Kafka. Called for each record, so it has to be quick."""
         known = self.places.get((topic, partition))
         if known is None:
-            self.places[topic, partition] = Delivered(topic, partition, offset, offset)
+            self.places[topic, partition] = OffsetRange(topic, partition, offset, offset)
         elif offset > known.last:
             self.places[topic, partition] = known._replace(last=offset)
         elif offset < known.first:

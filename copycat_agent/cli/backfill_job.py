@@ -16,7 +16,7 @@ import typer
 from copycat_agent import logs
 from copycat_agent.backfill import given
 from copycat_agent.backfill.backfill import Job
-from copycat_agent.backfill.delivered import Delivered
+from copycat_agent.backfill.delivered import EarlierDeliveries
 from copycat_agent.backfill.dry_run import plan_of
 from copycat_agent.backfill.path_runs import Chosen, Run, Runs, choose, give_up, is_worked_on, rows_of
 from copycat_agent.cli import exits
@@ -113,12 +113,12 @@ def resolve_run(definition: Definition, settings: Settings, asked: BackfillReque
     return Job(definition, run.directory, make, window, asked.rate), run
 
 
-def delivered_before(definition: Definition, settings: Settings, run: Run | None) -> Delivered:
+def delivered_before(definition: Definition, settings: Settings, run: Run | None) -> EarlierDeliveries:
     """Returns what Kafka has of this connector's files: by its own offsets and those of earlier runs."""
     live = [(one, offset, "the connector") for one, offset in offsets_in(offsets_of(definition, saved_offsets(settings.state_dir))).items()]
     earlier = [row for name in (definition.name, *definition.renamed_from) for row in Runs(settings.state_dir).rows(name)]
     own = f"backfill {run.name}" if run else ""
-    return Delivered([*live, *(row for row in earlier if row[2] != own)])
+    return EarlierDeliveries([*live, *(row for row in earlier if row[2] != own)])
 
 
 def files_of(definition: Definition, paths: Sequence[str]) -> Chosen:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from copycat_agent.delivery.at_least_once import AtLeastOnceGuarantee
 from copycat_agent.delivery.exactly_once.attempts import OPENINGS_AT_ONCE, MakeWorld, kafka_world
-from copycat_agent.delivery.exactly_once.opening import ExactlyOnceGuarantee
+from copycat_agent.delivery.exactly_once.guarantee import ExactlyOnceGuarantee
 from copycat_agent.delivery.into_files import FilesGuarantee
 from copycat_agent.turns import Turns
 

@@ -15,8 +15,8 @@ from copycat_agent.errors import CopycatError
 from copycat_agent.model.records import (
     Compact,
     Counts,
-    Delivered,
     Loss,
+    OffsetRange,
     Rejection,
     SavedRow,
     Schema,
@@ -238,7 +238,7 @@ class SplitResult(Compact):
     origin: int = -1
     packed_position: int = 0
     schema: Schema | None = None
-    delivered: tuple[Delivered, ...] = ()
+    delivered: tuple[OffsetRange, ...] = ()
     undated: int = 0
     step_failures: tuple[StepFailure, ...] = ()
     outcome: LaneOutcome | None = None

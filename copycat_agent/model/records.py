@@ -202,7 +202,7 @@ class Counts(Compact):
 _COUNTED = attrgetter(*(one.name for one in fields(Counts)))
 
 
-class Delivered(NamedTuple):
+class OffsetRange(NamedTuple):
     """The lowest and the highest offset of records in one partition of a topic."""
 
     topic: str
@@ -223,7 +223,7 @@ class Account:
     """
 
     counts: Counts = field(default_factory=Counts)
-    delivered: tuple[Delivered, ...] = ()
+    delivered: tuple[OffsetRange, ...] = ()
     path: str = ""
     state: AccountState = ""
     why: str = ""
@@ -231,10 +231,10 @@ class Account:
 
     def __add__(self, later: Account) -> Account:
         """Returns this account plus a later one of the same file."""
-        places: dict[tuple[str, int], Delivered] = {}
+        places: dict[tuple[str, int], OffsetRange] = {}
         for one in (*self.delivered, *later.delivered):
             known = places.get(one[:2], one)
-            places[one[:2]] = Delivered(*one[:2], min(known.first, one.first), max(known.last, one.last))
+            places[one[:2]] = OffsetRange(*one[:2], min(known.first, one.first), max(known.last, one.last))
         return Account(
             self.counts + later.counts,
             tuple(sorted(places.values())),

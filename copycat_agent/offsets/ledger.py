@@ -13,7 +13,7 @@ import sqlite3
 from dataclasses import astuple
 from typing import TYPE_CHECKING, cast
 
-from copycat_agent.model import Account, Counts, Delivered, Loss, LossReason, LossTotal, SourcePartition
+from copycat_agent.model import Account, Counts, Loss, LossReason, LossTotal, OffsetRange, SourcePartition
 from copycat_agent.offsets.saved_rows import bounded, checksum
 
 if TYPE_CHECKING:
@@ -199,6 +199,6 @@ def _encode_account(partition: SourcePartition, account: Account) -> Row:
 
 def _decode_account(row: Row) -> tuple[SourcePartition, Account]:
     connector, key, path, state, why, counts, undated, delivered, _ = row
-    places = tuple(Delivered(*one) for one in json.loads(delivered))
+    places = tuple(OffsetRange(*one) for one in json.loads(delivered))
     account = Account(Counts(*json.loads(counts)), places, path.decode("utf-8", "surrogateescape"), state, why, undated)
     return SourcePartition(connector, key), account

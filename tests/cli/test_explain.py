@@ -25,7 +25,7 @@ from copycat_agent.offsets.looking import saved_offsets
 from copycat_agent.options import AgentOptions
 from copycat_agent.sinks.claims import Claims, LocalFile, Range
 from copycat_agent.sinks.sink_stores import store_at
-from copycat_agent.sources.files.paths import opening
+from copycat_agent.sources.files.paths import regular_files
 from copycat_agent.workbench.explaining.keys import OptionKey, all_keys
 from tests.cli.conftest import COMMAND
 from tests.cli.test_dry_run import run_to_the_end
@@ -61,7 +61,7 @@ def test_a_hard_link_that_anybody_may_have_made_is_told_with_the_way_to_read_it(
     (connectors / "app.yaml").write_text(f"name: app\nsource: {{type: log_file, include: ['{logs}/*.log']}}\nrecord: {{topic: t}}\n")
     unprotected = tmp_path / "protected_hardlinks"
     unprotected.write_text("0\n")
-    script = f'mount --bind {unprotected} {opening.SYSCTL} || exit 99; exec "$@"'
+    script = f'mount --bind {unprotected} {regular_files.SYSCTL} || exit 99; exec "$@"'
     asked = ["unshare", "-m", "sh", "-c", script, "sh", *COMMAND, "explain", str(logs / "app.log"), str(connectors)]
     try:
         os.chown(secret, 64_321, 64_321)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 from confluent_kafka import Producer
 
-from copycat_agent.delivery.exactly_once import opening
+from copycat_agent.delivery.exactly_once import guarantee
 from copycat_agent.model import OFFSETS_TOPIC
 from copycat_agent.offsets import LaneCommit, OffsetStore
 from copycat_agent.watch import Watcher
@@ -44,7 +44,7 @@ def make_host(
     tmp_path: Path, broker: DevBroker, topic: str, watcher: Watcher, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Callable[..., Host]]:
     """`make_host(name="host", bootstrap="", **as_for_Host)`; all send to one topic. Nothing of it runs after the test."""
-    monkeypatch.setattr(opening, "DOUBT_SECONDS", 0.2)
+    monkeypatch.setattr(guarantee, "DOUBT_SECONDS", 0.2)
     made: list[Host] = []
 
     def make(name: str = "host", bootstrap: str = "", **more: object) -> Host:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from tests.rig.shipping import origin
 from tests.rig.waiting import wait_until
 from tests.scenarios.log_files import append, descriptors, settled, told, wait_read
-from tests.unit.sources.test_opening import exchange
+from tests.unit.sources.test_regular_files import exchange
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.scenarios.log_files import append, settled, told, wait_read
-from tests.unit.sources.test_opening import swapping
+from tests.unit.sources.test_regular_files import swapping
 
 if TYPE_CHECKING:
     from pathlib import Path

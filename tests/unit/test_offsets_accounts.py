@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from copycat_agent.errors import FatalError
-from copycat_agent.model import Account, Counts, Delivered, SourceOffset, SourcePartition
+from copycat_agent.model import Account, Counts, OffsetRange, SourceOffset, SourcePartition
 from copycat_agent.offsets import OffsetStore
 from copycat_agent.offsets.ledger import ACCOUNT_COLUMNS
 from copycat_agent.offsets.saved_rows import checksum
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 FILE, OTHER = SourcePartition("app", "1:2:3:0"), SourcePartition("app", "1:3:3:0")
-FIRST = Account(Counts(3, 30, 2, 1), (Delivered("t", 0, 4, 5),), "/log/café\udce9", undated=1)
-MORE = Account(Counts(2, 20, 2), (Delivered("t", 1, 0, 1),), "/log/new")
+FIRST = Account(Counts(3, 30, 2, 1), (OffsetRange("t", 0, 4, 5),), "/log/café\udce9", undated=1)
+MORE = Account(Counts(2, 20, 2), (OffsetRange("t", 1, 0, 1),), "/log/new")
 
 
 def test_accounts_add_up_and_survive_a_restart(tmp_path: Path) -> None:

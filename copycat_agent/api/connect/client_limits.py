@@ -34,10 +34,10 @@ _TYPED: tuple[tuple[tuple[str, ...], Registry[Any]], ...] = (
 )
 
 Values = Mapping[str, object]
-Found = Iterator[tuple[str, str]]
+Complaints = Iterator[tuple[str, str]]
 
 
-def complaints(shown: Values, wanted: Values, roots: Sequence[str]) -> Found:
+def complaints(shown: Values, wanted: Values, roots: Sequence[str]) -> Complaints:
     """Yields each dotted option of `wanted` that a client may not set so, and why. `shown` are the present values."""
     yield from files_named(shown, wanted, _FIXED)
     known = {value for _, value in leaves(shown) if isinstance(value, str)}
@@ -49,7 +49,7 @@ def complaints(shown: Values, wanted: Values, roots: Sequence[str]) -> Found:
         yield from _of_source(wanted, roots)
 
 
-def files_named(shown: Values, wanted: Values, places: Sequence[tuple[str, ...]] = _SCHEMAS) -> Found:
+def files_named(shown: Values, wanted: Values, places: Sequence[tuple[str, ...]] = _SCHEMAS) -> Complaints:
     """Yields those of `places` that have changed, and why they may not."""
     for place in places:
         if _says_else(_at(wanted, place), _at(shown, place)):
@@ -68,7 +68,7 @@ def _says_else(said: object, before: object) -> bool:
     return said is not None and not is_same(said, before)
 
 
-def _of_source(wanted: Values, roots: Sequence[str]) -> Found:
+def _of_source(wanted: Values, roots: Sequence[str]) -> Complaints:
     if _at(wanted, ("source", "type")) not in _SOURCES:
         yield "source.type", f"{IN_ITS_FILE}: clients define {' and '.join(_SOURCES)}"
         return
@@ -95,7 +95,7 @@ def _lies_in(directory: str, root: str) -> bool:
     return f"{directory.rstrip('/')}/".startswith(f"{root.rstrip('/')}/")
 
 
-def _of_packages(shown: Values, wanted: Values) -> Found:
+def _of_packages(shown: Values, wanted: Values) -> Complaints:
     """Yields parts of installed packages, because the effect of their options is unknown."""
     for place, registry in _TYPED:
         value, before = _at(wanted, place), _at(shown, place)

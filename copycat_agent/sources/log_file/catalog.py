@@ -9,8 +9,8 @@ from copycat_agent.model import SourceOffset, SourcePartition
 from copycat_agent.sources.base import Offsets
 from copycat_agent.sources.files.identity import Identity
 from copycat_agent.sources.files.packing import packed
-from copycat_agent.sources.files.paths.discovery import Discovery, Found, PassedOver
-from copycat_agent.sources.files.paths.opening import Opener
+from copycat_agent.sources.files.paths.discovery import Discovery, MatchedFile, PassedOver
+from copycat_agent.sources.files.paths.regular_files import Opener
 from copycat_agent.sources.log_file.beginning.start import StartAt
 from copycat_agent.sources.log_file.followed import Followed
 from copycat_agent.sources.log_file.meeting import Meeting
@@ -76,7 +76,7 @@ class Catalog:
     def look_again(self, file: TrackedFile, changes: Changes) -> bool:
         """Checks a file under its known name. Returns False if only a scan can tell what has become of it."""
         info = file.found_by_name(follow_symlinks=self.opener.follow_symlinks)
-        return info is not None and self._observe(file, Found(file.path, info), changes) is not None
+        return info is not None and self._observe(file, MatchedFile(file.path, info), changes) is not None
 
     def scan(self, changes: Changes) -> None:
         """Compares what exists with what is known; adds to `changes` what has to be saved before anything new is read."""
@@ -183,7 +183,7 @@ class Catalog:
             self._meeting.begun.append(fresh)
         return fresh
 
-    def _look_until_two_agree(self) -> tuple[dict[TrackedFile, Found], list[Found]]:
+    def _look_until_two_agree(self) -> tuple[dict[TrackedFile, MatchedFile], list[MatchedFile]]:
         """Lists until two listings agree, if there are unknown files: during a rotation files are listed twice, or not at all."""
         names, strangers = self._look()
         for _ in range(LOOKS):
@@ -195,10 +195,10 @@ class Catalog:
                 break
         return names, strangers
 
-    def _look(self) -> tuple[dict[TrackedFile, Found], list[Found]]:
+    def _look(self) -> tuple[dict[TrackedFile, MatchedFile], list[MatchedFile]]:
         """Lists existing files: known files with one name each, the old one if it still leads there, and unknown ones."""
-        names: dict[TrackedFile, Found] = {}
-        strangers: list[Found] = []
+        names: dict[TrackedFile, MatchedFile] = {}
+        strangers: list[MatchedFile] = []
         self.followed.paths.clear()
         for found in self.discovery.scan(self.passed_over.warn):
             inode_key = (found.stat.st_dev, found.stat.st_ino)
@@ -210,7 +210,7 @@ class Catalog:
                 names[file] = found
         return names, strangers
 
-    def _observe(self, file: TrackedFile, found: Found, changes: Changes) -> TrackedFile | None:
+    def _observe(self, file: TrackedFile, found: MatchedFile, changes: Changes) -> TrackedFile | None:
         """Observes a known file, under its old name or a new one. Returns None if its inode now belongs to another file."""
         if file.path != found.path:
             self._log.debug("file renamed", path=file.path, to=found.path)

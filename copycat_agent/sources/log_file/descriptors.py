@@ -11,7 +11,7 @@ import time
 from collections.abc import Collection
 from typing import TYPE_CHECKING
 
-from copycat_agent.sources.files.paths.opening import SPARE
+from copycat_agent.sources.files.paths.regular_files import SPARE
 
 if TYPE_CHECKING:
     from copycat_agent.sources.base import Keeper

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal
 
 from copycat_agent.sources.files import clock, fingerprint
 from copycat_agent.sources.files.packing import packed
-from copycat_agent.sources.files.paths.opening import has_no_writer
+from copycat_agent.sources.files.paths.regular_files import has_no_writer
 from copycat_agent.sources.log_file.file_state import Draining
 from copycat_agent.sources.log_file.removal import Removal
 from copycat_agent.sources.log_file.tracked import OpenedFile
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from copycat_agent.logs import Log
     from copycat_agent.model import SourceOffset, SourcePartition, SplitResult
     from copycat_agent.sources.base import Lose
-    from copycat_agent.sources.files.paths.opening import Opener
+    from copycat_agent.sources.files.paths.regular_files import Opener
     from copycat_agent.sources.log_file.followed import Followed
     from copycat_agent.sources.log_file.log_options import LogFileOptions
     from copycat_agent.sources.log_file.tracked import TrackedFile

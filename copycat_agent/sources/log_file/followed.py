@@ -103,7 +103,7 @@ class Followed:
                 known.append(partition)
             except ValueError:
                 hint = f"remove it: copycat offsets reset {self.connector} --key {partition.key}"
-                self._log.warning("a saved offset is passed over, its key is none of a file", key=partition.key, hint=hint)
+                self._log.warning("a saved offset is ignored: its key is not that of a file", key=partition.key, hint=hint)
         self.unfollowed.load(known)
 
     def add(self, file: TrackedFile) -> None:

@@ -16,8 +16,8 @@ from copycat_agent.model import SourceOffset, SourcePartition
 from copycat_agent.sources.files import fingerprint
 from copycat_agent.sources.files.identity import Identity, identify, identify_by_name
 from copycat_agent.sources.files.packing import compressions
-from copycat_agent.sources.files.paths.discovery import NO_DESCRIPTORS, Found, PassedOver
-from copycat_agent.sources.files.paths.opening import Opener, open_again, why_not
+from copycat_agent.sources.files.paths.discovery import NO_DESCRIPTORS, MatchedFile, PassedOver
+from copycat_agent.sources.files.paths.regular_files import Opener, open_again, why_not
 from copycat_agent.sources.log_file.beginning.start import StartAt, Unopened
 from copycat_agent.sources.log_file.file_state import Provenance
 from copycat_agent.sources.log_file.followed import Followed
@@ -59,7 +59,7 @@ class Meeting:
         taken, self.begun = self.begun, []
         return taken
 
-    def meet_all(self, strangers: Iterable[Found], changes: Changes, *, first: bool) -> set[TrackedFile]:
+    def meet_all(self, strangers: Iterable[MatchedFile], changes: Changes, *, first: bool) -> set[TrackedFile]:
         """Meets files that are not followed, oldest first; as many stay open as there is room for. Returns them.
 
         `first`: this is the connector's first scan. Files that cannot be opened are passed over.
@@ -157,7 +157,7 @@ class Meeting:
         held = self._followed.descriptors.limit
         self._log.warning("the process may open too few files, fewer are held open", held=held, hint=hint)
 
-    def _meet(self, found: Found, changes: Changes, *, first: bool) -> TrackedFile | None:
+    def _meet(self, found: MatchedFile, changes: Changes, *, first: bool) -> TrackedFile | None:
         """Meets a file that is not followed: a known one, or a new one. Returns None if it cannot be read."""
         try:
             opened = self._open(found)
@@ -173,12 +173,12 @@ class Meeting:
                 self._pass_over(found, error, f"cannot be read: {error.strerror}", changes, first=first)
                 return None
 
-    def _pass_over(self, found: Found, error: OSError, why: str, changes: Changes, *, first: bool) -> None:
+    def _pass_over(self, found: MatchedFile, error: OSError, why: str, changes: Changes, *, first: bool) -> None:
         self._passed_over.warn(found.path, why)
         if first:
             self._unopened.note(found, error, changes)
 
-    def _open(self, found: Found) -> OpenedFile:
+    def _open(self, found: MatchedFile) -> OpenedFile:
         """Opens a file that a scan has found. If the process may open no more, closes others first. Raises OSError."""
         is_known = self._is_known(found)
         try:
@@ -192,7 +192,7 @@ class Meeting:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), found.path)  # the next scan finds out
         return opened
 
-    def _is_known(self, found: Found) -> bool:
+    def _is_known(self, found: MatchedFile) -> bool:
         """Returns whether a file with several links was followed before it got them."""
         if found.stat.st_nlink == 1:
             return False

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from copycat_agent.sources.base import Plan
 from copycat_agent.sources.files import clock
-from copycat_agent.sources.files.paths.opening import why_not
+from copycat_agent.sources.files.paths.regular_files import why_not
 from copycat_agent.sources.log_file.rotation import is_newest
 from copycat_agent.sources.planner import PER_BATCH, READY, Planner
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from copycat_agent.sources.files import clock
 from copycat_agent.sources.files.identity import Identity
-from copycat_agent.sources.files.paths.opening import has_no_writer, is_open_for_writing
+from copycat_agent.sources.files.paths.regular_files import has_no_writer, is_open_for_writing
 from copycat_agent.sources.planner import READY
 from copycat_agent.sources.spool_dir.cleanup.folders import ChangedError, Folder, KeptError, folder
 from copycat_agent.sources.spool_dir.cleanup.moves import Item, Seen, aside_name, delete, seen
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from copycat_agent.logs import Log
-    from copycat_agent.sources.files.paths.opening import Opener
+    from copycat_agent.sources.files.paths.regular_files import Opener
     from copycat_agent.sources.log_file.followed import Followed
     from copycat_agent.sources.log_file.log_options import LogFileOptions
     from copycat_agent.sources.log_file.tracked import TrackedFile

@@ -13,7 +13,7 @@ from copycat_agent.model import SourceOffset, SourcePartition, Split
 from copycat_agent.sources.files import clock, fingerprint
 from copycat_agent.sources.files.identity import identify
 from copycat_agent.sources.files.packing import compressions
-from copycat_agent.sources.files.paths.opening import Opener
+from copycat_agent.sources.files.paths.regular_files import Opener
 from copycat_agent.sources.log_file.file_state import (
     KNOWN_PACKING,
     MATCHED,

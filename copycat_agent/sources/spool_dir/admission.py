@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from copycat_agent.sources.files.identity import identify
 from copycat_agent.sources.files.packing.compressions import MAGIC_BYTES
 from copycat_agent.sources.files.packing.unpacking import codec_of
-from copycat_agent.sources.files.paths.opening import SPARE, why_not
+from copycat_agent.sources.files.paths.regular_files import SPARE, why_not
 from copycat_agent.sources.spool_dir.ready import queue
 from copycat_agent.sources.spool_dir.spool_file import FileOrRange
 

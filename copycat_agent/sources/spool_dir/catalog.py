@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from copycat_agent.model import SourceOffset
 from copycat_agent.sources.files.identity import identify_by_name
 from copycat_agent.sources.files.packing import packed
-from copycat_agent.sources.files.paths.opening import why_not
+from copycat_agent.sources.files.paths.regular_files import why_not
 from copycat_agent.sources.losses import Lost
 from copycat_agent.sources.spool_dir.file_progress import FileProgress, ranges_of, set_aside
 from copycat_agent.sources.spool_dir.rows import Remounts, Row
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from copycat_agent.logs import Log
     from copycat_agent.model import SourcePartition
     from copycat_agent.sources.files.identity import Identity, Whereabouts
-    from copycat_agent.sources.files.paths.discovery import Found
+    from copycat_agent.sources.files.paths.discovery import MatchedFile
     from copycat_agent.sources.planner import Changes, Planner
     from copycat_agent.sources.spool_dir.listing import Listing
     from copycat_agent.sources.spool_dir.rows import Place, Rows
@@ -64,7 +64,7 @@ class Catalog:
         self.done: dict[SourcePartition, Row] = {}
         self.lost = Lost(log)
 
-    def scan(self, found: Sequence[Found], changes: Changes) -> tuple[list[SpoolFile], list[Row]]:
+    def scan(self, found: Sequence[MatchedFile], changes: Changes) -> tuple[list[SpoolFile], list[Row]]:
         """Compares the files found with those known. Returns the files that are new or changed, and the rows of files that are gone.
 
         The rows include done rows whose file no scan has found.
@@ -125,7 +125,7 @@ class Catalog:
                 raise OSError(errno.EBUSY, "its file system was mounted again while it is being read")
             self.vanish(before)
 
-    def _observe(self, found: Found, known: tuple[int, SourcePartition] | None, changes: Changes) -> SpoolFile | None:
+    def _observe(self, found: MatchedFile, known: tuple[int, SourcePartition] | None, changes: Changes) -> SpoolFile | None:
         """Compares one file that exists with what is known. Returns it if it is new or has changed, and so has to be checked.
 
         `known`: the status change time and the row that the last scan had for a done file at this inode.
@@ -152,7 +152,7 @@ class Catalog:
         self._keep_done(row, found, changes)
         return None
 
-    def _done_row(self, found: Found, known: tuple[int, SourcePartition] | None) -> Row | None:
+    def _done_row(self, found: MatchedFile, known: tuple[int, SourcePartition] | None) -> Row | None:
         """Returns the row which says that this very file is read, in its present state; None for any other file.
 
         Size and modification time are not enough: a new file gets the inode of a deleted one, and programs set times. Nobody can set the
@@ -167,14 +167,14 @@ class Catalog:
         row = max((row for row in rows if row.bounds is None), key=lambda row: row.generation, default=None)
         return row if row is not None and row.says_read(found.stat) and not row.is_doubtful else None
 
-    def _keep_done(self, row: Row, found: Found, changes: Changes) -> None:
+    def _keep_done(self, row: Row, found: MatchedFile, changes: Changes) -> None:
         if row.offset.gone_ms or row.offset.path != found.path:
             now = replace(row.offset, gone_ms=0, path=found.path)
             changes.offsets[row.partition] = now
             row = row._replace(offset=now)
         self.done[row.partition] = row._replace(identity=row.identity._replace(device=found.stat.st_dev))
 
-    def _meet(self, found: Found, changes: Changes) -> SpoolFile | None:
+    def _meet(self, found: MatchedFile, changes: Changes) -> SpoolFile | None:
         identity = identify_by_name(found.path, found.stat, follow_symlinks=False)
         if identity is None:
             return None  # it went away, or another file has its name: the next scan finds out
@@ -190,7 +190,7 @@ class Catalog:
         self.files[file.inode_key] = file
         return file
 
-    def _may_be_taken(self, found: Found) -> bool:
+    def _may_be_taken(self, found: MatchedFile) -> bool:
         """Returns whether the opener admits a file with several links. Raises OSError."""
         fd, info = self._listing.opener.open(found.path)
         os.close(fd)

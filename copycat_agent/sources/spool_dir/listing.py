@@ -7,9 +7,9 @@ import time
 from collections.abc import Container, Mapping
 from typing import TYPE_CHECKING, cast
 
-from copycat_agent.sources.files.paths.discovery import Discovery, Found, PassedOver
-from copycat_agent.sources.files.paths.opening import Opener
+from copycat_agent.sources.files.paths.discovery import Discovery, MatchedFile, PassedOver
 from copycat_agent.sources.files.paths.partial_scan import PartialScan, Watched
+from copycat_agent.sources.files.paths.regular_files import Opener
 
 if TYPE_CHECKING:
     from copycat_agent.logs import Log
@@ -123,14 +123,14 @@ class Listing:
             return True
         return not self._partial_scan.suffices()
 
-    def look(self) -> list[Found]:
+    def look(self) -> list[MatchedFile]:
         """Returns every file that may be read, each inode once."""
         begun_ns, begun = time.time_ns(), time.monotonic()
         self.is_asked = False
         self.looks += 1
         self.passed_over.begin_scan()
         self._unfinished = {}
-        found: dict[tuple[int, int], Found] = {}
+        found: dict[tuple[int, int], MatchedFile] = {}
         with self.opener.held_roots():
             for one in self._discovery.scan(self._warn):
                 if self._is_data(one.path):

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from copycat_agent.errors import DataError
 from copycat_agent.patterns import compile_pattern
-from copycat_agent.sources.files.paths.opening import is_open_for_writing
+from copycat_agent.sources.files.paths.regular_files import is_open_for_writing
 from copycat_agent.sources.planner import TurnQueue
 from copycat_agent.sources.spool_dir.spool_options import OrderByPart
 

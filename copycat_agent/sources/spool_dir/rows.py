@@ -17,8 +17,8 @@ from copycat_agent.sources.files.packing import packed
 if TYPE_CHECKING:
     from copycat_agent.logs import Log
     from copycat_agent.sources.base import Offsets
-    from copycat_agent.sources.files.paths.discovery import Found
-    from copycat_agent.sources.files.paths.opening import Opener
+    from copycat_agent.sources.files.paths.discovery import MatchedFile
+    from copycat_agent.sources.files.paths.regular_files import Opener
     from copycat_agent.sources.planner import Changes
 
 KEPT_GONE = 100_000
@@ -204,11 +204,11 @@ class Remounts:
         self._rows = rows
         self._opener = opener
         self._leave = leave
-        self._present: dict[Place, Found] = {}
+        self._present: dict[Place, MatchedFile] = {}
         self._places: dict[Identity, Place] = {}
         self._numbers: dict[int, set[int]] = {}
 
-    def begin_scan(self, found: Iterable[Found]) -> None:
+    def begin_scan(self, found: Iterable[MatchedFile]) -> None:
         """Takes in the files that exist now."""
         self._present = {(one.stat.st_dev, one.stat.st_ino): one for one in found}
 
@@ -220,7 +220,7 @@ class Remounts:
         """Returns the numbers that this device may have now."""
         return {device, *self._numbers.get(device, ())}
 
-    def rows_of(self, identity: Identity, found: Found) -> list[Row]:
+    def rows_of(self, identity: Identity, found: MatchedFile) -> list[Row]:
         """Returns all rows of this file, whatever its device number was then. Raises OSError if that cannot be determined now."""
         rows = self._rows.of_file(identity)
         others: dict[Identity, list[Row]] = {}
@@ -229,7 +229,7 @@ class Remounts:
                 others.setdefault(row.identity, []).append(row)
         return self._proven(identity, found, others) if others else rows
 
-    def _is_elsewhere(self, saved: Identity, found: Found) -> bool:
+    def _is_elsewhere(self, saved: Identity, found: MatchedFile) -> bool:
         """Returns whether the file of this identity is another existing one: `found` is on a copy of its file system."""
         other = self._present.get(self.place_of(saved))
         if other is None or other.path == found.path:
@@ -237,7 +237,7 @@ class Remounts:
         now = identify_by_name(other.path, other.stat, follow_symlinks=False)
         return now is not None and now._replace(device=saved.device) == saved
 
-    def _proven(self, identity: Identity, found: Found, others: Mapping[Identity, list[Row]]) -> list[Row]:
+    def _proven(self, identity: Identity, found: MatchedFile, others: Mapping[Identity, list[Row]]) -> list[Row]:
         fd, info = self._opener.open(found.path, is_known=True)
         try:
             if identify(fd, info) != identity:

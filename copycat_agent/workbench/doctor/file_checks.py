@@ -11,8 +11,8 @@ from pathlib import Path
 
 from copycat_agent.options import Definition
 from copycat_agent.small_files import is_directory, is_there
-from copycat_agent.sources.files.paths.discovery import Discovery, Found
-from copycat_agent.sources.files.paths.opening import Opener
+from copycat_agent.sources.files.paths.discovery import Discovery, MatchedFile
+from copycat_agent.sources.files.paths.regular_files import Opener
 from copycat_agent.sources.log_file.log_options import LogFileOptions
 from copycat_agent.sources.log_file.rotation import log_of
 from copycat_agent.sources.spool_dir.spool_options import SpoolDirOptions
@@ -31,7 +31,7 @@ FILES_CHECKED = 20_000
 class PatternResult:
     """The files and directories that one connector's patterns match."""
 
-    files: tuple[Found, ...] = ()
+    files: tuple[MatchedFile, ...] = ()
     directories: frozenset[str] = frozenset()
     watched: bool = False
     max_open_files: int = 0
@@ -43,7 +43,7 @@ class PatternWalk:
 
     options: LogFileOptions
     discovery: Discovery
-    files: list[Found] = field(default_factory=list)
+    files: list[MatchedFile] = field(default_factory=list)
     odd: dict[str, str] = field(default_factory=dict)
 
     def warn(self, path: str, why: str) -> None:

@@ -15,7 +15,7 @@ from pathlib import Path
 from copycat_agent import __version__
 from copycat_agent.errors import CopycatError, FatalError
 from copycat_agent.options import SparkOptions
-from copycat_agent.sources.files.paths.opening import kernel_protects
+from copycat_agent.sources.files.paths.regular_files import kernel_protects
 from copycat_agent.spark.java import cache_directory, find_java, spark_home
 from copycat_agent.workbench.doctor.steps import CheckStep, Notes
 from copycat_agent.workbench.doctor.users import SERVICE_USER, User, drop_in, exists

@@ -10,7 +10,7 @@ from pathlib import Path
 from copycat_agent import logs
 from copycat_agent.options import Definition
 from copycat_agent.small_files import is_directory, is_there
-from copycat_agent.sources.files.paths.discovery import Found
+from copycat_agent.sources.files.paths.discovery import MatchedFile
 from copycat_agent.sources.files.paths.matching import normalise
 from copycat_agent.sources.spool_dir.listing import DoneFiles, Listing
 from copycat_agent.sources.spool_dir.spool_options import SpoolDirOptions
@@ -69,7 +69,7 @@ def _examine_below(notes: Notes, source: SpoolDirOptions, directories: frozenset
         notes.ok("directory", source.dir + (f" and {len(directories) - 1:,} below" if len(directories) > 1 else ""))
 
 
-def _examine_files(notes: Notes, source: SpoolDirOptions, listing: Listing, files: tuple[Found, ...], user: User) -> None:
+def _examine_files(notes: Notes, source: SpoolDirOptions, listing: Listing, files: tuple[MatchedFile, ...], user: User) -> None:
     closed = [found.path for found in files[:FILES_CHECKED] if not user.may(found.path, "r")]
     if closed:
         notes.fail("files", f"user {user.name} cannot read {names(closed)}", how_to_open(user, closed[0], "r"))
@@ -111,7 +111,7 @@ def _is_sticky_for(path: str, user: User) -> bool:
 class _Target:
     """A directory that files are moved to: the option that names it, and the files that are to go there."""
 
-    def __init__(self, option: str, path: str, source: SpoolDirOptions, files: tuple[Found, ...]) -> None:
+    def __init__(self, option: str, path: str, source: SpoolDirOptions, files: tuple[MatchedFile, ...]) -> None:
         self.option = option
         self.path = path
         self.source = source

@@ -25,7 +25,7 @@ from copycat_agent.sources.contract import PolledOptions
 from copycat_agent.sources.contract_files import FilesOptions
 from copycat_agent.sources.files.identity import Identity
 from copycat_agent.sources.files.paths.matching import excluded_by, fixed_depth, mismatch
-from copycat_agent.sources.files.paths.opening import NotRegularError, open_regular
+from copycat_agent.sources.files.paths.regular_files import NotRegularError, open_regular
 from copycat_agent.sources.files.reading.address import is_remote
 from copycat_agent.sources.log_file.beginning.placing import is_file_key
 from copycat_agent.sources.spool_dir.listing import never_read

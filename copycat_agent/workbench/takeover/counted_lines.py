@@ -14,7 +14,7 @@ from copycat_agent.errors import DataError
 from copycat_agent.formats import Reader
 from copycat_agent.options import Definition
 from copycat_agent.sources.files import fingerprint
-from copycat_agent.sources.files.paths.opening import open_regular
+from copycat_agent.sources.files.paths.regular_files import open_regular
 from copycat_agent.workbench.takeover.peer_state import PeerPosition
 
 _BLOCK = 2**20

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from copycat_agent.sources import FileView
 from copycat_agent.sources.files import fingerprint
 from copycat_agent.sources.files.identity import Identity
-from copycat_agent.sources.files.paths.opening import open_regular
+from copycat_agent.sources.files.paths.regular_files import open_regular
 from copycat_agent.sources.log_file.rotation import is_newest, log_of, rotation_family
 from copycat_agent.workbench.takeover.peer_state import HeadProof, PeerPosition
 

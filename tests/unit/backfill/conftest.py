@@ -13,7 +13,7 @@ import yaml
 
 from copycat_agent.backfill import given
 from copycat_agent.backfill.backfill import Backfill, Carrier, Job
-from copycat_agent.backfill.delivered import Delivered
+from copycat_agent.backfill.delivered import EarlierDeliveries
 from copycat_agent.definitions import load_file
 from copycat_agent.encoding.window import WindowOptions
 from copycat_agent.executor import InlineExecutor
@@ -140,7 +140,7 @@ class Rig:
         if home is None:
             home = self.root / f"run-{len(self._homes)}"
         kind = SOURCES[loaded.definition.source.type]
-        delivered = None if again else Delivered(self._rows(home))
+        delivered = None if again else EarlierDeliveries(self._rows(home))
         if home not in self._homes:
             self._homes.append(home)
         return Job(loaded.definition, home, given.maker(kind, [str(path) for path in paths], delivered), window, rate)

@@ -14,7 +14,7 @@ import pytest
 from copycat_agent import logs
 from copycat_agent.backfill.dry_run import plan_of
 from copycat_agent.backfill.path_runs import choose
-from copycat_agent.model import Account, Counts, Delivered, SourceOffset, SourcePartition
+from copycat_agent.model import Account, Counts, OffsetRange, SourceOffset, SourcePartition
 from copycat_agent.offsets import OffsetStore
 from copycat_agent.options import DeliveryOptions
 from copycat_agent.sources.files.identity import identify
@@ -268,9 +268,9 @@ def test_a_file_that_was_left_out_and_can_be_read_now_is_failed_no_more(rig: Rig
 
 
 def test_accounts_of_a_file_add_up() -> None:
-    one = Account(Counts(2, 20, 2), (Delivered("t", 0, 5, 9), Delivered("t", 1, 3, 3)), "/a", "failed", "why", 1)
-    other = Account(Counts(3, 30, 1, 2), (Delivered("t", 0, 2, 7),), "/b", "read")
-    assert one + other == Account(Counts(5, 50, 3, 2), (Delivered("t", 0, 2, 9), Delivered("t", 1, 3, 3)), "/b", "read", "", 1)
+    one = Account(Counts(2, 20, 2), (OffsetRange("t", 0, 5, 9), OffsetRange("t", 1, 3, 3)), "/a", "failed", "why", 1)
+    other = Account(Counts(3, 30, 1, 2), (OffsetRange("t", 0, 2, 7),), "/b", "read")
+    assert one + other == Account(Counts(5, 50, 3, 2), (OffsetRange("t", 0, 2, 9), OffsetRange("t", 1, 3, 3)), "/b", "read", "", 1)
 
 
 KEYS = {

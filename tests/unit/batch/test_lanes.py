@@ -13,7 +13,7 @@ from copycat_agent.delivery.exactly_once import task as lanes
 from copycat_agent.dev_broker import free_port
 from copycat_agent.errors import BlockedError, FencedError, RetriableError
 from copycat_agent.executor import run_batch
-from copycat_agent.model import Counts, Delivered, OffsetsPartition
+from copycat_agent.model import Counts, OffsetRange, OffsetsPartition
 from copycat_agent.producer import Producers, learnt
 from copycat_agent.producer.kafka_errors import translate
 from copycat_agent.producer.lane_producer import LaneProducer
@@ -168,7 +168,7 @@ def test_where_records_came_to_lie_is_told_of_what_is_committed_only(
     one, two = split_of(write(tmp_path / "1", b"a", b"b")), split_of(write(tmp_path / "2", b"c"))
     results = run_batch(replace(lane.batch(connector, one, two), tracked=True), producers, never)
     assert lane.heard(results).state == "committed"
-    assert [result.delivered for result in results] == [(Delivered(topic, 0, 0, 1),), (Delivered(topic, 0, 2, 2),)]
+    assert [result.delivered for result in results] == [(OffsetRange(topic, 0, 0, 1),), (OffsetRange(topic, 0, 2, 2),)]
     assert [record.offset for record in seen(broker.bootstrap, topic)] == [0, 1, 2]
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from copycat_agent.sources.files.paths.discovery import Discovery
-from copycat_agent.sources.files.paths.opening import Opener
+from copycat_agent.sources.files.paths.regular_files import Opener
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
-from copycat_agent.sources.files.paths import opening
-from copycat_agent.sources.files.paths.opening import LinkError, Opener
+from copycat_agent.sources.files.paths import regular_files
+from copycat_agent.sources.files.paths.regular_files import LinkError, Opener
 from tests.unit.sources.rig import agent_for
 from tests.unit.sources.spool.rig import Spool, lines
 
@@ -25,7 +25,7 @@ def sysctl(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """What stands for /proc/sys/fs/protected_hardlinks: 0."""
     path = tmp_path / "protected_hardlinks"
     path.write_text("0\n")
-    monkeypatch.setattr(opening, "SYSCTL", path)
+    monkeypatch.setattr(regular_files, "SYSCTL", path)
     return path
 
 

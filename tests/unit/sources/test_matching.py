@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from copycat_agent.sources.files.paths.discovery import Discovery
 from copycat_agent.sources.files.paths.matching import excluded_by, literal_prefix, mismatch, shared_name
-from copycat_agent.sources.files.paths.opening import Opener
+from copycat_agent.sources.files.paths.regular_files import Opener
 
 NAMES = ("a.log", "b.log", "ab.txt", ".a.log", "x/a.log", "x/b", "x/y/a.log", ".h/a.log", "x/.h/a.log", "x/y/z/b.log", "[a].log")
 PATTERNS = (

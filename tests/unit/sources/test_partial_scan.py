@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from copycat_agent.sources.files.paths.discovery import Discovery, Found
+from copycat_agent.sources.files.paths.discovery import Discovery, MatchedFile
 from copycat_agent.sources.files.paths.partial_scan import COVERED_SECONDS, FULL_SECONDS, PartialScan
 from copycat_agent.sources.log_file.descriptors import Descriptors
 from copycat_agent.sources.planner import Changes
@@ -327,7 +327,7 @@ def test_a_file_that_came_while_its_directory_was_listed_is_found_whatever_clock
     agent.drain()
     scan = Discovery.scan
 
-    def slow_scan(self: Discovery, warn: Any) -> Iterator[Found]:
+    def slow_scan(self: Discovery, warn: Any) -> Iterator[MatchedFile]:
         yield from scan(self, warn)
         (tmp_path / "late.log").write_text("late\n")
 

@@ -10,7 +10,7 @@ import pytest
 from copycat_agent.model import SourceOffset, SourcePartition, SplitResult
 from copycat_agent.sources.files import fingerprint
 from copycat_agent.sources.files.identity import Identity, identify
-from copycat_agent.sources.files.paths.opening import NotRegularError, Opener, has_no_writer, open_regular
+from copycat_agent.sources.files.paths.regular_files import NotRegularError, Opener, has_no_writer, open_regular
 from copycat_agent.sources.log_file.rotation import log_of
 from copycat_agent.sources.log_file.tracked import TrackedFile
 

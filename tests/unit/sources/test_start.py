@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from copycat_agent.formats import LineOptions
 from copycat_agent.formats.text import Encoding
-from copycat_agent.sources.files.paths.opening import open_regular
+from copycat_agent.sources.files.paths.regular_files import open_regular
 from copycat_agent.sources.log_file.beginning import since
 from copycat_agent.sources.log_file.beginning.since import LineStarts
 from copycat_agent.sources.log_file.beginning.start import Beginning, StartAt

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from copycat_agent.delivery.exactly_once import opening, reopening
+from copycat_agent.delivery.exactly_once import guarantee, reopening
 from copycat_agent.delivery.exactly_once.driver import PACE_SECONDS
 from copycat_agent.errors import BlockedError, RetriableError
 from copycat_agent.model import STATE_KEY, Head, Loss, Position, SourceOffset, SourcePartition
@@ -234,7 +234,7 @@ def test_positions_that_do_not_belong_here_need_a_person(
 ) -> None:
     after_one_run(run, store, kafka, tmp_path)
     kafka.log.clear()
-    monkeypatch.setattr(opening, "DOUBT_SECONDS", 0.05)
+    monkeypatch.setattr(guarantee, "DOUBT_SECONDS", 0.05)
     looks = kafka.openings
     again = run(ScriptedExecutor(otherwise=kafka.commits))
     reason = wait_state(again, State.FAILED)
@@ -244,7 +244,7 @@ def test_positions_that_do_not_belong_here_need_a_person(
 
 def cut_off(kafka: FakeKafka, shown: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Only this much of the topic is shown, and nobody asks again before he is told to."""
-    monkeypatch.setattr(opening, "DOUBT_SECONDS", 3600.0)
+    monkeypatch.setattr(guarantee, "DOUBT_SECONDS", 3600.0)
     kafka.shown = shown
 
 

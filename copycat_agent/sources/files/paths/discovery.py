@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from copycat_agent.sources.files.paths.matching import is_wild, name_regex, path_regex, split_pattern
-from copycat_agent.sources.files.paths.opening import LinkError, Opener, why_not
+from copycat_agent.sources.files.paths.regular_files import LinkError, Opener, why_not
 
 if TYPE_CHECKING:
     from copycat_agent.logs import Log
@@ -64,7 +64,7 @@ _LINK = "is a symbolic link; set follow_symlinks: true to read what it points to
 NO_DESCRIPTORS = frozenset((errno.EMFILE, errno.ENFILE))
 
 
-class Found(NamedTuple):
+class MatchedFile(NamedTuple):
     """One matching file: its name and its stat."""
 
     path: str
@@ -127,7 +127,7 @@ class Discovery:
         self.starved = False
         """Whether the last scan failed to list a directory because the process may open no more."""
 
-    def scan(self, warn: Warn) -> Iterator[Found]:
+    def scan(self, warn: Warn) -> Iterator[MatchedFile]:
         """Yields every matching regular file once. Calls `warn` for what cannot be read or is not a regular file.
 
         Afterwards `directories` are those to watch, `marks` are their marks before they were listed, `unlisted` those that exist but could
@@ -160,7 +160,7 @@ class Discovery:
         name = path.rpartition("/")[2]
         return any(regex.match(name) for regex in self._exclude_names) or any(regex.match(path) for regex in self._exclude_paths)
 
-    def _walk(self, root: str, directory: str, parts: tuple[str, ...], todo: _Todo, warn: Warn) -> Iterator[Found | None]:
+    def _walk(self, root: str, directory: str, parts: tuple[str, ...], todo: _Todo, warn: Warn) -> Iterator[MatchedFile | None]:
         """Yields files of one directory below `root`, None for each excluded one; adds directories that the pattern leads to to `todo`."""
         if self._been_there(directory, parts):
             return
@@ -250,7 +250,7 @@ class Discovery:
         elif warn and not self._follow:
             warn(path, _LINK)
 
-    def _file(self, entry: Entry, path: str, warn: Warn, *, told: bool) -> Found | None:
+    def _file(self, entry: Entry, path: str, warn: Warn, *, told: bool) -> MatchedFile | None:
         """Returns what the pattern leads to, if it is a regular file. `told`: a directory there causes a warning."""
         try:
             info = entry.stat(follow_symlinks=self._follow)
@@ -266,7 +266,7 @@ class Discovery:
             warn(path, f"cannot be looked at: {error.strerror}")
             return None
         if stat.S_ISREG(info.st_mode):
-            return Found(path, info)
+            return MatchedFile(path, info)
         if stat.S_ISLNK(info.st_mode):
             warn(path, _LINK)
         elif not stat.S_ISDIR(info.st_mode):

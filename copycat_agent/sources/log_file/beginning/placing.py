@@ -13,7 +13,7 @@ from copycat_agent.sources.files import fingerprint
 from copycat_agent.sources.files.identity import Identity, Whereabouts, identify
 from copycat_agent.sources.files.packing import compressions
 from copycat_agent.sources.files.packing.unpacking import Unpacker
-from copycat_agent.sources.files.paths.opening import open_regular
+from copycat_agent.sources.files.paths.regular_files import open_regular
 from copycat_agent.sources.log_file.beginning.since import LineStarts
 
 if TYPE_CHECKING:

@@ -14,14 +14,14 @@ from copycat_agent.options import format_duration
 from copycat_agent.sources.files import fingerprint
 from copycat_agent.sources.files.identity import identify_by_name
 from copycat_agent.sources.files.packing import compressions
-from copycat_agent.sources.files.paths.opening import PassedOverError
+from copycat_agent.sources.files.paths.regular_files import PassedOverError
 from copycat_agent.sources.log_file.beginning import since
 from copycat_agent.sources.log_file.beginning.since import LineStarts
 from copycat_agent.sources.log_file.rotation import PACKED_SUFFIXES
 
 if TYPE_CHECKING:
     from copycat_agent.formats import Reader
-    from copycat_agent.sources.files.paths.discovery import Found
+    from copycat_agent.sources.files.paths.discovery import MatchedFile
     from copycat_agent.sources.log_file.followed import Followed
     from copycat_agent.sources.log_file.log_options import LogFileOptions
     from copycat_agent.sources.planner import Changes
@@ -176,7 +176,7 @@ class Unopened:
         self._follow_symlinks = follow_symlinks
         self._there: set[tuple[int, int]] = set()
 
-    def note(self, found: Found, error: OSError, changes: Changes) -> None:
+    def note(self, found: MatchedFile, error: OSError, changes: Changes) -> None:
         """Notes a file of the first scan that could not be opened or read. Ignores files that are passed over on purpose."""
         inode_key = (found.stat.st_dev, found.stat.st_ino)
         if isinstance(error, PassedOverError) or inode_key in self._there:

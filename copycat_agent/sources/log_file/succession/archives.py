@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from copycat_agent.model import SourceOffset, SourcePartition, SplitResult
 from copycat_agent.sources.files import fingerprint
 from copycat_agent.sources.files.identity import Identity, is_at
-from copycat_agent.sources.files.paths.opening import Opener
+from copycat_agent.sources.files.paths.regular_files import Opener
 from copycat_agent.sources.log_file.followed import Followed
 from copycat_agent.sources.log_file.rotation import rotation_family
 from copycat_agent.sources.log_file.succession import similarity

@@ -17,7 +17,7 @@ from copycat_agent.sources.log_file.tracked import OpenedFile
 from copycat_agent.sources.planner import Changes
 
 if TYPE_CHECKING:
-    from copycat_agent.sources.files.paths.opening import Opener
+    from copycat_agent.sources.files.paths.regular_files import Opener
 
 SLACK_NS = 20_000_000
 """The kernel's file times are those of its last tick, up to 10 ms ago."""

@@ -23,7 +23,7 @@ from copycat_agent.sources.files import fingerprint
 from copycat_agent.sources.files.identity import Identity, identify, identify_by_name, is_at
 from copycat_agent.sources.files.packing import packed
 from copycat_agent.sources.files.paths.discovery import Discovery, PassedOver
-from copycat_agent.sources.files.paths.opening import Opener, PassedOverError, why_not
+from copycat_agent.sources.files.paths.regular_files import Opener, PassedOverError, why_not
 from copycat_agent.sources.log_file.followed import Followed
 from copycat_agent.sources.log_file.meeting import Meeting
 from copycat_agent.sources.log_file.rotation import is_newest, log_of, rotation_family, unpacked_name

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from copycat_agent.model import SourceOffset, SourcePartition
 from copycat_agent.sources.files import fingerprint
 from copycat_agent.sources.files.identity import Identity, is_at
-from copycat_agent.sources.files.paths.opening import Opener
+from copycat_agent.sources.files.paths.regular_files import Opener
 from copycat_agent.sources.log_file.followed import Followed
 from copycat_agent.sources.log_file.rotation import dated_family, is_newest, is_rotated, rotation_family
 from copycat_agent.sources.log_file.succession import rules, similarity

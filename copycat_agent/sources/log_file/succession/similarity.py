@@ -23,7 +23,7 @@ from copycat_agent.sources.log_file.succession import rules
 
 if TYPE_CHECKING:
     from copycat_agent.model import SourceOffset
-    from copycat_agent.sources.files.paths.opening import Opener
+    from copycat_agent.sources.files.paths.regular_files import Opener
     from copycat_agent.sources.log_file.tracked import TrackedFile
 
 

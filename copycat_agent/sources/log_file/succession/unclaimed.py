@@ -14,7 +14,7 @@ from copycat_agent.sources.files import fingerprint
 from copycat_agent.sources.files.identity import Identity, Whereabouts, identify
 from copycat_agent.sources.files.packing import compressions, packed
 from copycat_agent.sources.files.paths.discovery import Discovery, PassedOver
-from copycat_agent.sources.files.paths.opening import Opener, why_not
+from copycat_agent.sources.files.paths.regular_files import Opener, why_not
 from copycat_agent.sources.log_file.followed import Followed
 from copycat_agent.sources.log_file.meeting import Meeting
 from copycat_agent.sources.log_file.rotation import is_rotated, log_of, logs_of, rotation_family

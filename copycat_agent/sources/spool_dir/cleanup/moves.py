@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from copycat_agent.sources.files.identity import Identity, identify
 from copycat_agent.sources.files.paths.beneath import find_beneath
-from copycat_agent.sources.files.paths.opening import is_open_for_writing
+from copycat_agent.sources.files.paths.regular_files import is_open_for_writing
 from copycat_agent.sources.spool_dir.cleanup.folders import PREFIX, ChangedError, Folder, KeptError
 
 NAME_BYTES = 255
@@ -48,10 +48,10 @@ def _cut(text: str, most_bytes: int) -> str:
     return os.fsdecode(raw[:most_bytes])
 
 
-def is_numbered(name: str, candidate: str, most_bytes: int = NAME_BYTES) -> bool:
+def is_numbered(name: str, candidate: str) -> bool:
     """Returns whether `candidate` is `name` or one of its numbered forms."""
     found = re.search(r"-(\d{1,13})(?=\D*\Z)", candidate)
-    return candidate == numbered(name, 0, most_bytes) or (found is not None and candidate == numbered(name, int(found[1]), most_bytes))
+    return candidate == numbered(name, 0) or (found is not None and candidate == numbered(name, int(found[1])))
 
 
 def first_free(name: str, taken: Callable[[str], bool], most_bytes: int = NAME_BYTES) -> str:

@@ -139,7 +139,7 @@ def test_a_file_that_cannot_be_looked_at_yet_is_not_taken_for_a_new_one(tmp_path
     begun(spool)
     remount(spool)
     with monkeypatch.context() as patch:
-        patch.setattr("copycat_agent.sources.files.paths.opening.Opener.open", _refused)
+        patch.setattr("copycat_agent.sources.files.paths.regular_files.Opener.open", _refused)
         spool.scan()
         assert spool.source.lag().troubled_files == 1
     read_once(spool, MANY)

@@ -14,7 +14,7 @@ import pytest
 
 from copycat_agent.offsets import OffsetStore
 from copycat_agent.options import SparkOptions
-from copycat_agent.sources.files.paths import opening
+from copycat_agent.sources.files.paths import regular_files
 from copycat_agent.workbench.doctor import CheckStep, CheckVerdict, User, find_user
 from copycat_agent.workbench.doctor.host_checks import examine_host, examine_limits
 from copycat_agent.workbench.doctor.state_checks import examine_state, holder
@@ -46,9 +46,9 @@ def test_this_host_is_good() -> None:
 def test_a_host_where_anybody_may_link_others_files_is_told_what_that_means(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: str, verdict: str, words: str
 ) -> None:
-    monkeypatch.setattr(opening, "SYSCTL", tmp_path / "protected_hardlinks")
+    monkeypatch.setattr(regular_files, "SYSCTL", tmp_path / "protected_hardlinks")
     if said:
-        opening.SYSCTL.write_text(said)
+        regular_files.SYSCTL.write_text(said)
     step = the(host(os.environ), "hard links")
     assert (step.verdict, words in step.text) == (verdict, True)
     assert ("sysctl" in step.fix) == (verdict == "warn")

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from copycat_agent.sources.files.paths import beneath
-from copycat_agent.sources.files.paths.opening import LinkError, NotRegularError, Opener
+from copycat_agent.sources.files.paths.regular_files import LinkError, NotRegularError, Opener
 from tests.unit.sources.rig import agent_for
 
 if TYPE_CHECKING:
