@@ -57,9 +57,10 @@ class Leading:
         Raises FatalError if another process leads and this one does not stand by.
         """
         self._asked(self._state.ensure)
-        if self._stopping():
+        self._asked(self._join)
+        group = self._group
+        if group is None or self._stopping():
             return False
-        self._group = group = LeaderGroup(self._kafka, self._state.place.topic, group_of(self.agent_id))
         since, told_at = time.monotonic(), 0.0
         while not group.leads.wait(_LOOK_SECONDS):
             if self._stopping():
@@ -70,10 +71,13 @@ class Leading:
                 raise FatalError(words, f"{STAND_BY}; or give it another agent_id")
             if now - told_at > _TELL_SECONDS:
                 told_at = now
-                _log.info("stands by: another process leads, as far as is known", agent=self.agent_id, trouble=trouble or "")
+                _log.info("stands by: another process seems to lead", agent=self.agent_id, trouble=trouble or "")
             self._tick(f"stands by for agent {self.agent_id}")
         _log.info("leads from now on", agent=self.agent_id)
         return True
+
+    def _join(self) -> None:
+        self._group = LeaderGroup(self._kafka, self._state.place.topic, group_of(self.agent_id))
 
     def store(self, state_dir: Path, *, rebuild: bool) -> OffsetStore:
         """Returns the agent's store from its state in Kafka, which other processes cannot change any more.
@@ -102,9 +106,7 @@ class Leading:
             except FencedError as error:
                 raise FatalError(f"another process has taken over agent {self.agent_id}: {error.message}", STAND_BY) from error
             except RetriableError as error:
-                _log.warning(
-                    "the state of this agent cannot be had from Kafka now, and is asked for again", agent=self.agent_id, error=error
-                )
+                _log.warning("the agent's state cannot be read from Kafka now; it is tried again", agent=self.agent_id, error=error)
                 end = time.monotonic() + pauses.failed(error)
                 while time.monotonic() < end and not self._stopping():
                     self._tick(f"waits for Kafka: {error.message}")

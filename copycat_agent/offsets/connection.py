@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from copycat_agent import logs
-from copycat_agent.errors import CopycatError, FatalError, FencedError, RetriableError
+from copycat_agent.errors import CopycatError, DataError, FatalError, FencedError, RetriableError
 from copycat_agent.model import Account, SavedRow, SourceOffset, SourcePartition
 from copycat_agent.offsets import agent_identity, ledger, saved_rows
 from copycat_agent.offsets.lanes import NOTHING_TOLD, LaneCommit, Wish
@@ -229,13 +229,16 @@ class HeldFile:
         losses: Collection[Loss] = (),
         accounts: Mapping[SourcePartition, Account] | None = None,
         moved: LaneCommit | None = NOTHING_TOLD,
+        *,
+        may_rewind: bool = False,
     ) -> bool:
         """Saves rows, deletes `forget`, enters `losses`, adds to `accounts` and saves lanes that `moved`, in one transaction.
 
         `moved` is None for a connector that runs without lanes after `leave_lanes`. What is in both `saved` and `forget` is deleted.
-        Returns whether there was anything to save. Raises FatalError if an offset, or a lane, would move backwards, which is a bug.
+        Returns whether there was anything to save. Raises FatalError if an offset, or a lane, would move backwards, which is a bug unless
+        `may_rewind`.
         """
-        return self._write(Commit(saved, forget, losses, accounts or {}, moved))
+        return self._write(Commit(saved, forget, losses, accounts or {}, moved, may_rewind))
 
     @property
     def waiting(self) -> int:
@@ -326,20 +329,29 @@ class HeldFile:
 
     def _write_group(self, group: list[Commit]) -> None:
         """Writes these in one transaction. A commit that is refused, or cannot be saved, is left out without effect on the others."""
-        failure: CopycatError | None = None
-        written = deleted = False
+        failure: CopycatError = RetriableError("the commit was interrupted")
+        is_written = False
         try:
-            with self.writing() as connection:
+            self._save(group)
+            is_written = True
+        except DataError as error:
+            failure = error
+            if len(group) > 1:  # the log refuses one of them
                 for commit in group:
-                    deleted |= commit.save(connection, self._ledger)
-            written = True
-            self._look_at_wal(sum(len(commit.rows) for commit in group))
-            if deleted:
-                self._give_back_space()
+                    self._write_group([commit])
         except CopycatError as error:
             failure = error
         finally:
             for commit in group:
-                if not written:
-                    commit.error = commit.error or failure or RetriableError("the commit was interrupted")
+                if not (is_written or commit.is_done):
+                    commit.error = commit.error or failure
                 commit.is_done = True
+
+    def _save(self, group: list[Commit]) -> None:
+        deleted = False
+        with self.writing() as connection:
+            for commit in group:
+                deleted |= commit.save(connection, self._ledger)
+        self._look_at_wal(sum(len(commit.rows) for commit in group))
+        if deleted:
+            self._give_back_space()

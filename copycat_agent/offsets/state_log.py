@@ -38,7 +38,8 @@ class StateLog(Protocol):
     def publish(self, changes: Changes, everything: Callable[[], Entries]) -> None:
         """Writes `changes`, all or nothing. `everything` returns all entries after that, to compare them if an earlier write failed.
 
-        Raises RetriableError if it is not known whether they were written, FencedError if another process has called `take`.
+        Raises RetriableError if it is not known whether they were written, DataError if an entry can never be, FencedError if another
+        process has called `take`.
         """
 
     def doubt(self) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from confluent_kafka import KafkaException, Producer
 
 from copycat_agent import logs
-from copycat_agent.errors import CopycatError, FencedError, RetriableError
+from copycat_agent.errors import BlockedError, CopycatError, FencedError, RetriableError, TimestampError
 from copycat_agent.model import OffsetsPartition
 from copycat_agent.options import KafkaOptions
 from copycat_agent.producer.kafka_errors import not_made, transaction_refused, translate
@@ -166,4 +166,5 @@ class StateTopic:
 
     def _told(self, exception: KafkaException, doing: str) -> CopycatError:
         what = f"{doing} topic {self.place.topic}"
-        return transaction_refused(exception.args[0], what, self._id) or translate(exception.args[0], what)
+        error = transaction_refused(exception.args[0], what, self._id) or translate(exception.args[0], what)
+        return BlockedError(error.message, error.hint) if isinstance(error, TimestampError) else error  # of this host's clock

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
+import threading
 from contextlib import closing
 from typing import TYPE_CHECKING
 
@@ -10,10 +12,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from copycat_agent.errors import FatalError, FencedError, RetriableError
+from copycat_agent.errors import CopycatError, DataError, FatalError, FencedError, RetriableError
 from copycat_agent.model import Account, Counts, Loss, SourceOffset, SourcePartition, SourceState, state_partition
 from copycat_agent.offsets import OffsetStore, agent_identity, schema
 from copycat_agent.offsets.state_log import Changes, Entries, everything
+from tests.rig.waiting import wait_until
 from tests.unit.old_stores import old_store
 from tests.unit.test_offsets import NAMES, OFFSETS
 
@@ -281,3 +284,42 @@ def test_the_mark_of_a_copy_is_replaced_and_not_emptied_first(tmp_path: Path) ->
     with opened(tmp_path / "one", log):
         assert not mark.samefile(before), "a power cut in between would leave it empty"
         assert mark.read_text() == before.read_text() == "a\n"
+
+
+def test_commits_of_one_transaction_do_not_share_the_refusal_of_an_entry(tmp_path: Path) -> None:
+    """A thread holds the store's lock while two others queue their commits."""
+    log = RefusingLog(b"too large")
+    with opened(tmp_path, log) as store:
+        saved = {name: {SourcePartition(name, "k"): SourceOffset(7, cursor=json.dumps(name))} for name in ("small", "too large", "other")}
+        errors: dict[str, CopycatError | None] = {}
+
+        def commit(name: str) -> None:
+            try:
+                store.commit(saved[name])
+                errors[name] = None
+            except CopycatError as error:
+                errors[name] = error
+
+        threads = [threading.Thread(target=commit, args=(name,)) for name in saved]
+        with store.using():
+            for thread in threads:
+                thread.start()
+            wait_until(lambda: store.waiting == len(saved), 10)
+        for thread in threads:
+            thread.join(10)
+        assert {name: type(error) for name, error in errors.items()} == {"small": type(None), "too large": DataError, "other": type(None)}
+        assert store.connectors() == ("other", "small")
+        assert len([key for key in log.there if b'"offsets"' in key]) == 2
+
+
+class RefusingLog(MemoryLog):
+    """Refuses all of what has a certain entry."""
+
+    def __init__(self, refused: bytes) -> None:
+        super().__init__()
+        self._refused = refused
+
+    def publish(self, changes: Changes, everything: Callable[[], Entries]) -> None:
+        if any(self._refused in value for value in changes.values() if value is not None):
+            self.fail = DataError("too large")
+        super().publish(changes, everything)

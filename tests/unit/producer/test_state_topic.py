@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import random
 from typing import TYPE_CHECKING
 
 import pytest
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._config import AlterConfigOpType, ConfigEntry, ConfigResource
+from confluent_kafka.admin._resource import ResourceType
 
-from copycat_agent.errors import FencedError, RetriableError
+from copycat_agent.errors import BlockedError, DataError, FencedError, RetriableError
 from copycat_agent.options import KafkaOptions
 from copycat_agent.producer import state_topic
 from copycat_agent.producer.state_topic import StateTopic
@@ -60,6 +64,46 @@ def test_who_was_followed_by_another_process_writes_nothing_any_more(broker: Dev
     assert state(broker.bootstrap).take() == {b"a": b"1", b"b": b"1"}
 
 
+def configure(bootstrap: str, topic: str, **values: str) -> None:
+    entries = [ConfigEntry(name.replace("_", "."), value, incremental_operation=AlterConfigOpType.SET) for name, value in values.items()]
+    resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=entries)
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin.incremental_alter_configs([resource])[resource].result(30)
+
+
+def test_a_wrong_clock_of_this_host_is_waited_for(proxied_broker: ProxiedBroker, state: Callable[..., StateTopic]) -> None:
+    first = state(proxied_broker.bootstrap)
+    first.take()
+    configure(proxied_broker.bootstrap, first.place.topic, message_timestamp_before_max_ms="0")
+    proxied_broker.proxy.delay(0.05)  # so that what is written is older than the topic takes
+    with pytest.raises(BlockedError, match="timestamp"):
+        first.publish({b"a": b"1"}, never)
+    proxied_broker.proxy.forward()
+    configure(proxied_broker.bootstrap, first.place.topic, message_timestamp_before_max_ms="100000000")
+    wait_until(lambda: is_published(first, {b"a": b"2"}), 30)
+    assert state(proxied_broker.bootstrap).take() == {b"a": b"2"}
+
+
+def test_an_entry_that_the_topic_refuses_is_told_and_others_are_written_after_it(
+    broker: DevBroker, state: Callable[..., StateTopic]
+) -> None:
+    first = state(broker.bootstrap)
+    first.take()
+    configure(broker.bootstrap, first.place.topic, max_message_bytes="2000")
+    with pytest.raises(DataError, match="large"):
+        first.publish({b"a": random.Random(1).randbytes(4000)}, never)
+    wait_until(lambda: is_published(first, {b"b": b"1"}), 30)
+    assert state(broker.bootstrap).take() == {b"b": b"1"}
+
+
+def is_published(topic: StateTopic, wanted: dict[bytes, bytes]) -> bool:
+    try:
+        topic.publish(wanted, lambda: wanted)
+    except RetriableError:
+        return False
+    return True
+
+
 @pytest.mark.parametrize("request_kind", [PRODUCE, END_TXN])
 def test_a_write_without_an_answer_is_written_or_not_and_the_next_one_knows(
     proxied_broker: ProxiedBroker, state: Callable[..., StateTopic], monkeypatch: pytest.MonkeyPatch, request_kind: int
@@ -78,14 +122,7 @@ def test_a_write_without_an_answer_is_written_or_not_and_the_next_one_knows(
     assert sum(proxied_broker.proxy.requests.values()) == asked, "it is refused at once, for a while"
     wanted = {b"a": b"1", b"c": b"3"}  # the caller has undone what it wanted to write, and writes another thing
 
-    def is_written() -> bool:
-        try:
-            first.publish({b"c": b"3"}, lambda: wanted)
-        except RetriableError:
-            return False
-        return True
-
-    wait_until(is_written, 30, "Kafka answers again")
+    wait_until(lambda: is_published(first, wanted), 30, "Kafka answers again")
     assert state(proxied_broker.bootstrap).take() == wanted
 
 
