@@ -71,6 +71,8 @@ class AtLeastOnce:
 
     pace_seconds = 0.0
     may_stay = True
+    may_rewind = False
+    """Whether saved positions may move backwards."""
     has_work = False
     trouble: RetriableError | None = None
     unanswered: frozenset[int] = frozenset()
@@ -116,7 +118,7 @@ class AtLeastOnce:
     def _commit(self, changes: Changes, accounts: Accounts) -> bool:
         accounts = joined(accounts, changes) if changes.accounts else accounts
         rows = changes.offsets if changes.state is None else changes.rows(self._connector)
-        return self._store.commit(rows, changes.forget, changes.losses, accounts, None)
+        return self._store.commit(rows, changes.forget, changes.losses, accounts, None, may_rewind=self.may_rewind)
 
     def log_what_is_left(self, *, unsaved: bool, in_flight: bool) -> bool:
         """Logs that records in flight are sent again. Returns `unsaved`: without their offsets records are repeated."""

@@ -15,7 +15,7 @@ from dataclasses import replace
 from functools import lru_cache
 from itertools import groupby
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from copycat_agent.batch.run import BatchRun
 from copycat_agent.delivery.at_least_once import AtLeastOnce, OpenDelivery
@@ -27,7 +27,7 @@ from copycat_agent.sinks.claims import Claims, LocalFile, Range
 from copycat_agent.sinks.files_options import FilesSinkOptions
 from copycat_agent.sinks.formats import RangeFiles
 from copycat_agent.sinks.sink_stores import SinkStore, store_at
-from copycat_agent.sources.contract import OffsetSource, Position, as_text, from_text
+from copycat_agent.sources.contract import OffsetSource, as_text, from_text
 
 if TYPE_CHECKING:
     from copycat_agent.batch.progress import Progress
@@ -41,6 +41,8 @@ if TYPE_CHECKING:
 
 
 _ANY = 2**62
+Where = Literal["here", "elsewhere"] | None
+"""Where records were written: in files of this chain, in those of another name or address, or (None) nobody knows whether at all."""
 
 
 class FilesGuarantee:
@@ -61,9 +63,10 @@ class FilesGuarantee:
 
 
 class IntoFiles(AtLeastOnce):
-    """The driver's part: saves the results of batches, as at_least_once does."""
+    """The driver's part: saves the results of batches, as at_least_once does, also where the store ends before the saved position."""
 
     may_stay = False
+    may_rewind = True
 
     def plan(self, _task: int, _splits: Sequence[Split]) -> FilesPlan:  # type: ignore[override]
         """Returns the same plan for every batch."""
@@ -110,7 +113,7 @@ def _store(uri: str) -> SinkStore:
     """Returns the store of an address, cached since a client takes 0.1 s to make. Raises FatalError without conditional puts."""
     store = store_at(uri)
     if not store.has_conditional_put():
-        words = f"{store.shown()} does not know conditional puts, without which two agents could write the same records"
+        words = f"{store.shown()} does not support conditional puts; without them two agents could write the same records"
         raise FatalError(words, "write to another store, or to its gateway's newer version; see docs/lake.md")
     return store
 
@@ -131,8 +134,9 @@ class _Writing:
         start: int = split.stretch.start
         try:
             there = self._source.apply(split.stretch, start, finished=False)
-            is_known = self._is_known(there)
-            end = producer.begin(self._source.place(split.stretch), start, there.get("topic_id", ""), is_known=is_known)
+            into = from_text(self._split.offset.cursor).get("into")
+            written: Where = None if into is None else "here" if into == there["into"] else "elsewhere"
+            end = producer.begin(self._source.place(split.stretch), start, there.get("topic_id", ""), written)
         except Exception as error:  # noqa: BLE001 - a batch never raises
             return SplitResult(split, split.offset, error=as_value(error))
         if end != start:
@@ -153,17 +157,12 @@ class _Writing:
         result = replace(progress.result(failure), samples=tuple(progress.done.samples))
         return self._at(result, producer.end)
 
-    def _is_known(self, there: Position) -> bool:
-        """Returns whether records before the split were written to where `there` says: the present destination, under the present name."""
-        saved = from_text(self._split.offset.cursor)
-        return "into" in saved and saved["into"] == there["into"]
-
     def _at(self, result: SplitResult, end: int) -> SplitResult:
         """Returns the result with the end that the store has."""
         split, stretch = self._split, self._split.stretch
         assert stretch is not None
         if end == stretch.start:
-            return replace(result, offset=split.offset)
+            return replace(result, offset=split.offset, losses=())  # they are found again
         position = self._source.apply(stretch, end, finished=False)
         moved = replace(result.offset, position=end, cursor=as_text(position), path=stretch.name, mtime_ns=time.time_ns())
         return replace(result, offset=moved)
@@ -190,16 +189,21 @@ class _Range:
         self.end = 0
         self.topics = _Directories(letters)
 
-    def begin(self, place: TopicPlace, start: int, topic_id: str, *, is_known: bool) -> int:
+    def begin(self, place: TopicPlace, start: int, topic_id: str, written: Where) -> int:
         """Returns the end of the partition's chain. Raises FatalError for a chain of an earlier topic, or as `SinkStore` does.
 
-        `is_known`: the chain has been seen to reach `start`. Otherwise it begins there, or at the end of the chain of an earlier name.
+        `written` says where the records before `start` were. A new chain begins at `start`, or at the end of the chain of an earlier
+        name. A chain that ends before records that were written elsewhere gets a claim without files up to their end.
         """
         self._place, self._topic_id = place, topic_id
-        if not is_known:
-            earlier = [one for one in self._earlier if one.chain(*place) is not None]
-            start = max([start, *(one.resume(*place, start, topic_id=topic_id) for one in earlier)])
-        self.end = self._claims.resume(*place, start, start if is_known else 0, topic_id)
+        if written == "here":
+            self.end = self._claims.resume(*place, start, start, topic_id)
+            return self.end
+        earlier = [one.resume(*place, start, topic_id=topic_id) for one in self._earlier if one.chain(*place) is not None]
+        elsewhere = max([start if written else 0, *earlier])
+        self.end = self._claims.resume(*place, max(start, elsewhere), topic_id=topic_id)
+        if self.end < elsewhere:
+            self.end = self._claims.commit(Range(*place, self.end, elsewhere - 1), (), topic_id=topic_id).end
         return self.end
 
     def read_by(self, progress: Progress) -> None:
@@ -249,7 +253,7 @@ class _Range:
                 self._files.add(name, some[taken], schema)
             except DataError as error:
                 raise Refused(before + taken, error) from None
-            msg = "a record that did not fit fits"
+            msg = "add_all refused a value that add accepts"
             raise AssertionError(msg)
 
     def partly_sent(self, reason: DataError) -> None:
@@ -270,7 +274,6 @@ class _Range:
         assert progress is not None
         assert place is not None
         try:
-            self._letters.flush()
             behind = progress.stream.reached(progress.sent_position)  # type: ignore[union-attr]
             written = self._files.close()
             complete = [LocalFile(one.path, one.directory, one.records) for one in written]
@@ -338,13 +341,24 @@ class _Letters:
         return self._made().topics.partitions(self.topic)
 
     def send(self, messages: list[Message]) -> None:
-        """Sends dead letters. Raises as `TaskProducer.send_each`."""
-        self._made().send_each(messages)
+        """Sends dead letters, and waits until they are acknowledged. Raises as `TaskProducer.send_each`, also for one that Kafka refuses.
 
-    def flush(self) -> None:
-        """Waits until the dead letters are acknowledged. Raises as `TaskProducer.flush`."""
-        if self._producer is not None:
-            self._producer.flush()
+        Then it sends them again, one by one, to tell which it was.
+        """
+        producer = self._made()
+        try:
+            try:
+                producer.send_each(messages)
+            finally:
+                producer.flush()
+        except DataError as refused:
+            if len(messages) == 1:
+                raise Refused(0, refused) from None
+            for index, one in enumerate(messages):
+                try:
+                    self.send([one])
+                except Refused as alone:
+                    raise Refused(index, alone.reason) from None
 
     def close(self) -> ClientView | None:
         """Gives the producer back. Returns its statistics, None if it was not used or has none."""

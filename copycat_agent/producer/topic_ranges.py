@@ -36,7 +36,7 @@ class KnownTopic(NamedTuple):
 
 
 class KnownTopics(NamedTuple):
-    """The topics that exist, the names that no topic has, and the topics that this user may not describe, with the reason."""
+    """The topics that exist, the names that no topic has (any more), and the topics that this user may not describe, with the reason."""
 
     found: dict[str, KnownTopic]
     missing: list[str]
@@ -61,10 +61,10 @@ class TopicRanges:
         self._isolation = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
         self._admin = Admin(options, stopping=lambda: False)
 
-    def topics(self, wanted: Sequence[str], left_out: Sequence[str] = ()) -> KnownTopics:
-        """Returns the topics that match `wanted` (names and patterns) and none of `left_out`."""
+    def topics(self, wanted: Sequence[str], left_out: Sequence[str] = (), earlier: Iterable[str] = ()) -> KnownTopics:
+        """Returns the topics that match `wanted` (names and patterns) and none of `left_out`. `earlier` are topics that existed before."""
         known = self._asked(lambda client: _now(lambda: client.list_topics(timeout=ANSWER_SECONDS))).topics
-        names = [one for one in wanted if is_name(one)]
+        names = [one for one in wanted if is_name(one)] + [one for one in earlier if stands_for(one, wanted, left_out)]
         asked = {name for name in known if stands_for(name, wanted, left_out)}.union(name for name in names if name not in known)
         answers = self._each(lambda client: _described(client, sorted(asked)))
         topics = KnownTopics({}, [], {})

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import shutil
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import pytest
 from confluent_kafka import KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
+from copycat_agent.errors import BlockedError
+from copycat_agent.offsets import OffsetStore
+from copycat_agent.sinks.directory_store import DirectoryStore
 from tests.lake.conftest import as_json
 from tests.rig.kafka import create_topic
 from tests.rig.waiting import wait_until
@@ -66,6 +72,85 @@ def test_an_old_state_directory_makes_no_difference(lake: Lake) -> None:
     lake.run(sink=SOON)
     lake.assert_each_once()
     assert sum(len(one.rows) for one in lake.written()) == 400
+
+
+def test_a_name_that_comes_back_goes_on_behind_what_was_written_under_the_other_one(lake: Lake) -> None:
+    for begin, name, earlier in ((0, "one", []), (100, "two", ["one"]), (200, "one", ["two"]), (300, "one", ["two"])):
+        lake.name = name
+        for old in earlier:
+            with OffsetStore.open(lake.state_dir) as store:
+                store.rename(old, name)
+        more(lake, begin, begin + 100)
+        lake.run(sink=SOON, renamed_from=earlier)
+        assert lake.last.state == "stopped", lake.last.reason
+        lake.assert_each_once()
+    shutil.rmtree(lake.state_dir)
+    lake.run(sink=SOON)
+    lake.assert_each_once()
+
+
+def test_an_address_that_comes_back_goes_on_behind_what_was_written_to_the_other_one(lake: Lake) -> None:
+    for begin, place in ((0, "a"), (100, "b"), (200, "a")):
+        more(lake, begin, begin + 100)
+        lake.run(sink={**SOON, "uri": f"file://{lake.root}/{place}"})
+    lake.assert_each_once()
+    shutil.rmtree(lake.state_dir)
+    lake.run(sink={**SOON, "uri": f"file://{lake.root}/a"})
+    lake.assert_each_once()
+
+
+@pytest.mark.parametrize("start", [{"start_at": "end"}, {"start_at": "2099-01-01T00:00:00Z"}])
+def test_a_lost_state_directory_makes_no_difference_with_another_start(lake: Lake, start: dict[str, str]) -> None:
+    lake.follow(sink=SOON, source=start)
+    more(lake, 0, 100)
+    if start["start_at"] == "end":
+        lake.wait_written(100)
+    lake.stop()
+    if start["start_at"] != "end":
+        lake.run(sink=SOON)
+    shutil.rmtree(lake.state_dir)
+    more(lake, 100, 200)
+    lake.follow(sink=SOON, source=start)
+    more(lake, 200, 300)
+    lake.wait_written(300)
+    lake.stop()
+    lake.assert_each_once()
+
+
+@pytest.mark.parametrize("offset", [0, 150])
+def test_a_position_that_was_set_makes_no_difference(lake: Lake, offset: int) -> None:
+    more(lake, 0, 100)
+    lake.run(sink=SOON)
+    more(lake, 100, 200)
+    with OffsetStore.open(lake.state_dir) as store:
+        ((partition, saved),) = store.read(lake.name).items()
+        store.reset({partition: replace(saved, position=offset, cursor=json.dumps({"offset": offset}))})
+    lake.run(sink=SOON)
+    lake.assert_each_once()
+
+
+def test_records_that_retention_deletes_while_nothing_can_be_written_are_in_the_ledger_once(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    more(lake, 0, 100)
+    lake.run(sink=SOON)
+    more(lake, 100, 200)
+    admin = AdminClient({"bootstrap.servers": lake.bootstrap})
+    admin.delete_records([TopicPartition(lake.topic, 0, 200)])[TopicPartition(lake.topic, 0)].result(30)
+    attempts = list[str]()
+
+    def full(_store: DirectoryStore, key: str, _data: bytes) -> bool:
+        attempts.append(key)
+        raise BlockedError("no room", "make room")
+
+    with monkeypatch.context() as while_full:
+        while_full.setattr(DirectoryStore, "put_if_absent", full)
+        lake.start(sink=SOON, errors={"retry_max_delay": "50ms"})
+        wait_until(lambda: len(attempts) > 2, 30, lambda: f"{lake.status}")
+    wait_until(lambda: lake.losses and not lake.status.lag.bytes, 30, lambda: f"{lake.status}")
+    losses = lake.losses
+    lake.stop()
+    assert [one.records for one in losses] == [100], losses
 
 
 def test_a_store_that_was_emptied_is_waited_for_in_words(lake: Lake) -> None:

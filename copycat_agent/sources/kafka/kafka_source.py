@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, cast
 
 from copycat_agent.extending import (
@@ -83,7 +83,7 @@ class KafkaSource:
         if time.monotonic() >= self._committed_at + COMMIT_SECONDS:
             self._commit()
         positions = {key: _checked(key, position) for key, position in saved.items()}
-        self._discover()
+        self._discover({key.rpartition("/")[0] for key in positions})
         yield from self._troubles()
         places = [(name, number) for name, topic in self._topics.found.items() for number in topic.partitions]
         starts, ends = self._starts(places, saved), self._ranges.ends(places)
@@ -122,11 +122,14 @@ class KafkaSource:
         if self._group_trouble and self._targets is None:
             yield Troubled(f"group {self._options.group_name}", self._group_trouble)
 
-    def _discover(self) -> None:
-        """Lists topics and partitions again once `discover_interval` is over. Raises the first error when every topic is refused."""
+    def _discover(self, earlier: Collection[str]) -> None:
+        """Lists topics and partitions again once `discover_interval` is over. Raises the first error when every topic is refused.
+
+        `earlier` are the topics with a position.
+        """
         if time.monotonic() < self._discovered_at + self._options.discover_interval:
             return
-        topics = self._ranges.topics(self._options.topics, self._options.exclude)
+        topics = self._ranges.topics(self._options.topics, self._options.exclude, earlier)
         if topics.refused and not topics.found:
             raise next(iter(topics.refused.values()))
         self._topics, self._discovered_at = topics, time.monotonic()
