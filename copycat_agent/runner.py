@@ -51,7 +51,7 @@ HANG_UP_SECONDS = 2.0
 
 PICKLE = 5
 
-_NO_THREAD = "no thread is to be had for a batch", "raise the limit of threads (ulimit -u, TasksMax), or run fewer tasks"
+_NO_THREAD = "no thread could be started for a batch", "raise the limit of threads (ulimit -u, TasksMax), or run fewer tasks"
 _log = logs.get("spark")
 
 

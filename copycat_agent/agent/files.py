@@ -66,19 +66,16 @@ class DefinitionFiles:
         overrides: Mapping[str, object],
         only: Collection[str] = (),
         *,
-        needs_kafka: bool = True,
         elsewhere: Elsewhere = "",
     ) -> None:
         """`overrides` replace options of agent.yaml, see `load_agent`. `only`: other names are left out. Both apply to all loads.
 
-        `needs_kafka` False lets definitions without a Kafka address run: nothing will be sent. `elsewhere`: definitions that only
-        this host can read are refused.
+        `elsewhere`: definitions that only this host can read are refused.
         """
         self.directory = directory
         self.overrides = {option: value for option, value in overrides.items() if value is not None}
         self._config = config
         self._only = frozenset(only)
-        self._needs_kafka = needs_kafka
         self.elsewhere = elsewhere
         self._options: AgentOptions | None = None
         self._good: dict[Path, Definition] = {}
@@ -172,7 +169,7 @@ class DefinitionFiles:
         """Returns why a definition that loads is not run, "" when it is."""
         if not definition.enabled:
             return ""
-        if self._needs_kafka and not definition.kafka.bootstrap_servers:
+        if not definition.kafka.bootstrap_servers:
             return NO_ADDRESS
         error = refused(definition, self.elsewhere)
         return f"{error.message}; {error.hint}" if error else ""

@@ -18,7 +18,7 @@ def passwd(
 ) -> None:
     """Print a line for the file that api.users names: NAME and a hash of the password, which is asked for, or read from stdin.
 
-    The password is never shown and never on a command line: copycat passwd prometheus >> /etc/copycat/users
+    The password is never shown and never on a command line: copycat passwd prometheus >> /etc/copycat/api.users
     """
     if sys.stdin.isatty():
         password = typer.prompt("Password", hide_input=True, confirmation_prompt=True, err=True)

@@ -6,7 +6,7 @@ import contextlib
 import json
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol, Self
 
 import typer
@@ -54,16 +54,15 @@ class FollowedRun(Protocol):
 class RunPace:
     """Rates and the time left, from occasional looks."""
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
-        self._at = clock()
+    def __init__(self) -> None:
+        self._at = time.monotonic()
         self._records = self._left = 0
         self._is_first = True
         self.records_per_second = self.bytes_per_second = 0.0
 
     def look(self, status: Status) -> None:
         """Takes in the present state."""
-        now = self._clock()
+        now = time.monotonic()
         records, left = status.counts.read, status.lag.bytes
         if not self._is_first and now > self._at:
             share = min(1.0, (now - self._at) / _SMOOTH_SECONDS) if self.records_per_second or self.bytes_per_second else 1.0

@@ -258,7 +258,7 @@ class JsonSchemaOptions(SchemaOptions):
     validate_: bool = Field(
         True,
         alias="validate",
-        description="true: a record that the schema does not allow is a bad record. false: nobody looks, which is much faster with "
+        description="true: a record that the schema does not allow is a bad record. false: nothing is checked, which is much faster with "
         "schemas that use more than types, required, enum and bounds.",
     )
 

@@ -41,7 +41,7 @@ class TextLineOptions(Options):
         "with the header copycat.truncated. split: all of it is sent, in numbered parts, with the headers copycat.part. drop: counted and "
         "passed. With `multiline`, what is written there goes first.",
     )
-    skip_empty: bool = Field(False, description="true passes empty lines over.")
+    skip_empty: bool = Field(False, description="true skips empty lines.")
 
 
 class LineOptions(TextLineOptions):

@@ -99,7 +99,7 @@ class GroupOptions(Options):
         "split",
         description="What becomes of a record over max_lines, max_bytes or, in one of its lines, line.max_bytes. split: all of it is sent, "
         "in numbered parts, with the headers copycat.part. truncate: sent cut at the end of a character, with the header "
-        "copycat.truncated. dlq: a bad record, as `errors` says, with its beginning as raw bytes. drop: counted and passed. Where it "
+        "copycat.truncated. dlq: a bad record, as `errors` says, with its beginning as raw bytes. drop: skipped and counted. Where it "
         "is not written and line.on_too_long is, that holds for these records as well.",
     )
 

@@ -26,9 +26,8 @@ class Sink:
     Not thread-safe: the handler's lock is held.
     """
 
-    def __init__(self, stream: TextIO | None, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, stream: TextIO | None) -> None:
         self._stream = stream
-        self._clock = clock
         self._encoding = getattr(stream, "encoding", None) or "utf-8"
         self._fd = _descriptor(stream)
         self._waits = self._fd is not None and not stat.S_ISREG(os.fstat(self._fd).st_mode)
@@ -72,7 +71,7 @@ class Sink:
         assert self._fd is not None
         if self._torn:  # half a line was written: it ends here
             data = b"\n" + data
-        deadline = self._clock() + (0.0 if self._stuck else PATIENCE_SECONDS)
+        deadline = time.monotonic() + (0.0 if self._stuck else PATIENCE_SECONDS)
         view = memoryview(data)
         while view:
             if self._waits and not self._is_writable(deadline):
@@ -82,7 +81,7 @@ class Sink:
             try:
                 view = view[os.write(self._fd, view[:_CHUNK_BYTES] if self._waits else view) :]
             except BlockingIOError:  # somebody has made it non-blocking
-                if self._clock() >= deadline:
+                if time.monotonic() >= deadline:
                     self._stuck = True
                     self._torn = self._torn or len(view) < len(data)
                     return False
@@ -94,7 +93,7 @@ class Sink:
         assert self._fd is not None
         poll = select.poll()
         poll.register(self._fd, select.POLLOUT)
-        return bool(poll.poll(max(0.0, deadline - self._clock()) * 1000))
+        return bool(poll.poll(max(0.0, deadline - time.monotonic()) * 1000))
 
 
 def _descriptor(stream: TextIO | None) -> int | None:

@@ -189,7 +189,7 @@ FAMILIES: tuple[Family, ...] = (
     Family("lanes_opened_total", "counter", _C, lanes_opened,
         "Times an exactly_once connector took over its lanes in Kafka and read its positions there: at a start, after an unknown outcome."),
     Family("lag_bytes", "gauge", _C, each(lambda s: s.lag.bytes),
-        "Bytes that are there and not yet settled."),
+        "Bytes that are there and not yet settled: for a source kafka an estimate, for jdbc above 0 while rows wait."),
     Family("lag_records", "gauge", _C, each_known(lambda s: s.lag.records),
         "Records between what is settled and the ends of the partitions of a source kafka."),
     Family("lag_waiting_records", "gauge", _C, each_known(lambda s: None if s.lag.records is None else s.lag.waiting_records),

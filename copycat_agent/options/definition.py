@@ -142,7 +142,9 @@ class ErrorsOptions(Options):
     """What becomes of a record that cannot be made or sent."""
 
     tolerance: Literal["none", "all"] = Field(
-        "none", description="none: a bad record stops the connector. all: it goes to the dead-letter topic, or is counted and passed."
+        "none",
+        description="none: a bad record stops the connector. all: it goes to the dead-letter topic or, without one, "
+        "is skipped and counted.",
     )
     dlq: DlqOptions | None = Field(None, description="The dead-letter topic.")
     retry_timeout: Literal["forever"] | Duration = Field("forever", description="How long retriable errors are retried before FAILED.")
@@ -204,7 +206,7 @@ class CaseOptions(Options):
         "spooled file is all of it.",
     )
     input_file: str | None = Field(None, description="Instead of input: a file, packed or not; relative to the definition's.")
-    partial: bool = Field(False, description="true: nobody finishes the last line, when the text does not do it.")
+    partial: bool = Field(False, description="true: a last line without a line end stays unfinished.")
     file: CaseFileOptions = Field(CaseFileOptions(), description="What templates and steps know of the file.")
     host: str = Field("test-host", description="The name of this host, for @host.")
     read_time: str = Field("2026-01-01T00:00:00Z", description="When it is read, RFC 3339, for @read_time.")
@@ -299,7 +301,7 @@ class Definition(Options):
 class SparkOptions(Options):
     """The local Spark session."""
 
-    master: str = Field("local", description="local: one core per runner. Or local[N].")
+    master: str = Field("local", description="local: one runner per core, four at most. local[N]: N runners.")
     driver_memory: JvmMemory = Field(512 * 2**20, ge=512 * 2**20, description="Heap of the JVM, at least 512m.")
     conf: dict[str, ScalarText] = Field({}, description="Further Spark settings.")
 

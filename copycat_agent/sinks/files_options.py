@@ -49,10 +49,12 @@ def _without_colon(path: str, info: ValidationInfo) -> str:
 class RollOptions(Options):
     """When a file is written. What comes first does it; until then Kafka keeps the records."""
 
-    records: int = Field(1_000_000, ge=1, le=100_000_000, description="So many records of a partition.")
-    bytes: ByteSize = Field(256 * 2**20, ge=64 * 2**10, description="So many bytes of a partition's records, as they are in Kafka.")
-    age: Duration = Field(600.0, ge=0.1, le=7 * 86400, description="The oldest record has waited for so long.")
-    idle: Duration | None = Field(None, ge=0.1, le=7 * 86400, description="Nothing new has come for so long; never when absent.")
+    records: int = Field(1_000_000, ge=1, le=100_000_000, description="A file is written after this many records of a partition.")
+    bytes: ByteSize = Field(
+        256 * 2**20, ge=64 * 2**10, description="Or after this many bytes of a partition's records, as they are in Kafka."
+    )
+    age: Duration = Field(600.0, ge=0.1, le=7 * 86400, description="Or once the oldest record has waited for this long.")
+    idle: Duration | None = Field(None, ge=0.1, le=7 * 86400, description="Or once nothing new has come for this long; never if absent.")
 
 
 class FilesSinkOptions(SinkOptions):

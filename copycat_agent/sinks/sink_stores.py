@@ -98,15 +98,15 @@ def check_address(uri: str) -> Address:
     return address
 
 
-def store_at(uri: str, scratch: Path | None = None) -> SinkStore:
+def store_at(uri: str) -> SinkStore:
     """Returns the store at an address. Raises FatalError for an invalid address, or if a library is missing. Sends no request.
 
-    `scratch` is where files for an object store are written before they are uploaded; by default, below the system's temporary directory.
+    Files for an object store are written below the system's temporary directory before they are uploaded.
     """
     address = check_address(uri)
     if address.scheme == "file":
         return DirectoryStore(Path(address.path))
-    base, extra = scratch or Path(tempfile.gettempdir(), f"copycat-files-{os.getuid()}"), "hdfs" if address.scheme == "hdfs" else "lake"
+    base, extra = Path(tempfile.gettempdir(), f"copycat-files-{os.getuid()}"), "hdfs" if address.scheme == "hdfs" else "lake"
     try:
         if extra == "hdfs":
             from copycat_agent.sinks.hdfs_store import HdfsStore  # noqa: PLC0415 - hdfs-native is an extra

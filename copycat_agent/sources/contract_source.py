@@ -131,7 +131,7 @@ class ContractSource:
 
     def _log_troubles(self, troubles: dict[str, str]) -> None:
         for name in troubles.keys() - self._troubles.keys():
-            self._log.warning("source has trouble beside reading", what=name, why=troubles[name])
+            self._log.warning("source has a problem that does not stop reading", what=name, why=troubles[name])
         self._troubles = troubles
 
     def _remember(self, one: Remembered, changes: Changes) -> None:

@@ -107,7 +107,9 @@ class ReadThreads:
         try:
             thread.start()
         except RuntimeError:
-            raise RetriableError(f"{name}: no thread is to be had for read()", "raise the limit of threads (ulimit -u, TasksMax)") from None
+            raise RetriableError(
+                f"{name}: no thread could be started for read()", "raise the limit of threads (ulimit -u, TasksMax)"
+            ) from None
         begun = time.monotonic()
         try:
             while (run := thread.take(_LOOK_SECONDS)) is None or run:

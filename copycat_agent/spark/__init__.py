@@ -1,10 +1,10 @@
 """Runs batches on Spark: a private local session or one on a cluster, and the executors that use it. Only this package uses py4j.
 
-How the cli wires it::
+How `agent.carriers` wires it::
 
     host = SparkHost(agent.spark, state_dir / "run", on_failure=exit_75)   # spark.host
     host.start()                      # returns at once: the JVM starts while the caller loads definitions
-    executor = ChoosingExecutor(host)   # spark.jobs, for `run`;  JobExecutor(host) for `backfill`
+    executor = on_this_host(host)     # spark.jobs, for `run`;  JobExecutor(host) for `backfill`
     ...
     executor.close()
     host.close()

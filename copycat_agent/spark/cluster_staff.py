@@ -68,10 +68,9 @@ class ClusterStaff:
 
     reason = "the cluster has given none a place yet: see that it runs, and has free cores and memory"
 
-    def __init__(self, host: ClusterHost, run: str = cluster_task.RUN) -> None:
+    def __init__(self, host: ClusterHost) -> None:
         """`host` has been started, and may still be coming up. Raises FatalError if this host's address cannot be listened on."""
         self._host = host
-        self._run = run
         try:
             self._door = ClusterDoor(*host.own_addresses())
         except OSError as error:
@@ -141,7 +140,7 @@ class ClusterStaff:
 
         context, group = session.context, f"runner-{index}#{next(self._attempts)}"
         level = min(logging.getLogger("copycat_agent").getEffectiveLevel(), logging.WARNING)  # the driver filters what runners log
-        post = cluster_task.Post(index, self._run, copycat_agent.__version__, level, self._door.address)
+        post = cluster_task.Post(index, cluster_task.RUN, copycat_agent.__version__, level, self._door.address)
         self._groups[index] = context, group
         try:
             context.setJobGroup(group, f"runner {index}", interruptOnCancel=True)

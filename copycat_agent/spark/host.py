@@ -151,7 +151,7 @@ class SparkHost:
             return SESSIONS.on(context)
         except Exception as error:  # noqa: BLE001 - whatever py4j raises
             why = type(error).__name__
-        raise RetriableError(f"no Spark session is to be had ({why})")
+        raise RetriableError(f"there is no Spark session now ({why})")
 
     def close(self) -> None:
         """Ends the session, the JVM and all workers. Close executors first. Idempotent, also without `start`."""

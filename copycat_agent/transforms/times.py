@@ -212,8 +212,8 @@ class TimestampParse(Options):
     format: Annotated[OneOrMore[TimeFormat], AfterValidator(_not_empty)] = Field(
         ("iso8601",),
         description="How it is written: strptime's directives such as %d/%b/%Y:%H:%M:%S %z, or iso8601, rfc3339, rfc2822, unix, unix_ms, "
-        "unix_us, unix_ns. A list is tried in order. A format without a year means the latest one that is not after the file's last "
-        "change.",
+        "unix_us, unix_ns. A list is tried in order. A format without a year means the latest year in which the time is at most two "
+        "days after the file's last change.",
     )
     zone: ZoneWord = Field(
         LOCAL, description="Zone of times that do not say theirs: local (of the host), a name such as UTC or Europe/Berlin, or +02:00."

@@ -32,13 +32,13 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 TELL_SECONDS = 1.0
 """A wait for the predecessor is reported once it takes longer."""
-AFTER = "waits until what ran before under its name has come to its end"
+AFTER = "waits until the previous run under this name has ended"
 """The reason of a connector that waits for its predecessor."""
 OPENING_SECONDS = 0.2
 """Time between two checks of a delivery that is being opened."""
 STUCK_SECONDS = 120.0
 """Longer than any step of a connector may take: a step that takes this long hangs, mostly in a file system."""
-HANGS = "its loop does not turn: a file system that it reads from may hang; it goes on by itself"
+HANGS = "it has hung for a while, probably in a file system that it reads from; it resumes by itself once that answers"
 """The reason of a connector that hangs."""
 NO_ANSWER = "the file system at {} does not answer: it goes on by itself when that does"
 """The reason of a connector whose mount hangs, whether its step hangs there or is held back."""
@@ -299,7 +299,7 @@ class Connector:
         try:
             self._tools.deliveries.ended(self.definition, error)
         except CopycatError as unsaved:
-            self._log.warning("why the connector ended could not be saved for those who decide", why=str(unsaved))
+            self._log.warning("the reason for the failure could not be saved; commands about positions will not show it", why=str(unsaved))
 
     def _restart_after(self, begun: float, reason: str) -> None:
         seconds = self._restarts.ended(begun)

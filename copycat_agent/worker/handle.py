@@ -43,7 +43,12 @@ class Targets:
         try:
             self._store.set_target(name, target)
         except CopycatError as error:
-            _log.warning("the next start of the agent will not know this", connector=name, wanted=target, why=str(error))
+            _log.warning(
+                "the new target could not be saved: the next start of the agent will not know it",
+                connector=name,
+                wanted=target,
+                why=str(error),
+            )
 
     def rename(self, old: str, new: str) -> None:
         """Renames a target, after the store has renamed the connector."""

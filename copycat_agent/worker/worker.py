@@ -175,7 +175,7 @@ class Worker:
         stuck = set(self.stuck)
         for name in stuck - self._told_stuck:
             hint = "a file system that it reads from may hang; the other connectors go on"
-            _log.warning("connector hangs", connector=name, why=f"its loop has not turned for {STUCK_SECONDS:.0f} s", hint=hint)
+            _log.warning("connector hangs", connector=name, why=f"its present step has taken more than {STUCK_SECONDS:.0f} s", hint=hint)
         for name in self._told_stuck - stuck:
             _log.info("connector no longer hangs", connector=name)
         self._told_stuck = stuck
@@ -307,7 +307,7 @@ class Worker:
     def _refuse_those_left_behind(self, names: Sequence[str]) -> None:
         hanging = [one for one in self._leaving if not one.ended and one.definition.name in names]
         if hanging:
-            msg = f"connector {hanging[0].definition.name} does not come to its end"
+            msg = f"connector {hanging[0].definition.name} has not ended yet"
             raise BusyError(msg, "its files may lie on a file system that hangs; try again, or restart the agent")
 
     def _handle(
@@ -380,7 +380,7 @@ class Worker:
         for handle in handles:
             if handle.connector and not handle.connector.join(deadline - time.monotonic()):
                 _log.error(
-                    "connector does not come to its end and is left behind", connector=handle.definition.name,
+                    "connector did not end in time and is abandoned", connector=handle.definition.name,
                     hint="its files may lie on a file system that hangs",
                 )  # fmt: skip
 

@@ -91,7 +91,7 @@ def test_a_queue_that_is_not_there_is_told_once_and_polls_go_on(
     bucket.put("b", b"two\n")
     assert shipping.lines(until=2, deadline=60) == ["one", "two"]
     assert shipping.status.state == "running"
-    (told,) = [one for one in caplog.records if one.getMessage() == "source has trouble beside reading"]
+    (told,) = [one for one in caplog.records if one.getMessage() == "source has a problem that does not stop reading"]
     assert vars(told)["fields"]["what"] == "source.notify"
     assert vars(told)["fields"]["why"] == "the queue cannot be read: there is no such queue; polls go on"
 

@@ -210,7 +210,7 @@ class BinaryOptions(FormatOptions):
     on_too_long: Literal["dlq", "truncate", "drop"] = Field(
         "dlq",
         description="dlq: a larger file is a bad record, as `errors` says, its first max_bytes as raw bytes. truncate: those are sent, "
-        "with the header copycat.truncated. drop: counted and passed.",
+        "with the header copycat.truncated. drop: skipped and counted.",
     )
 
 

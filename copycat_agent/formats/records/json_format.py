@@ -33,7 +33,7 @@ class JsonlOptions(TreeOptions):
     encoding: str = Field("utf-8", min_length=1, max_length=64, description="A codec of Python, or auto: what the byte order mark says.")
     max_bytes: ByteSize = Field(2**20, ge=1, le=2**30, description="Longest line as it stands in the file, line feed not counted.")
     on_too_long: Literal["dlq", "drop"] = Field(
-        "dlq", description="dlq: a bad record, as `errors` says, its first max_bytes as raw bytes. drop: counted and passed."
+        "dlq", description="dlq: a bad record, as `errors` says, its first max_bytes as raw bytes. drop: skipped and counted."
     )
 
     def model_post_init(self, _: object) -> None:
@@ -101,7 +101,7 @@ class JsonFileOptions(TreeOptions):
     )
     max_bytes: ByteSize = Field(2**20, ge=1, le=2**30, description="Largest record as it stands in the file.")
     on_too_long: Literal["dlq", "drop"] = Field(
-        "dlq", description="dlq: a bad record, as `errors` says, its first max_bytes as raw bytes. drop: counted and passed."
+        "dlq", description="dlq: a bad record, as `errors` says, its first max_bytes as raw bytes. drop: skipped and counted."
     )
 
 

@@ -45,7 +45,7 @@ class XmlOptions(TreeOptions):
     lists: tuple[str, ...] = Field((), description="Elements that are lists even where there is only one.")
     max_bytes: ByteSize = Field(2**20, ge=1, le=2**30, description="Largest record as it stands in the file.")
     on_too_long: Literal["dlq", "drop"] = Field(
-        "dlq", description="dlq: a bad record, as `errors` says, its first max_bytes as raw bytes. drop: counted and passed."
+        "dlq", description="dlq: a bad record, as `errors` says, its first max_bytes as raw bytes. drop: skipped and counted."
     )
 
 

@@ -30,16 +30,16 @@ def driver_of(url: str) -> KnownDriver | None:
     return _KNOWN.get(match[1]) if match else None
 
 
-def driver_jars(driver: str, cache: Path | None = None) -> tuple[Path, ...]:
+def driver_jars(driver: str) -> tuple[Path, ...]:
     """Returns the jars of a driver. `driver` is Maven coordinates, `group:artifact:version`, or the absolute path of a jar.
 
-    The jar of coordinates is fetched once, into `cache` (None: the user's cache), without dependencies: drivers need none. The jar of a
+    The jar of coordinates is fetched once, into the user's cache, without dependencies: drivers need none. The jar of a
     `KnownDriver` must have the checksum pinned here. Raises RetriableError without a network, BlockedError if there is no jar at the path,
     FatalError if the repository does not have the coordinates.
     """
     if driver.startswith("/"):
         return (_existing(Path(driver)),)
-    return (fetch_jar(driver, _PINNED.get(driver), cache),)
+    return (fetch_jar(driver, _PINNED.get(driver)),)
 
 
 def _existing(jar: Path) -> Path:

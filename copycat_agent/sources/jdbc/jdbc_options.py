@@ -85,17 +85,20 @@ class JdbcOptions(PolledOptions):
         60.0,
         ge=0,
         le=86400,
-        description="The same: rows that appear so long behind the newest one are still found. What was sent of them is remembered.",
+        description="The same: how far behind the newest row late rows are still found. What was sent of them is remembered.",
     )
     gap_timeout: Duration = Field(
         60.0,
         ge=0,
         le=86400,
-        description="Mode incrementing, other databases than PostgreSQL: so long a number that is missing is asked for "
-        "again, before it is given up.",
+        description="Mode incrementing, databases other than PostgreSQL: how long a missing number is asked for again "
+        "before it is given up.",
     )
     partitions: int = Field(
-        1, ge=1, le=64, description="Into so many ranges of its key a table is cut, when all of it is read: tasks read them side by side."
+        1,
+        ge=1,
+        le=64,
+        description="Number of ranges of its key into which a table is split when all of it is read; tasks read them in parallel.",
     )
     batch_rows: int = Field(
         100_000,

@@ -65,11 +65,14 @@ class ObjectsOptions(FilesOptions):
         600.0,
         ge=0,
         le=7 * 86400,
-        description="A poll lists behind the greatest name that was not changed for so long, at most the last 1,000, of all and in each "
-        "directory that has something new: what arrives late under a lower name is found at once if it sorts behind that.",
+        description="In a large bucket, a poll lists only from the greatest name that has not changed for this long, 1,000 names back at "
+        "most, overall and in each directory with new objects. A late object whose name sorts after that is found at once.",
     )
     relist: Duration = Field(
-        600.0, ge=1, le=7 * 86400, description="What is late is found within so long: polls list everything once in it, each a part."
+        600.0,
+        ge=1,
+        le=7 * 86400,
+        description="Polls list everything once in this time, a part each, so any late object is found within it.",
     )
     start_at: Literal["beginning", "end"] = Field(
         "beginning",

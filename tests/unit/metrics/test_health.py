@@ -184,7 +184,7 @@ def test_an_agent_whose_store_or_executor_hangs_is_not_alive() -> None:
 
 
 def test_one_connector_that_hangs_is_no_reason_to_restart_the_agent() -> None:
-    agent = FakeAgent(running(), running("hung", state=State.BLOCKED, reason="its loop does not turn"))
+    agent = FakeAgent(running(), running("hung", state=State.BLOCKED, reason="it has hung for a while"))
     agent.now = replace(agent.now, stuck=("hung",))
     health = health_of(agent)
     assert health.alive().good

@@ -330,7 +330,7 @@ class Agent:
                 yield Local(SECOND_LOOK if self.is_behind else "back-off")
 
     def doubts(self, error: PositionsError) -> bool:
-        """Whether Kafka is asked once more, as `delivery.exactly_once.opening` does."""
+        """Whether Kafka is asked once more, as `delivery.exactly_once.guarantee` does."""
         self.is_behind, before = isinstance(error, BehindError), self.is_behind
         return self.is_behind and not before
 

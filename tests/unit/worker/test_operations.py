@@ -323,7 +323,7 @@ def test_one_that_hangs_holds_up_neither_the_others_nor_questions(
     changed = definition(tmp_path, "app", delivery={"tasks_max": 1})
     worker.apply([changed, definition(tmp_path, "other")])
     assert worker.definition("app") is changed
-    with pytest.raises(BusyError, match="does not come to its end"), worker.at_rest("app", force=True):
+    with pytest.raises(BusyError, match="has not ended yet"), worker.at_rest("app", force=True):
         pass
     go_on.set()
     read_so_far(worker, 4)
