@@ -109,6 +109,7 @@ class LanePlan:
     place: OffsetsPartition
     driver_rows: tuple[tuple[SourcePartition, SavedRow | None], ...] = ()
     guarantee: ClassVar[str] = "exactly_once"
+    upload_seconds: ClassVar[float] = 0.0
 
 
 LaneState = Literal["committed", "idle", "undone", "unknown"]
@@ -252,12 +253,17 @@ class DeliveryPlan(Protocol):
     def guarantee(self) -> str:
         """Returns the name of the delivery, as in `delivery.guarantee` of a definition."""
 
+    @property
+    def upload_seconds(self) -> float:
+        """Returns the time that settling a batch may take after it was read, beyond what an answer takes."""
+
 
 @dataclass(frozen=True, slots=True)
 class AtLeastOncePlan:
     """Has no fields: what Kafka acknowledges is settled."""
 
     guarantee: ClassVar[str] = "at_least_once"
+    upload_seconds: ClassVar[float] = 0.0
 
 
 AT_LEAST_ONCE = AtLeastOncePlan()
@@ -269,6 +275,8 @@ class FilesPlan:
     """Has no fields: the task asks the store how far a partition is written."""
 
     guarantee: ClassVar[str] = "files"
+    upload_seconds: ClassVar[float] = 240.0
+    """Enough for two files of 256 MiB over 20 Mbit/s."""
 
 
 INTO_FILES = FilesPlan()
@@ -298,3 +306,8 @@ class Batch(Compact):
     delivery: DeliveryPlan = AT_LEAST_ONCE
     cluster: str = ""
     follow_seconds: float = 0.0
+
+    @property
+    def settled_seconds(self) -> float:
+        """Returns the time until everything should be settled, without what it may take to send and answer the batch."""
+        return self.max_seconds + self.delivery.upload_seconds

@@ -39,6 +39,11 @@ class SinkOptions(Options):
         """Returns its address, for people; "" for topics, which have names of their own."""
         return ""
 
+    @property
+    def places(self) -> tuple[str, ...]:
+        """Returns patterns of all paths that it touches in mounted file systems; empty if there are none."""
+        return ()
+
 
 class KafkaSinkOptions(SinkOptions):
     """Topics of the cluster that the section `kafka` names; `record` says which."""

@@ -83,3 +83,8 @@ class FilesSinkOptions(SinkOptions):
     def address(self) -> str:
         """The address of the directory, without the store's options."""
         return f"{check_address(self.uri).shown.rstrip('/')}/"
+
+    @property
+    def places(self) -> tuple[str, ...]:
+        address = check_address(self.uri)
+        return (f"{address.path.rstrip('/')}/*",) if address.scheme == "file" else ()

@@ -133,7 +133,7 @@ class ClusterExecutor:
 
             def new_job() -> ClusterJob:
                 flight.is_sent = True
-                seconds = batch.max_seconds + self._answer_seconds
+                seconds = batch.settled_seconds + self._answer_seconds
                 jobs.append(ClusterJob(session, flight, self._closed, self._pulse, self._place_seconds, seconds))
                 return jobs[-1]
 

@@ -174,7 +174,9 @@ class JobExecutor:
         if session is None:
             return unread(batch)
         job = _Job(session.context, stop_file.name, self._closed)
-        threading.Thread(target=job.guard, args=(batch.max_seconds + self._answer_seconds,), name=f"{job.group}-guard", daemon=True).start()
+        threading.Thread(
+            target=job.guard, args=(batch.settled_seconds + self._answer_seconds,), name=f"{job.group}-guard", daemon=True
+        ).start()
         try:
             session.context.setJobGroup(job.group, f"{batch.task.connector}/{batch.task.number}", interruptOnCancel=True)
             results = self._carried(session.context, batch, str(stop_file), sent)

@@ -186,7 +186,7 @@ def leave_hung(links: Collection[Link], hung: Collection[str], now: float, answe
         for one in link.pending.values():
             one.is_hung = one.batch.task.connector in hung
             if one.is_hung:
-                one.late, one.deadline = False, now + one.batch.max_seconds + answer_seconds
+                one.late, one.deadline = False, now + one.batch.settled_seconds + answer_seconds
 
 
 def late(links: Collection[Link], now: float) -> list[tuple[Link, str]]:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from copycat_agent.spark.staff import Staff
 
 ANSWER_SECONDS = 60.0
-"""Time for a batch to settle after its `max_seconds`. Later its runner counts as hung, and is killed."""
+"""Time for the answer after a batch's `settled_seconds`. Later its runner counts as hung, and is killed."""
 
 PLACE_SECONDS = 60.0
 """How long a batch waits for a runner: longer than a JVM takes to restart."""
@@ -158,7 +158,7 @@ class RunnerExecutor:
                 link = self._assignments.link(pending.batch.task, open_links, THREADS)
                 pending.sent_at = time.monotonic()
                 stay_seconds = STAY_SECONDS if pending.batch.follow_seconds else 0.0
-                pending.deadline = pending.sent_at + pending.batch.max_seconds + stay_seconds + self._answer_seconds
+                pending.deadline = pending.sent_at + pending.batch.settled_seconds + stay_seconds + self._answer_seconds
                 link.pending[pending.number] = pending  # before it is sent, so that `_lost` fails it if the link breaks
                 self._look_by(min(pending.deadline, time.monotonic() + self._look_seconds))
             link.send(pending.data)

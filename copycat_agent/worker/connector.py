@@ -89,7 +89,7 @@ class Connector:
         self._restarts = Restarts()
         self._keeper = RestartKeeper(tools.keeper, lambda: self._orders.stop_at is not None)
         self._running: Running | None = None
-        self.mount_user = MountUser(places_of(definition.source))
+        self.mount_user = MountUser((*places_of(definition.source), *definition.sink.places))
         self._ended = threading.Event()
 
     @property

@@ -114,6 +114,27 @@ def test_one_hung_mount_costs_the_others_nothing_and_the_watchdog_is_fed(
     scene.agent.stop()
 
 
+def test_a_hung_mount_under_a_files_sink_is_named_and_costs_the_others_nothing(scene: Scene, mount: HangingMount) -> None:
+    """Its batch waits in the mount, as one that reads there: no process is killed for it."""
+    scene.agent.undefine("remote")
+    writer = scene.writer()
+    writer.write(10)
+    scene.start()
+    scene.wait_arrived()
+    mount.hang()
+    sink = {"type": "files", "uri": f"file://{mount.path}/lake/", "roll": {"age": "300ms"}}
+    scene.agent.define("lake", {"source": {"type": "kafka", "topics": [scene.topic]}, "sink": sink})
+
+    def reason() -> str:
+        return next((one["reason"] for one in scene.ask("/v1/connectors")["connectors"] if one["name"] == "lake"), "")
+
+    wait_until(lambda: f"the file system at {mount.path} does not answer" in reason(), 60, lambda: scene.agent.log[-3000:])
+    writer.write(10)
+    scene.wait_arrived()
+    mount.go_on()
+    wait_until(lambda: reason() and "does not answer" not in reason(), 60, "it may not be written to, as it says now")
+
+
 def test_many_connectors_of_a_hung_mount_take_a_few_threads_and_deliver_everything_when_it_is_back(
     scene: Scene, mount: HangingMount, manager: ServiceManager
 ) -> None:
