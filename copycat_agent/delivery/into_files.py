@@ -41,6 +41,8 @@ if TYPE_CHECKING:
 
 
 _ANY = 2**62
+AGAIN_SECONDS = 30.0
+"""Least time for a split that is written again because Kafka has refused one of its dead letters."""
 Where = Literal["here", "elsewhere"] | None
 """Where records were written: in files of this chain, in those of another name or address, or (None) nobody knows whether at all."""
 
@@ -86,6 +88,11 @@ class FilesTask:
         store = _store(options.uri)
         claims, *earlier = (Claims(store, name) for name in (definition.name, *definition.renamed_from))
         letters = _Letters(batch, encoder, producers, stopping)
+
+        def write(split: Split, seconds: float) -> SplitResult:
+            alone = replace(batch, splits=(split,), max_seconds=seconds, max_records=_records(batch, options))
+            return _Writing(alone, encoder, _Range(options, store, (claims, *earlier), letters)).run(stopping, make_run, as_value)
+
         deadline = time.monotonic() + batch.max_seconds
         results: list[SplitResult] = []
         try:
@@ -94,9 +101,11 @@ class FilesTask:
                 if results and (left <= 0 or stopping()):
                     results.append(SplitResult(split, split.offset))
                     continue
-                alone = replace(batch, splits=(split,), max_seconds=max(left, 0.0), max_records=_records(batch, options))
-                writing = _Writing(alone, encoder, _Range(options, store, (claims, *earlier), letters))
-                results.append(writing.run(stopping, make_run, as_value))
+                have_waited = letters.wait
+                result = write(split, max(left, 0.0))
+                if letters.wait and not have_waited:
+                    result = write(split, max(left, AGAIN_SECONDS))
+                results.append(result)
         finally:
             client = letters.close()
         if client is not None and results:
@@ -274,6 +283,7 @@ class _Range:
         assert progress is not None
         assert place is not None
         try:
+            self._letters.flush()
             behind = progress.stream.reached(progress.sent_position)  # type: ignore[union-attr]
             written = self._files.close()
             complete = [LocalFile(one.path, one.directory, one.records) for one in written]
@@ -328,6 +338,8 @@ class _Letters:
         self._batch, self._kafka, self._producers, self._stopping = batch, encoder.kafka, producers, stopping
         dlq = encoder.definition.errors.dlq
         self.topic = "" if dlq is None else dlq.topic
+        self.wait = False
+        """Whether `send` waits for acknowledgements. That takes longer, but shows which letter Kafka refuses."""
         self._producer: TaskProducer | None = None
 
     def _made(self) -> TaskProducer:
@@ -341,11 +353,14 @@ class _Letters:
         return self._made().topics.partitions(self.topic)
 
     def send(self, messages: list[Message]) -> None:
-        """Sends dead letters, and waits until they are acknowledged. Raises as `TaskProducer.send_each`, also for one that Kafka refuses.
+        """Sends dead letters. Raises as `TaskProducer.send_each`; if `wait`, also for one that Kafka refuses.
 
-        Then it sends them again, one by one, to tell which it was.
+        After a refusal it sends them again, one by one, to tell which it was.
         """
         producer = self._made()
+        if not self.wait:
+            producer.send_each(messages)
+            return
         try:
             try:
                 producer.send_each(messages)
@@ -359,6 +374,16 @@ class _Letters:
                     self.send([one])
                 except Refused as alone:
                     raise Refused(index, alone.reason) from None
+
+    def flush(self) -> None:
+        """Waits until the dead letters are acknowledged. Raises RetriableError, and sets `wait`, if Kafka refused one."""
+        if self._producer is None:
+            return
+        try:
+            self._producer.flush()
+        except DataError as error:
+            self.wait = True
+            raise RetriableError(error.message, error.hint) from None
 
     def close(self) -> ClientView | None:
         """Gives the producer back. Returns its statistics, None if it was not used or has none."""
