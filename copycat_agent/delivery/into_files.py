@@ -21,7 +21,7 @@ from copycat_agent.batch.run import BatchRun
 from copycat_agent.delivery.at_least_once import AtLeastOnce, OpenDelivery
 from copycat_agent.encoding.files_layout import Shaped
 from copycat_agent.errors import DataError, FatalError, RetriableError
-from copycat_agent.model import INTO_FILES, FilesPlan, Schema, SplitResult
+from copycat_agent.model import FilesPlan, Schema, SplitResult
 from copycat_agent.producer import Message, Producers, Refused, TaskProducer
 from copycat_agent.sinks.claims import Claims, LocalFile, Range
 from copycat_agent.sinks.files_options import FilesSinkOptions
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from copycat_agent.delivery.base import AsValue, Callbacks, MakeRun, Results
     from copycat_agent.encoding.encoder import Encoder
     from copycat_agent.errors import CopycatError
+    from copycat_agent.logs import Log
     from copycat_agent.model import Batch, ClientView, Split
     from copycat_agent.offsets import OffsetStore
     from copycat_agent.options import Definition
@@ -53,9 +54,9 @@ class FilesGuarantee:
     def __init__(self, store: OffsetStore) -> None:
         self._store = store
 
-    def open(self, definition: Definition, callbacks: Callbacks, _earlier: Sequence[str]) -> OpenDelivery:
+    def open(self, definition: Definition, callbacks: Callbacks, earlier: Sequence[str]) -> OpenDelivery:
         """Returns the open delivery."""
-        return OpenDelivery(IntoFiles(definition.name, self._store, callbacks.log))
+        return OpenDelivery(IntoFiles(definition.name, self._store, callbacks.log, FilesPlan(tuple(earlier))))
 
     def leave(self, _connector: str) -> None:
         """Does nothing: offsets are saved as with at_least_once."""
@@ -70,9 +71,13 @@ class IntoFiles(AtLeastOnce):
     may_stay = False
     may_rewind = True
 
+    def __init__(self, connector: str, store: OffsetStore, log: Log, plan: FilesPlan) -> None:
+        super().__init__(connector, store, log)
+        self._plan = plan
+
     def plan(self, _task: int, _splits: Sequence[Split]) -> FilesPlan:  # type: ignore[override]
         """Returns the same plan for every batch."""
-        return INTO_FILES
+        return self._plan
 
 
 class FilesTask:
@@ -86,8 +91,11 @@ class FilesTask:
         assert isinstance(options, FilesSinkOptions)
         definition = encoder.definition
         store = _store(options.uri)
-        claims, *earlier = (Claims(store, name) for name in (definition.name, *definition.renamed_from))
+        assert isinstance(batch.delivery, FilesPlan)
+        claims, *earlier = (Claims(store, name) for name in (definition.name, *batch.delivery.earlier))
         letters = _Letters(batch, encoder, producers, stopping)
+        has_query = len(encoder.stages) > 1
+        letters.wait = has_query
 
         def write(split: Split, seconds: float) -> SplitResult:
             alone = replace(batch, splits=(split,), max_seconds=seconds, max_records=_records(batch, options))
@@ -98,7 +106,7 @@ class FilesTask:
         try:
             for split in batch.splits:
                 left = deadline - time.monotonic()
-                if results and (left <= 0 or stopping()):
+                if results and (left <= 0 or stopping() or has_query):  # a batch has one run of its query
                     results.append(SplitResult(split, split.offset))
                     continue
                 have_waited = letters.wait
@@ -184,7 +192,6 @@ class _Range:
     """
 
     run_bytes = _ANY
-    broken = False
 
     def __init__(self, options: FilesSinkOptions, store: SinkStore, claims: tuple[Claims, ...], letters: _Letters) -> None:
         """`claims` are those of the connector, then those of its earlier names."""
@@ -211,9 +218,14 @@ class _Range:
         earlier = [one.resume(*place, start, topic_id=topic_id) for one in self._earlier if one.chain(*place) is not None]
         elsewhere = max([start if written else 0, *earlier])
         self.end = self._claims.resume(*place, max(start, elsewhere), topic_id=topic_id)
-        if self.end < elsewhere:
+        while self.end < elsewhere:
             self.end = self._claims.commit(Range(*place, self.end, elsewhere - 1), (), topic_id=topic_id).end
         return self.end
+
+    @property
+    def broken(self) -> bool:
+        """Whether the producer of dead letters is. Nothing of the range is published then: part of a chunk may have been written."""
+        return self._letters.broken
 
     def read_by(self, progress: Progress) -> None:
         """Sets the progress of the split whose records are written."""
@@ -347,6 +359,11 @@ class _Letters:
             self._producer = self._producers.take(self._batch.task, self._kafka)
             self._producer.begin(self._stopping)
         return self._producer
+
+    @property
+    def broken(self) -> bool:
+        """See `TaskProducer.broken`."""
+        return self._producer is not None and self._producer.broken
 
     def partitions(self) -> int:
         """Returns the topic's number of partitions. Raises BlockedError if it is missing."""

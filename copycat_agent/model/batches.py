@@ -272,15 +272,12 @@ AT_LEAST_ONCE = AtLeastOncePlan()
 
 @dataclass(frozen=True, slots=True)
 class FilesPlan:
-    """Has no fields: the task asks the store how far a partition is written."""
+    """Names under which the connector has written files before. The task asks the store how far a partition is written."""
 
+    earlier: tuple[str, ...] = ()
     guarantee: ClassVar[str] = "files"
     upload_seconds: ClassVar[float] = 240.0
     """Enough for two files of 256 MiB over 20 Mbit/s."""
-
-
-INTO_FILES = FilesPlan()
-"""The only instance that is needed: it has no fields."""
 
 
 @dataclass(frozen=True, slots=True)

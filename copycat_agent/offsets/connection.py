@@ -330,10 +330,15 @@ class HeldFile:
     def _write_group(self, group: list[Commit]) -> None:
         """Writes these in one transaction. A commit that is refused, or cannot be saved, is left out without effect on the others."""
         failure: CopycatError = RetriableError("the commit was interrupted")
-        is_written = False
+        is_written = deleted = False
         try:
-            self._save(group)
+            with self.writing() as connection:
+                for commit in group:
+                    deleted |= commit.save(connection, self._ledger)
             is_written = True
+            self._look_at_wal(sum(len(commit.rows) for commit in group))
+            if deleted:
+                self._give_back_space()
         except DataError as error:
             failure = error
             if len(group) > 1:  # the log refuses one of them
@@ -346,12 +351,3 @@ class HeldFile:
                 if not (is_written or commit.is_done):
                     commit.error = commit.error or failure
                 commit.is_done = True
-
-    def _save(self, group: list[Commit]) -> None:
-        deleted = False
-        with self.writing() as connection:
-            for commit in group:
-                deleted |= commit.save(connection, self._ledger)
-        self._look_at_wal(sum(len(commit.rows) for commit in group))
-        if deleted:
-            self._give_back_space()

@@ -87,4 +87,5 @@ class FilesSinkOptions(SinkOptions):
     @property
     def places(self) -> tuple[str, ...]:
         address = check_address(self.uri)
-        return (f"{address.path.rstrip('/')}/*",) if address.scheme == "file" else ()
+        literal = re.sub(r"([*?[])", r"[\1]", address.path.rstrip("/"))
+        return (f"{literal}/*",) if address.scheme == "file" else ()

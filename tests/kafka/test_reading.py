@@ -155,11 +155,24 @@ def test_retention_that_overtakes_a_read_under_way_is_told(broker: DevBroker, to
     assert [end for run, _ in runs for end in run.ends] == list(range(16, 21))  # type: ignore[union-attr]
 
 
+def test_a_topic_of_a_pattern_that_is_deleted_once_it_was_read_is_not_missed(broker: DevBroker, topic: str) -> None:
+    send(broker.bootstrap, topic, numbered(0, 5))
+    reading = Reading(options(broker.bootstrap, f"{topic}.*"))
+    assert len(reading.read()) == 5
+    assert reading.look() == []
+    delete_topic(broker.bootstrap, topic)
+    wait_until(lambda: _is_gone(broker, topic), 30)
+    assert reading.look() == []
+    assert reading.troubles == {}
+
+
 @pytest.mark.parametrize("pattern", ["", ".*"])
 def test_a_topic_that_was_made_anew_ends_with_words(broker: DevBroker, topic: str, pattern: str) -> None:
     send(broker.bootstrap, topic, numbered(0, 5))
     reading = Reading(options(broker.bootstrap, f"{topic}{pattern}"))
     assert len(reading.read()) == 5
+    send(broker.bootstrap, topic, numbered(5, 1))
+    assert len(reading.look()) == 1
     delete_topic(broker.bootstrap, topic)
     wait_until(lambda: _is_gone(broker, topic), 30)
     assert reading.look() == []

@@ -89,6 +89,20 @@ def test_a_name_that_comes_back_goes_on_behind_what_was_written_under_the_other_
     lake.assert_each_once()
 
 
+def test_a_name_that_another_connector_has_now_has_no_part_in_what_was_renamed(lake: Lake) -> None:
+    """Also if positions are lost: what the new one has written says nothing of the other's records."""
+    more(lake, 0, 100)
+    lake.name = "b"
+    lake.run(sink={**SOON, "path": "b"})
+    more(lake, 100, 300)
+    lake.name = "a"
+    lake.run(sink={**SOON, "path": "a"})
+    shutil.rmtree(lake.state_dir)
+    lake.name, lake.taken = "b", ("a",)
+    found = lake.run(sink={**SOON, "path": "b"}, renamed_from=["a"])
+    lake.assert_each_once([one for one in found if one.directory == "b"])
+
+
 def test_an_address_that_comes_back_goes_on_behind_what_was_written_to_the_other_one(lake: Lake) -> None:
     for begin, place in ((0, "a"), (100, "b"), (200, "a")):
         more(lake, begin, begin + 100)

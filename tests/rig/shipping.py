@@ -41,6 +41,8 @@ class Shipping:
         self._executor = executor
         self._watcher = watcher
         self._store: OffsetStore | None = None
+        self.taken: tuple[str, ...] = ()
+        """Names that other connectors have."""
         self._worker: Worker | None = None
 
     def definition(self, *, source: dict[str, Any] | None = None, record: dict[str, Any] | None = None, **sections: Any) -> Definition:
@@ -69,7 +71,7 @@ class Shipping:
         self._store = OffsetStore.open(self.state_dir)
         self._worker = Worker(self._store, self._executor, self._watcher, until_idle=until_idle)
         definition = self.definition(**sections)
-        self._worker.apply([definition], earlier={self.name: definition.renamed_from})
+        self._worker.apply([definition], earlier={self.name: [one for one in definition.renamed_from if one not in self.taken]})
         wait_until(lambda: self.status.state != "starting", deadline, "the first scan")
         return self
 

@@ -71,6 +71,8 @@ class KafkaSource:
         self._rolling: dict[str, Rolling] = {}
         self._record_bytes: dict[str, float] = {}
         """Average size of a record, by the key of partitions that were read in this process."""
+        self._ends: dict[str, int] = {}
+        """Where each partition with a position ended, at the last look that knew it."""
         self._read = options.values_reader()
         self._behind_since: dict[str, float] = {}
         """When a partition was first seen to end before its position (monotonic), by its key."""
@@ -83,7 +85,7 @@ class KafkaSource:
         if time.monotonic() >= self._committed_at + COMMIT_SECONDS:
             self._commit()
         positions = {key: _checked(key, position) for key, position in saved.items()}
-        self._discover({key.rpartition("/")[0] for key in positions})
+        self._discover({key.rpartition("/")[0] for key, position in positions.items() if position["offset"] < self._ends.get(key, 0)})
         yield from self._troubles()
         places = [(name, number) for name, topic in self._topics.found.items() for number in topic.partitions]
         starts, ends = self._starts(places, saved), self._ranges.ends(places)
@@ -111,7 +113,7 @@ class KafkaSource:
             if topic_id and self._topics.found[topic].topic_id not in ("", topic_id):
                 words = f"topic {topic} is not the one that was read: it was deleted and made again, and its offsets are of other records"
                 raise FatalError(words, _if_anew(self._options))
-            here = self._end(place, offset, end)
+            here = self._ends[key] = self._end(place, offset, end)
             target = here if self._targets is None else self._targets.get(place, here)
             yield Found(key, end=target, unread=int(max(0, target - offset) * _record_bytes(positions[key])), name=key)
 
@@ -125,7 +127,7 @@ class KafkaSource:
     def _discover(self, earlier: Collection[str]) -> None:
         """Lists topics and partitions again once `discover_interval` is over. Raises the first error when every topic is refused.
 
-        `earlier` are the topics with a position.
+        `earlier` are the topics of which something was unread at the last look.
         """
         if time.monotonic() < self._discovered_at + self._options.discover_interval:
             return

@@ -7,14 +7,14 @@ import pytest
 from copycat_agent.delivery.batch_outcomes import OUTCOMES, completed, without_answer
 from copycat_agent.errors import RetriableError
 from copycat_agent.executor import TASK_HALVES
-from copycat_agent.model import AT_LEAST_ONCE, INTO_FILES, AtLeastOncePlan, Batch, FilesPlan, SourceOffset, SourcePartition, Split, TaskId
+from copycat_agent.model import AT_LEAST_ONCE, AtLeastOncePlan, Batch, FilesPlan, SourceOffset, SourcePartition, Split, TaskId
 
 
 def test_whatever_a_task_delivers_has_an_outcome_without_its_answer() -> None:
     assert set(OUTCOMES) == set(TASK_HALVES)
 
 
-@pytest.mark.parametrize("plan", [AT_LEAST_ONCE, INTO_FILES])
+@pytest.mark.parametrize("plan", [AT_LEAST_ONCE, FilesPlan()])
 @pytest.mark.parametrize("begun", [True, False])
 def test_splits_stand_where_they_stood(plan: AtLeastOncePlan | FilesPlan, begun: bool) -> None:
     split = Split(SourcePartition("lake", "orders/0"), "orders/0", "", SourceOffset(12), 20)
