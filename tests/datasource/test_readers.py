@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import sys
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
@@ -195,6 +196,20 @@ def test_a_planner_that_does_not_even_read_a_question_is_killed(write: Callable[
         assert planner.is_gone
     finally:
         planner.close()
+
+
+def test_a_process_that_cannot_be_started_now_is_tried_again(
+    write: Callable[..., DataSourceOptions], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: Any, **__: Any) -> Any:
+        raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
+
+    class_ = write(READS).class_
+    with monkeypatch.context() as exhausted:
+        exhausted.setattr("subprocess.Popen", fails)
+        with pytest.raises(RetriableError, match="cannot be started: Resource temporarily unavailable"):
+            ReaderProcess(class_, {}, 12)
+    ReaderProcess(class_, {}, 12).kill()
 
 
 def test_offsets_are_compared_as_json(write: Callable[..., DataSourceOptions]) -> None:

@@ -14,6 +14,7 @@ import pytest
 
 from copycat_agent.errors import FatalError
 from copycat_agent.sources.contract import LostRecords, as_text
+from copycat_agent.sources.jdbc.database import TableError
 from copycat_agent.sources.jdbc.key_values import LOWEST, from_json, micros_of_text, to_json
 from copycat_agent.sources.jdbc.numbered_reader import GAPS_MOST, NumberedRows
 from copycat_agent.sources.jdbc.statements import Dialect
@@ -191,18 +192,18 @@ def numbers(values: list[Any], limit: int = 10) -> Iterator[Any]:
 
 @pytest.mark.parametrize("values", [["1"], [True], [None], [1.5], [Decimal("1.5")], [float("nan")], [Decimal("NaN")], [float("inf")]])
 def test_a_column_that_is_no_number(values: list[Any]) -> None:
-    with pytest.raises(FatalError, match="no whole number"):
+    with pytest.raises(TableError, match="no whole number"):
         list(numbers(values))
 
 
-def test_a_number_that_several_rows_have_ends_the_connector_before_any_of_them_is_sent() -> None:
+def test_a_number_that_several_rows_have_blocks_the_table_before_any_of_them_is_sent() -> None:
     rows = numbers([1, 2, 2, 3])
     assert next(rows)[0] == {"id": 1}
-    with pytest.raises(FatalError, match="several rows have the same id"):
+    with pytest.raises(TableError, match="several rows have the same id"):
         next(rows)
     rows = numbers([1, 2, 2], limit=2)
     next(rows)
-    with pytest.raises(FatalError, match="several rows"):
+    with pytest.raises(TableError, match="several rows"):
         next(rows)
 
 

@@ -294,6 +294,24 @@ def test_a_tree_that_is_not_there_is_no_empty_one(shipping: Objects, tmp_path: P
     assert shipping.losses == ()
 
 
+def test_a_file_of_a_tree_that_is_away_is_not_taken_for_a_deleted_one(tmp_path: Path) -> None:
+    """Its losses would be told, and what was delivered of it sent again once the tree is back."""
+    tree = tmp_path / "tree"
+    tree.mkdir()
+    (tree / "a").write_bytes(b"one\n")
+    store = LocalStore(parse_address(f"file://{tree}/"))
+    (found,) = store.listed(NameRange())
+    tree.rename(tmp_path / "away")
+    for look in (lambda: store.look(found.name), lambda: store.open(found), lambda: store.delete(found)):
+        with pytest.raises(OSError, match="the tree is not there") as raised:
+            look()
+        assert not isinstance(raised.value, FileNotFoundError)
+    (tmp_path / "away").rename(tree)
+    (tree / "a").unlink()
+    with pytest.raises(FileNotFoundError):
+        store.look(found.name)
+
+
 def test_other_file_systems_list_read_move_and_delete(tmp_path: Path) -> None:
     root = tmp_path / "tree"
     (root / "in" / "deep").mkdir(parents=True)

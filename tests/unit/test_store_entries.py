@@ -312,18 +312,6 @@ def test_commits_of_one_transaction_do_not_share_the_refusal_of_an_entry(tmp_pat
         assert len([key for key in log.there if b'"offsets"' in key]) == 2
 
 
-def test_what_is_saved_counts_even_if_space_cannot_be_given_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fails(_store: object) -> None:
-        raise RetriableError("the disk is full")
-
-    monkeypatch.setattr(OffsetStore, "_give_back_space", fails)
-    with OffsetStore.open(tmp_path) as store:
-        gone = part(key="gone")
-        store.commit({part(): SourceOffset(7), gone: SourceOffset(1)})
-        assert store.commit({part(): SourceOffset(8)}, forget=[gone])
-        assert store.read("c") == {part(): SourceOffset(8)}
-
-
 class RefusingLog(MemoryLog):
     """Refuses all of what has a certain entry."""
 

@@ -55,13 +55,13 @@ class ReaderProcess:
         self._name = name
         self._timeout = timeout
         self._lock = threading.Lock()
-        ours, theirs = socket.socketpair()
-        with theirs:
-            command = [sys.executable, "-P", "-m", MODULE, str(theirs.fileno())]
-            nowhere = subprocess.DEVNULL
-            self._process = subprocess.Popen(
-                command, pass_fds=[theirs.fileno()], close_fds=True, stdin=nowhere, stdout=nowhere, stderr=nowhere
-            )
+        try:
+            ours, self._process = _started()
+        except OSError as error:
+            words = f"the process of the reader cannot be started: {error.strerror or error}"
+            raise RetriableError(
+                words, "raise the limits of processes and open files (ulimit -u -n, TasksMax); it is tried again"
+            ) from None
         for direction in (socket.SO_SNDTIMEO, socket.SO_RCVTIMEO):  # a process that hangs reads no question, and may answer in part
             ours.setsockopt(socket.SOL_SOCKET, direction, struct.pack("ll", int(timeout), int(timeout % 1 * 1_000_000)))
         self._connection = Connection(ours.detach())
@@ -119,3 +119,15 @@ class ReaderProcess:
         self.kill()
         with contextlib.suppress(OSError):
             self._connection.close()
+
+
+def _started() -> tuple[socket.socket, subprocess.Popen[bytes]]:
+    """Starts a process. Returns this end of its connection too. Raises OSError."""
+    ours, theirs = socket.socketpair()
+    command = [sys.executable, "-P", "-m", MODULE, str(theirs.fileno())]
+    nowhere = subprocess.DEVNULL
+    with theirs, contextlib.ExitStack() as at_failure:
+        at_failure.callback(ours.close)
+        process = subprocess.Popen(command, pass_fds=[theirs.fileno()], close_fds=True, stdin=nowhere, stdout=nowhere, stderr=nowhere)
+        at_failure.pop_all()
+    return ours, process

@@ -29,12 +29,20 @@ class Tracked(NamedTuple):
     time: str | None
 
 
-def chosen_tables(database: Database, options: JdbcOptions) -> list[tuple[str, ...]]:
-    """Returns the names of the tables that the options select, sorted. Raises what `Database` raises."""
-    chosen = {one for one in database.tables() if matches(one, options.tables) and not matches(one, options.exclude)}
+class ChosenTables(NamedTuple):
+    """The names of the tables that the options select, sorted, and those of all others that this user may see."""
+
+    names: list[tuple[str, ...]]
+    left_out: set[tuple[str, ...]]
+
+
+def chosen_tables(database: Database, options: JdbcOptions) -> ChosenTables:
+    """Returns which tables are read. Raises what `Database` raises."""
+    everything = set(database.tables())
+    chosen = {one for one in everything if matches(one, options.tables) and not matches(one, options.exclude)}
     if dialect_of(options.url).is_postgresql:  # the rows of a partition, or of a table that inherits, are read with its parent
         chosen -= {one for one, above in database.parents() if above in chosen}
-    return sorted(chosen)
+    return ChosenTables(sorted(chosen), everything - chosen)
 
 
 def tracked_of(options: JdbcOptions, table: TableInfo) -> Tracked:

@@ -63,11 +63,17 @@ _BLOCKED = {
     "28": "check source.user and source.password, and that the database lets this host in",
     "3D": "create the database, or correct source.url",
     "42501": "grant the user the right to read it",
+    "57014": "it took too long, or somebody cancelled it: see what locks the table, or leave it out if it is too large",
+    "55P03": "see what locks the table",
     "22": "correct the value in the row, or what source.query makes of it",
 }
 """Hints by the beginning of an SQLSTATE, for errors that need somebody to act before the source goes on by itself."""
 _WORDED = ("08", "28", "3D", "42", "53", "55", "57", "0A")
 """Classes of SQLSTATE whose messages contain names and connections, but no data of rows."""
+_OF_CONNECTIONS = re.compile(r"Connection|Timeout")
+"""Classes of exceptions whose messages contain no data of rows even if they have no SQLSTATE."""
+_OF_A_TABLE = ("42", "57014", "55P03")
+"""States that concern one table: what is asked for is not there or not allowed, took too long, or waited too long for a lock."""
 
 
 class TableError(BlockedError):
@@ -329,16 +335,17 @@ def translated_job_error(error: BaseException) -> CopycatError | None:
             return BlockedError("a time or a number lies beyond what Spark can hold", "have source.query give it as text, or leave it out")
         with contextlib.suppress(Exception):
             state = str(cause.getSQLState() or "")
-            return _of_state(state, str(cause.getMessage() or ""))
+            return _of_state(state, str(cause.getMessage() or ""), cause.getClass().getSimpleName())
         cause = cause.getCause()
     return None
 
 
-def _of_state(state: str, message: str) -> CopycatError:
-    said = re.sub(r"\s+", " ", message)[:_WORDS_MOST] if state.startswith(_WORDED) or not state else ""
-    words = f"the database says {state or 'no'}: {said}" if said else f"the database says {state}"
+def _of_state(state: str, message: str, kind: str) -> CopycatError:
+    is_harmless = state.startswith(_WORDED) or (not state and _OF_CONNECTIONS.search(kind))
+    said = re.sub(r"\s+", " ", message)[:_WORDS_MOST] if is_harmless else ""
+    words = f"the database says {state or kind}" + (f": {said}" if said else "")
     hint = next((hint for begin, hint in _BLOCKED.items() if state.startswith(begin)), "")
-    if state.startswith("42"):
+    if state.startswith(_OF_A_TABLE):
         return TableError(words, hint or "correct the definition, or the table; it is tried again")
     return BlockedError(words, hint) if hint else RetriableError(words, "it is tried again")
 

@@ -42,7 +42,7 @@ def probe_database(options: JdbcOptions, user: RunsAs) -> Iterator[Probed]:
 
 
 def _of_tables(options: JdbcOptions, database: Database) -> Iterator[Probed]:
-    names = chosen_tables(database, options)
+    names = chosen_tables(database, options).names
     if not names:
         yield Probed(
             "tables",

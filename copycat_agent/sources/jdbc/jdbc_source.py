@@ -42,6 +42,8 @@ class JdbcSource:
         self._database = database or Database(options)
         self._reader = self._chosen_reader()
         self._tables: dict[str, TableInfo] = {}
+        self._left_out: set[str] = set()
+        """Keys of tables that exist and are not read."""
         self._listed_at = -math.inf
 
     def _chosen_reader(self) -> TableReader:
@@ -72,15 +74,18 @@ class JdbcSource:
         if len(errors) == len(self._tables):
             self._forget_tables()
             raise errors[0]
-        gone = (key for key in saved if "#" not in key and key not in self._tables and isinstance(saved[key], dict))
-        found += (Found(key, saved[key], trouble="the table is not there any more") for key in gone)
+        gone = (key for key in saved if "#" not in key and key not in {*self._tables, *self._left_out} and isinstance(saved[key], dict))
+        words = "the table is not there any more; copycat offsets reset NAME --key {} forgets it"
+        found += (Found(key, saved[key], trouble=words.format(key)) for key in gone)
         return found
 
     def _list(self) -> None:
         if self._options.query is not None:
             self._tables = {"query": self._database.query(f"SELECT * FROM {subquery(self._options.query)} WHERE 1 = 0")}
         else:
-            known = ((key_of(one), self._database.table(one)) for one in chosen_tables(self._database, self._options))
+            names, left_out = chosen_tables(self._database, self._options)
+            self._left_out = {key_of(one) for one in left_out}
+            known = ((key_of(one), self._database.table(one)) for one in names)
             self._tables = {key: table for key, table in known if table is not None}
             if not self._tables:
                 words = "the database has no table that source.tables stands for, or none that this user may see"

@@ -12,7 +12,8 @@ from decimal import Decimal
 from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from copycat_agent.extending import FatalError, LostRecords, Record
+from copycat_agent.extending import LostRecords, Record
+from copycat_agent.sources.jdbc.database import TableError
 from copycat_agent.sources.jdbc.key_values import LOWEST, Row, each_row, spelt
 from copycat_agent.sources.jdbc.table_reader import TableReader
 
@@ -88,14 +89,14 @@ class NumberedRows:
         """Yields up to `limit` rows, each with a position. `rows` are in order of the column, with one more than `limit` if there are more.
 
         Overdue numbers that have not come are yielded as lost once the rows have passed them. Ends early if too many numbers are missing
-        for a position. Raises FatalError for a row whose number is missing or not unique.
+        for a position. Raises TableError for a row whose number is missing or not unique.
         """
         numbers, made, given, ahead = list[int](), 0, None, chain(rows, (None,))
         row = next(ahead)
         while row is not None and len(numbers) < limit and made < GAPS_MOST:
             value, following = self._number(row), next(ahead)
             if following is not None and self._number(following) == value:
-                raise FatalError(f"several rows have the same {self._column}", "name a column in source.columns that has each number once")
+                raise TableError(f"several rows have the same {self._column}", "name a column in source.columns that has each number once")
             if overdue is not None and given is None and value > overdue:
                 given = overdue
                 yield from self._lost(start, numbers, given)
@@ -111,7 +112,10 @@ class NumberedRows:
         value = row[spelt(row, self._column)]
         is_number = isinstance(value, int | float | Decimal) and not isinstance(value, bool)
         if not is_number or value != value or value in (float("inf"), float("-inf")) or int(value) != value:  # noqa: PLR0124 - NaN
-            raise FatalError(f"column {self._column} has a value that is no whole number", "name another column in source.columns")
+            raise TableError(
+                f"column {self._column} has a value that is no whole number",
+                "name another column in source.columns, or leave the table out",
+            )
         return int(value)
 
     def _lost(self, start: Position, numbers: list[int], given: int) -> Iterator[tuple[Record, Position]]:
@@ -234,13 +238,13 @@ class NumberedReader(TableReader):
         yield self.found(key, tracked, position, end, max(1, rows))
 
     def _greatest(self, tracked: Tracked) -> int | None:
-        """Returns the largest number of all rows, None without rows. Raises FatalError if it is no number."""
+        """Returns the largest number of all rows, None without rows. Raises TableError if it is no number."""
         found = self._database.rows(f"SELECT max({self._dialect.name(tracked.number or '')}) FROM {self._source(tracked)}")[0][0]
         try:
             return None if found is None else int(Decimal(found))
         except (ArithmeticError, ValueError):
             words = f"column {tracked.number} of {tracked.table.text} holds no numbers"
-        raise FatalError(words, "name another column in source.columns.incrementing")
+        raise TableError(words, "name another column in source.columns.incrementing, or leave the table out")
 
     def _rows_by(self, column: str | None) -> NumberedRows:
         return NumberedRows(self._dialect, column or "", self._options.gap_timeout)

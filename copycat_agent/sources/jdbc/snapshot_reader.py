@@ -60,7 +60,11 @@ class SnapshotReader(TableReader):
         full = to_the_end or now >= self._full_at.get(key, -math.inf)
         if not full and known.get("floor") is None:
             return self.found(key, tracked, position)
-        window = window_of(self._database.rows(sql.look(position, full=full))[0], position["recent"])
+        try:
+            window = window_of(self._database.rows(sql.look(position, full=full))[0], position["recent"])
+        except TableError:  # for instance, it took too long
+            self._full_at[key] = time.monotonic() + (time.monotonic() - now) * FULL_SHARE
+            raise
         took = time.monotonic() - now
         if self._shapes.get(key) != window.shape:
             now_tracked = self._refreshed(key, tracked, window.shape)
@@ -81,13 +85,14 @@ class SnapshotReader(TableReader):
 
     def _refreshed(self, key: str, tracked: Tracked, shape: str) -> Tracked:
         """Returns the table with its present columns, after a look has seen a new `shape`: the list of tables may be out of date."""
-        self._shapes[key] = shape
         table = self._database.table(tracked.table.name)
         if table is None:
             raise TableError(f"table {tracked.table.text} is not there any more", "it is left alone until it is")
         if table != tracked.table:
             self._changed()
-        return tracked_of(self._options, table)
+        found = tracked_of(self._options, table)
+        self._shapes[key] = shape
+        return found
 
     def _begin(self, key: str, tracked: Tracked, sql: SnapshotSql, loads: Mapping[str, Position]) -> Iterator[Finding]:
         """Yields the partitions of a table that is new: its present rows may be read by several."""

@@ -10,6 +10,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, NamedTuple
 
 from copycat_agent.extending import FatalError
+from copycat_agent.sources.jdbc.database import TableError
 from copycat_agent.sources.jdbc.drivers import kind_of
 
 if TYPE_CHECKING:
@@ -176,13 +177,13 @@ def fields_of(table: TableInfo, key_field: str | None) -> list[str]:
 def selected(dialect: Dialect, table: TableInfo, key_field: str | None = None) -> str:
     """Returns the SELECT list of a table, cast so that Spark reads it without loss, with the primary key once more as `key_field`.
 
-    Raises FatalError for a column with one of the agent's own names.
+    Raises TableError for a column with one of the agent's own names.
     """
     columns = _selected(dialect, table)
     if key_field is None or not table.key:
         return columns
     if key_field in {one.name for one in table.columns}:
-        raise FatalError(f"{table.text} has a column {key_field!r} of its own", "choose another source.key_field")
+        raise TableError(f"{table.text} has a column {key_field!r} of its own", "choose another source.key_field, or leave the table out")
     return f"{columns}, {_key_of(dialect, table)} AS {dialect.name(key_field)}"
 
 
@@ -236,7 +237,7 @@ def _mysql_text(value: str, column: ColumnInfo | None) -> str:
 
 def _selected(dialect: Dialect, table: TableInfo) -> str:
     if bad := next((one.name for one in table.columns if one.name.startswith(HIDDEN)), ""):
-        raise FatalError(f"{table.text} has a column {bad!r}: such names are the agent's own", "leave the table out, or use source.query")
+        raise TableError(f"{table.text} has a column {bad!r}: such names are the agent's own", "use source.query, or leave the table out")
     named = [(_value_of(dialect, one), dialect.name(one.name)) for one in table.columns]
     return ", ".join(name if value == name else f"{value} AS {name}" for value, name in named)
 

@@ -60,7 +60,7 @@ class KafkaSource:
         self._options = options
         committed = options.isolation == "read_committed"
         self._ranges = TopicRanges(options.cluster, committed=committed)
-        self._group = GroupPositions(options.cluster, options.group_name)
+        self._group = _Group(options)
         self._reader = PartitionReader(options.cluster, committed=committed, if_cut=_if_anew(options))
         self._topics = KnownTopics({}, [], {})
         self._first: frozenset[tuple[str, int]] | None = None
@@ -76,14 +76,9 @@ class KafkaSource:
         self._read = options.values_reader()
         self._behind_since: dict[str, float] = {}
         """When a partition was first seen to end before its position (monotonic), by its key."""
-        self._told: dict[tuple[str, int], int] = {}
-        self._committed_at = 0.0
-        self._group_trouble = ""
-        """Why this user may not save positions for the group."""
 
     def look(self, saved: Mapping[str, Position], *, to_the_end: bool) -> Iterator[Finding]:
-        if time.monotonic() >= self._committed_at + COMMIT_SECONDS:
-            self._commit()
+        self._group.commit_if_due()
         positions = {key: _checked(key, position) for key, position in saved.items()}
         self._discover({key.rpartition("/")[0] for key, position in positions.items() if position["offset"] < self._ends.get(key, 0)})
         yield from self._troubles()
@@ -121,8 +116,8 @@ class KafkaSource:
         """Yields topics that are missing or refused, and why positions are not committed. A run to the end needs no group."""
         yield from (Troubled(name, f"topic {name} is not there") for name in self._topics.missing)
         yield from (Troubled(name, error.message) for name, error in self._topics.refused.items())
-        if self._group_trouble and self._targets is None:
-            yield Troubled(f"group {self._options.group_name}", self._group_trouble)
+        if self._group.trouble and self._targets is None:
+            yield Troubled(f"group {self._options.group_name}", self._group.trouble)
 
     def _discover(self, earlier: Collection[str]) -> None:
         """Lists topics and partitions again once `discover_interval` is over. Raises the first error when every topic is refused.
@@ -236,25 +231,45 @@ class KafkaSource:
 
     def committed(self, positions: Mapping[str, Position]) -> None:
         for key, position in positions.items():
-            self._told[_place(key)] = _checked(key, position)["offset"]
-
-    def _commit(self, seconds: float = ANSWER_SECONDS) -> None:
-        """Commits positions to the group, for tools that show a lag. The connector resumes from its own saved positions."""
-        if not self._told or not self._options.group_name:
-            return
-        self._committed_at = time.monotonic()
-        told, self._told = self._told, {}
-        try:
-            self._group.commit(told, seconds)
-            self._group_trouble = ""
-        except CopycatError as error:
-            self._told = {**told, **self._told}
-            self._group_trouble = error.message if isinstance(error, BlockedError) else ""
+            self._group.waiting[_place(key)] = _checked(key, position)["offset"]
 
     def close(self) -> None:
-        self._commit(CLOSE_SECONDS)
         self._group.close()
         self._ranges.close()
+
+
+class _Group:
+    """Commits positions to the consumer group, for tools that show a lag. The connector resumes from its own saved positions."""
+
+    def __init__(self, options: KafkaSourceOptions) -> None:
+        self._positions = GroupPositions(options.cluster, options.group_name) if options.group_name else None
+        self._committed_at = 0.0
+        self.waiting: dict[tuple[str, int], int] = {}
+        self.trouble = ""
+        """Why this user may not save positions for the group."""
+
+    def commit_if_due(self) -> None:
+        """Commits what waits, every `COMMIT_SECONDS`."""
+        if time.monotonic() >= self._committed_at + COMMIT_SECONDS:
+            self._commit(ANSWER_SECONDS)
+
+    def _commit(self, seconds: float) -> None:
+        if not self.waiting or self._positions is None:
+            return
+        self._committed_at = time.monotonic()
+        taken, self.waiting = self.waiting, {}
+        try:
+            self._positions.commit(taken, seconds)
+            self.trouble = ""
+        except CopycatError as error:
+            self.waiting = {**taken, **self.waiting}
+            self.trouble = error.message if isinstance(error, BlockedError) else ""
+
+    def close(self) -> None:
+        """Commits what waits, and closes the client."""
+        self._commit(CLOSE_SECONDS)
+        if self._positions is not None:
+            self._positions.close()
 
 
 def _weight(run: ReceivedRun) -> int:

@@ -60,6 +60,10 @@ class LocalStore:
                     fd = os.open(path + one, _DIRECTORY if one else _DIRECTORY & ~os.O_NOFOLLOW)
                 except NotADirectoryError:
                     raise FileNotFoundError(errno.ENOENT, "there is no such file") from None
+                except FileNotFoundError:
+                    if one:
+                        raise
+                    raise OSError(errno.ENODEV, "the tree is not there: its mount may be missing") from None
                 opened.callback(os.close, fd)
                 path = f"/proc/self/fd/{fd}/"
             yield path + last

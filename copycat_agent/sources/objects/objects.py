@@ -245,6 +245,7 @@ class Objects:
         if not (key in rows or key in self._known or self._is_new(key, found, begun_ms)):
             return ""
         self._known[key], self._names[found.name] = found, key
+        self._lost.pop(key, None)
         return key
 
     def _receive(self, rows: Mapping[str, bool], begun_ms: int, now: float, young_ms: float, *, waits: bool) -> None:
