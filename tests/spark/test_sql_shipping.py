@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+from random import Random
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from copycat_agent.spark.jobs import JobExecutor
 from copycat_agent.watch import Watcher
+from tests.lake.conftest import Lake, Sent, as_json
+from tests.rig.kafka import consume
 from tests.rig.shipping import Shipping
 from tests.rig.waiting import wait_until
 from tests.spark.conftest import workers
@@ -62,6 +65,25 @@ def parsed(query: str) -> dict[str, Any]:
 
 def values(shipping: Shipping, until: int) -> list[Any]:
     return [json.loads(record.value or b"") for record in shipping.records(until)]
+
+
+def test_a_query_between_a_topic_of_several_partitions_and_files(
+    tmp_path: Path, broker: DevBroker, carrier: JobExecutor, watcher: Watcher, make_topic: Callable[..., str]
+) -> None:
+    """A batch has one run of its query, so it is of one partition, and is not written again for a dead letter that is refused."""
+    dlq = make_topic(1, {"max.message.bytes": "3000"})
+    lake = Lake(tmp_path, "lake", broker.bootstrap, make_topic(3), carrier, watcher)
+    lake.send([*as_json(({"n": number} for number in range(300)), 3), Sent(Random(1).randbytes(4000).hex().encode())])
+    step = {"sql": {"query": "SELECT n, n * 2 AS twice FROM records", "schema": "n int"}}
+    try:
+        found = lake.run(transforms=[step], errors={"tolerance": "all", "dlq": {"topic": dlq}})
+    finally:
+        lake.close()
+    assert lake.last.state == "stopped", lake.last.reason
+    rows = sorted((row["n"], row["twice"]) for file in found for row in file.rows)
+    assert rows == [(number, number * 2) for number in range(300)]
+    (letter,) = consume(broker.bootstrap, dlq)
+    assert dict(letter.headers)["copycat.raw"] == b"omitted: refused by the topic"
 
 
 def test_a_query_selects_filters_and_keeps_the_order(shipping: Shipping) -> None:
