@@ -558,7 +558,7 @@ def test_a_saved_key_that_is_no_files_is_passed_over_and_told(
     worker = run(ScriptedExecutor(), source={"forget_after": "1s"})
     wait_saved(store, tmp_path / "logs" / "a", 4)
     wait_state(worker, State.RUNNING)
-    assert len([record for record in caplog.records if "passed over" in record.getMessage()]) == 3
+    assert len([record for record in caplog.records if "a saved offset is ignored" in record.getMessage()]) == 3
     assert SourcePartition("app", "foo") in store.read("app"), "it is a person's"
 
 
