@@ -63,10 +63,9 @@ class BulkReader(TableReader):
         del end
         begin, limit = self._select(tracked), self._options.batch_rows
         key = tracked.table.key if self._options.query is None else ()
-        if not key and position["range"][0] is not None:  # the table had a key: its first range reads all of it now
-            return f"{begin} WHERE 1 = 0", {"whole": True, "limit": 2**62, "key": []}
-        if not key:
-            return begin, {"whole": True, "limit": 2**62, "key": []}
+        if not key:  # with a lower end of its range the table had one: its first range reads all of it now
+            where = "" if position["range"][0] is None else " WHERE 1 = 0"
+            return f"{begin}{where}", {"whole": True, "limit": 2**62, "key": []}
         names = [self._dialect.ordered(one, tracked.table) for one in key]
         ends = [f"{names[0]} {sign} {one}" for sign, one in zip((">", "<="), position["range"], strict=True) if one is not None]
         if position["after"] is not None and len(position["after"]) == len(names):  # else the key was altered: begin anew
