@@ -34,7 +34,7 @@ from tests.rig.waiting import wait_until
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-_LEADS, _STANDS_BY = "leads from now on", 'as far as is known"'  # what was said again is told later, with how often
+_LEADS, _STANDS_BY = "leads from now on", 'seems to lead"'  # the quote: a line that counts repeats is written later
 _SECONDS = 300.0
 """For whatever comes up or ends by itself, on a machine that is busy: an executor alone may take two minutes."""
 _CONF = {
