@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import logging
 import os
 import random
@@ -63,6 +64,17 @@ def _take_own_ports(worker: str) -> None:
     ports, number = dev_broker._PORTS, int(worker.removeprefix("gw") or -1)
     slices = len(ports) // _PORTS_EACH
     dev_broker._PORTS = ports[number % slices * _PORTS_EACH :][:_PORTS_EACH]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Next to nothing of what is imported and collected becomes garbage, now or later: nobody looks for it there."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -7,6 +7,8 @@ from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
+from tests.reach_ins import nodes
+
 _NO_FIELDS = ("KW_ONLY", "ClassVar", "InitVar")
 """Annotations in the body of a dataclass that declare no field."""
 _FROZEN_BASES = {"NamedTuple", "BaseModel", "TypedDict"}
@@ -19,15 +21,15 @@ class Classes:
     def __init__(self, root: Path) -> None:
         self._by_name: dict[str, list[ast.ClassDef]] = defaultdict(list)
         for path in root.rglob("*.py"):
-            for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            for node in nodes(path):
                 if isinstance(node, ast.ClassDef):
                     self._by_name[node.name].append(node)
 
     def mutable_fields(self) -> dict[str, set[str]]:
         """The fields of each class that is no frozen value, by its name: the most where two have it."""
         found: dict[str, set[str]] = {}
-        for name, nodes in self._by_name.items():
-            for node in nodes:
+        for name, classes in self._by_name.items():
+            for node in classes:
                 lineage = [node, *self._ancestors(node)]
                 if not (_is_frozen(node) or any(_FROZEN_BASES & _bases(one) for one in lineage)):
                     fields = {field for one in lineage for field in _own_fields(one)}
@@ -66,5 +68,9 @@ def _assigned(method: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[str]:
     if not arguments or is_static:
         return
     for node in ast.walk(method):
-        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store) and ast.unparse(node.value) == arguments[0].arg:
+        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store) and _name(node.value) == arguments[0].arg:
             yield node.attr
+
+
+def _name(node: ast.expr) -> str:
+    return node.id if isinstance(node, ast.Name) else ""

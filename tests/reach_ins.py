@@ -21,7 +21,8 @@ _BY_NAME = ("setattr", "delattr", "getattr", "object")
 def all_reach_ins() -> dict[str, list[str]]:
     """By test file, relative to the project, `line: name` for each private name of the product that it uses."""
     private = defined(PRODUCT.rglob("*.py"))
-    return {str(path.relative_to(PROJECT)): reach_ins(path, private - defined(_helpers(path))) for path in TESTS.rglob("*.py")}
+    paths = [path for path in TESTS.rglob("*.py") if reach_ins(path, private)]
+    return {str(path.relative_to(PROJECT)): reach_ins(path, private - defined(_helpers(path))) for path in paths}
 
 
 def reach_ins(path: Path, private: set[str]) -> list[str]:
@@ -58,14 +59,14 @@ def _defined_in(path: Path) -> set[str]:
 
 def _helpers(path: Path) -> list[Path]:
     """A test file, what it imports of the tests, directly or not, and the fixtures above it."""
-    seen: list[Path] = []
+    seen: dict[Path, None] = {}
     todo = [path, *(folder / "conftest.py" for folder in path.parents if folder.is_relative_to(TESTS))]
     while todo:
         one = todo.pop()
         if one not in seen and one.is_file():
-            seen.append(one)
+            seen[one] = None
             todo += _imported_tests(one)
-    return seen
+    return list(seen)
 
 
 @cache
@@ -86,6 +87,12 @@ def nodes(path: Path) -> list[ast.AST]:
 @cache
 def _nodes(text: str, path: str) -> list[ast.AST]:
     return list(ast.walk(ast.parse(text, path)))
+
+
+def forget() -> None:
+    """Free what has been parsed."""
+    for cached in (_nodes, _defined_in, _imported_tests):
+        cached.cache_clear()
 
 
 def _called(function: ast.expr) -> str:

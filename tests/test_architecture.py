@@ -6,7 +6,9 @@ The checker is a function over a directory; it is tried on made-up trees that br
 from __future__ import annotations
 
 import ast
+import gc
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -14,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from tests.fields import Classes
-from tests.reach_ins import all_reach_ins, nodes, reach_ins
+from tests.reach_ins import all_reach_ins, forget, nodes, reach_ins
 
 PROJECT = Path(__file__).parents[1]
 PACKAGE = "copycat_agent"
@@ -241,7 +243,7 @@ class Import:
 def problems(root: Path, layers: tuple[tuple[str, ...], ...] = LAYERS) -> list[str]:
     """Every violation below `root` (the package's directory), as `module:line: what is wrong`."""
     modules = {_dotted(path, root): path for path in sorted(root.rglob("*.py"))}
-    imports = [found for module, path in modules.items() for found in _imports(module, path, modules)]
+    imports = _all_imports(root)
     level = {name: number for number, names in enumerate(layers) for name in names}
     found = [f"{module}: not in the layer table" for module in modules if module.split(".")[0] not in level and module != "__init__"]
     for each in imports:
@@ -284,17 +286,17 @@ def _dotted(path: Path, root: Path) -> str:
 
 def _imports(module: str, path: Path, modules: dict[str, Path]) -> list[Import]:
     """All imports of one file, those under TYPE_CHECKING included: a type is a dependency too."""
-    functions = [node for node in nodes(path) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)]
-    late = {id(inner) for function in functions for inner in ast.walk(function) if isinstance(inner, ast.Import | ast.ImportFrom)}
+    imports = [node for node in nodes(path) if isinstance(node, ast.Import | ast.ImportFrom)]
+    is_all_on_top = not any(node.col_offset for node in imports)
+    functions = [] if is_all_on_top else [node for node in nodes(path) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+    late = {id(inner) for function in functions for inner in ast.walk(function)}
     found = []
-    for node in nodes(path):
+    for node in imports:
         if isinstance(node, ast.Import):
             targets = [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom):
+        else:
             base = _absolute(node, module, path)
             targets = [f"{base}.{alias.name}" if _is_module(f"{base}.{alias.name}", modules) else base for alias in node.names]
-        else:
-            continue
         found += [Import(module, target, node.lineno, id(node) in late) for target in targets]
     return found
 
@@ -397,6 +399,15 @@ def _modules(root: Path) -> dict[str, Path]:
     return {_dotted(path, root): path for path in sorted(root.rglob("*.py"))}
 
 
+@pytest.fixture(autouse=True, scope="module")
+def _parsed_once() -> Iterator[None]:
+    """Millions of nodes that nobody looks through for garbage while these tests run, and that are gone after them."""
+    gc.disable()
+    yield
+    forget()
+    gc.enable()
+
+
 def test_public_methods_are_documented_here_or_in_their_contract() -> None:
     assert undocumented(_modules(PROJECT / PACKAGE)) == []
 
@@ -446,7 +457,7 @@ def test_the_tables_name_only_what_exists() -> None:
     assert {name for layer in LAYERS for name in layer} <= there
     assert {name for doors in DOORS.values() for name in doors} <= there
     assert {name for name in ON_CONTRACT if (PROJECT / PACKAGE / name.replace(".", "/")).is_dir()} == set(ON_CONTRACT)
-    late = {(found.importer, found.target) for found in _all_imports() if found.is_late}
+    late = {(found.importer, found.target) for found in _all_imports(PROJECT / PACKAGE) if found.is_late}
     assert set(LATE) <= late, "a late import that is gone should leave the table"
 
 
@@ -503,15 +514,14 @@ def test_the_fields_of_a_class_are_counted(tmp_path: Path, text: str, count: int
 
 
 @cache
-def _all_imports() -> list[Import]:
-    root = PROJECT / PACKAGE
-    modules = {_dotted(path, root): path for path in root.rglob("*.py")}
+def _all_imports(root: Path) -> list[Import]:
+    modules = _modules(root)
     return [found for module, path in modules.items() for found in _imports(module, path, modules)]
 
 
 def test_the_package_itself_imports_nothing_of_its_own() -> None:
     """Every worker process imports it."""
-    assert [found for found in _all_imports() if found.module == "__init__" and found.target != "__future__"] == []
+    assert [found for found in _all_imports(PROJECT / PACKAGE) if found.module == "__init__" and found.target != "__future__"] == []
 
 
 @pytest.mark.parametrize("name", ["LICENSE", "README.md", "CHANGELOG.md", "CONTRIBUTING.md", "requirements.lock", "requirements-dev.lock"])
