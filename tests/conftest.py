@@ -9,11 +9,11 @@ import os
 import random
 import signal
 import subprocess
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 from confluent_kafka.schema_registry import SchemaRegistryClient
-from hypothesis import settings
+from hypothesis import is_hypothesis_test, settings
 from hypothesis.internal.conjecture import providers
 from xdist.scheduler import LoadFileScheduling
 
@@ -80,6 +80,15 @@ def pytest_collection() -> Generator[None, object, object]:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """What goes to one process for minutes comes first: begun last, it would be waited for when everything else is done."""
     items.sort(key=lambda item: not item.nodeid.startswith(_FIRST))
+    if _PROFILE == "same":
+        for test in {item.function for item in items if isinstance(item, pytest.Function) and is_hypothesis_test(item.function)}:
+            _try_fewer(test)
+
+
+def _try_fewer(test: Any) -> None:
+    """A third of the examples, which are the same in every run; `HYPOTHESIS_PROFILE=search` tries all, and new ones."""
+    own = test._hypothesis_internal_use_settings
+    test._hypothesis_internal_use_settings = settings(own, max_examples=max(own.max_examples // 3, min(own.max_examples, 10)))
 
 
 class _Scheduling(LoadFileScheduling):  # type: ignore[misc]

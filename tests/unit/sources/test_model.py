@@ -491,7 +491,7 @@ def _elsewhere(partition: SourcePartition) -> SourcePartition:
 SETTINGS = settings(deadline=None, suppress_health_check=list(HealthCheck), print_blob=True)
 
 TestHistory = History.TestCase
-TestHistory.settings = settings(SETTINGS, max_examples=150, stateful_step_count=30)
+TestHistory.settings = settings(SETTINGS, max_examples=50, stateful_step_count=30)
 
 
 class LongHistory(History):
