@@ -243,10 +243,11 @@ def test_the_log_of_a_killed_agent_is_read(crashed: Path) -> None:
         assert store.read("nginx")[SourcePartition("nginx", "key-7")].position == 1007
 
 
-def test_killed_at_any_moment_the_store_is_old_or_new(tmp_path: Path) -> None:
-    """Twenty times kill -9 in a loop of commits: what was reported as committed is there, and no commit is half there."""
+@pytest.mark.parametrize("kills", [6, pytest.param(60, marks=pytest.mark.long)])
+def test_killed_at_any_moment_the_store_is_old_or_new(tmp_path: Path, kills: int) -> None:
+    """So often kill -9 in a loop of commits: what was reported as committed is there, and no commit is half there."""
     state, chance = tmp_path / "state", random.Random(20261121)
-    for _ in range(20):
+    for _ in range(kills):
         with subprocess.Popen([sys.executable, "-c", COMMIT_FOREVER, str(state)], stdout=subprocess.PIPE, cwd=ROOT) as process:
             assert process.stdout is not None
             first = process.stdout.readline()

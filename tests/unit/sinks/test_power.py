@@ -14,6 +14,7 @@ from copycat_agent.sinks.directory_store import DirectoryStore
 from tests.unit.sinks.power import DIRECTORY, Recording
 
 CUTS = 12
+"""Histories of each of which the power is lost at three moments; fewer in every run of the tests."""
 
 
 def write(root: Path, rng: random.Random, until: int) -> None:
@@ -51,8 +52,9 @@ def lose_power(directory: Path, seed: int) -> None:
         assert visible(after) == list(range(40)), f"history {seed}, power lost behind event {moment} of {len(recording.events)}"
 
 
-def test_a_loss_of_power_loses_and_repeats_nothing(tmp_path: Path) -> None:
-    for seed in range(CUTS):
+@pytest.mark.parametrize("cuts", [4, pytest.param(CUTS, marks=pytest.mark.long)])
+def test_a_loss_of_power_loses_and_repeats_nothing(tmp_path: Path, cuts: int) -> None:
+    for seed in range(cuts):
         lose_power(tmp_path, seed)
 
 

@@ -13,9 +13,9 @@ import pytest
 
 from copycat_agent.sinks.sink_stores import SinkStore
 
-END = {"file": 1000, "s3": 200, "hdfs": 200}
+END = {"file": 300, "s3": 60, "hdfs": 60}
 """Offsets that are written."""
-SECONDS, LONG = 5.0, 40.0
+SECONDS, LONG = 2.0, 40.0
 """For so long they are killed and stopped; then they come to the end."""
 
 
@@ -31,7 +31,7 @@ def test_each_offset_is_visible_once_whoever_is_killed_and_stopped(store: SinkSt
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("seed", range(2, 7))
 def test_each_offset_is_visible_once_whoever_is_killed_and_stopped_for_long(store: SinkStore, uri: str, seed: int) -> None:
-    kill_and_stop(store, uri, seed, LONG, 10 * END[uri.partition(":")[0]])
+    kill_and_stop(store, uri, seed, LONG, 30 * END[uri.partition(":")[0]])
 
 
 def kill_and_stop(store: SinkStore, uri: str, seed: int, seconds: float, end: int) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from copycat_agent.errors import RetriableError
 from copycat_agent.sources import contract_threads
-from copycat_agent.sources.contract_threads import GIVEN_UP_MOST, ReadThreads
+from copycat_agent.sources.contract_threads import ReadThreads
 from tests.rig.threads import NewThreads
 from tests.rig.waiting import wait_until
 
@@ -42,11 +42,12 @@ def test_records_come_in_order_and_some_at_a_time(whole: bool) -> None:
 )
 def test_a_read_that_hangs_is_given_up_with_words_and_others_are_made(whole: bool, words: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(contract_threads, "LEAVE_SECONDS", 0.1)
+    monkeypatch.setattr(contract_threads, "GIVEN_UP_MOST", 3)
     threads, release, new = ReadThreads(0.1, 0.1), threading.Event(), NewThreads()
-    for _ in range(GIVEN_UP_MOST):
+    for _ in range(3):
         with pytest.raises(RetriableError, match=words):
             list(threads.runs(hanging(release, 5), "x", whole=whole))
-    with pytest.raises(RetriableError, match=rf"{GIVEN_UP_MOST} calls of read\(\) have never returned in process \d+"):
+    with pytest.raises(RetriableError, match=r"3 calls of read\(\) have never returned in process \d+"):
         list(threads.runs(numbers(3), "x", whole=whole))
     release.set()
     wait_until(lambda: not new.named("read"))

@@ -55,7 +55,7 @@ def value_for(format_: str, number: int) -> Any:
     return b"%d" % number if format_ in ("lines", "binary", "jsonl") else row(number)
 
 
-@pytest.mark.parametrize("format_", ["jsonl", "avro", "parquet"])
+@pytest.mark.parametrize("format_", ["jsonl", pytest.param("avro", marks=pytest.mark.long), "parquet"])
 def test_two_thousand_directories_take_bounded_memory_and_few_descriptors(format_: str) -> None:
     with tempfile.TemporaryDirectory(dir=SHARED) as directory:
         command = [sys.executable, "-c", MANY, format_, directory, "2000", "2", "1500"]

@@ -150,7 +150,7 @@ class _History:
         return self.owed - held - set(self.spool.arrived)
 
 
-@pytest.mark.parametrize("first", range(0, SEEDS, 10))
+@pytest.mark.parametrize("first", [0, 10, *(pytest.param(first, marks=pytest.mark.long) for first in range(20, SEEDS, 10))])
 def test_what_nobody_destroyed_arrives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, first: int) -> None:
     monkeypatch.setattr(admission, "LEAST_BYTES", 400)
     monkeypatch.setattr(admission, "AGAIN_SECONDS", 0.0)
