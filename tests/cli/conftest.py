@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import os
+import signal
 import subprocess
 import sys
 from functools import cache
@@ -16,7 +18,7 @@ from copycat_agent.cli import main as cli
 from tests.rig.cache import CACHE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 PROJECT = Path(__file__).parents[2]
 COMMAND = (sys.executable, "-m", "copycat_agent")
@@ -97,6 +99,23 @@ def in_process(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: 
         return Said(code, said.out, said.err)
 
     return call
+
+
+@pytest.fixture
+def quick(in_process: Callable[..., Said], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Done]]:
+    """`copycat` as above, but in this process: for commands that start no agent, or end before they do."""
+    monkeypatch.chdir(tmp_path)
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    log = list(logging.getLogger().handlers)
+
+    def call(*arguments: str | Path) -> Done:
+        said = in_process(*arguments)
+        return Done(arguments, said.code, said.out, said.err)
+
+    yield call
+    for number, handler in handlers.items():
+        signal.signal(number, handler)
+    logging.getLogger().handlers[:] = log
 
 
 @pytest.fixture

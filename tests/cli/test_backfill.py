@@ -207,9 +207,10 @@ def test_a_plan_needs_no_broker_sends_nothing_and_says_what_a_run_would_do(
 
 
 def test_without_paths_it_takes_nothing_that_the_agent_would_not_take(
-    copycat: Callable[..., Done], connectors: Path, define: Callable[..., Path], tmp_path: Path
+    quick: Callable[..., Done], connectors: Path, define: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Files that it would delete before another connector has read them, or offsets of another one of its name."""
+    monkeypatch.setattr(dry_run, "ANSWER_SECONDS", 0.2)
     logs = define("app")
     (logs / "a.log").write_text("one\n")
     source = f"{{type: spool_dir, dir: {logs}, cleanup: {{policy: delete}}}}"
@@ -218,7 +219,7 @@ def test_without_paths_it_takes_nothing_that_the_agent_would_not_take(
     for name, text, why in (("drops.yaml", drops, "deletes files that app"), ("twin.yml", twin, "'app' is taken by")):
         (connectors / name).write_text(text)
         plan = ("backfill", connectors / name, "--plan", "--state-dir", tmp_path / "state", "--bootstrap-servers", "127.0.0.1:1")
-        refused, taken = copycat(*plan), copycat(*plan[:2], logs / "a.log", *plan[2:])
+        refused, taken = quick(*plan), quick(*plan[:2], logs / "a.log", *plan[2:])
         assert (refused.returncode, why in refused.stderr, taken.returncode) == (78, True, 0), refused.stderr + taken.stderr
 
 

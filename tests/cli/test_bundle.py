@@ -90,11 +90,11 @@ def test_without_an_agent_and_with_everything_broken_the_rest_is_there(copycat: 
     assert "name: [a" in found["connectors.d/a.yaml"]
 
 
-def test_nothing_is_overwritten_and_no_link_followed(copycat: Callable[..., Done], tmp_path: Path) -> None:
+def test_nothing_is_overwritten_and_no_link_followed(quick: Callable[..., Done], tmp_path: Path) -> None:
     (tmp_path / "mine").write_text("mine")
     (tmp_path / "link").symlink_to(tmp_path / "elsewhere")
     for name in ("mine", "link", "no/such/directory"):
-        done = copycat("bundle", "--output", name)
+        done = quick("bundle", "--output", name)
         assert done.returncode == 1
         assert "cannot be made" in done.stderr
         assert "--output" in done.stderr

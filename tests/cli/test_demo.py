@@ -42,7 +42,7 @@ def short_dir() -> Iterator[Path]:
 
 
 @pytest.mark.parametrize(
-    "when", ["definitions:", *(pytest.param(one, marks=pytest.mark.long) for one in ("starting", "broker:")), "RUNNING"]
+    "when", [*(pytest.param(one, marks=pytest.mark.long) for one in ("definitions:", "starting", "broker:")), "RUNNING"]
 )
 def test_ctrl_c_ends_it_and_leaves_nothing(environment: dict[str, str], short_dir: Path, when: str) -> None:
     variables = environment | {"TMPDIR": str(short_dir), "PYTHONUNBUFFERED": "1"}

@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture
-def dry(copycat: Callable[..., Done], connectors: Path, tmp_path: Path) -> Callable[..., Done]:
+def dry(quick: Callable[..., Done], connectors: Path, tmp_path: Path) -> Callable[..., Done]:
     """`copycat run DIR --dry-run`, without any Kafka address."""
 
     def call(*options: str) -> Done:
-        return copycat("run", connectors, "--dry-run", "--state-dir", tmp_path / "state", *options)
+        return quick("run", connectors, "--dry-run", "--state-dir", tmp_path / "state", *options)
 
     return call
 
@@ -80,7 +80,7 @@ def run_to_the_end(directory: Path, state_dir: Path) -> None:
 
 
 def test_it_goes_on_where_a_run_would_and_moves_nothing(
-    dry: Callable[..., Done], copycat: Callable[..., Done], define: Callable[..., Path], connectors: Path, tmp_path: Path
+    dry: Callable[..., Done], quick: Callable[..., Done], define: Callable[..., Path], connectors: Path, tmp_path: Path
 ) -> None:
     logs = define("app")
     (logs / "a.log").write_text("one\n")
@@ -93,7 +93,7 @@ def test_it_goes_on_where_a_run_would_and_moves_nothing(
     assert [record["value"] for record in records(dry())] == ["two"]
     assert [record["value"] for record in records(dry())] == ["two"]
     assert saved_offsets(state) == before
-    plan = json.loads(copycat("plan", connectors, "--state-dir", state, "--format", "json").stdout)
+    plan = json.loads(quick("plan", connectors, "--state-dir", state, "--format", "json").stdout)
     assert [(file["position"], file["to_read"]) for file in plan[0]["files"]] == [(4, 4)]
 
 

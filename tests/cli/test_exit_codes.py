@@ -16,42 +16,41 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from copycat_agent.dev_broker import DevBroker
     from tests.cli.conftest import Done, Said
     from tests.rig.agent import AgentProcess
 
 NOWHERE = ("--bootstrap-servers", "127.0.0.1:1")
 
 
-def test_78_when_no_definition_loads_with_the_place_of_what_is_wrong(copycat: Callable[..., Done], connectors: Path) -> None:
+def test_78_when_no_definition_loads_with_the_place_of_what_is_wrong(quick: Callable[..., Done], connectors: Path) -> None:
     (connectors / "bad.yaml").write_text("name: bad\nsource: {type: log_fil}\n")
-    done = copycat("run", connectors, *NOWHERE)
+    done = quick("run", connectors, *NOWHERE)
     assert done.returncode == 78
     assert "connectors.d/bad.yaml:2:" in done.stderr
     assert "Traceback" not in done.stderr
     assert done.stdout == ""
 
 
-def test_78_when_the_directory_is_empty_or_missing(copycat: Callable[..., Done], connectors: Path) -> None:
+def test_78_when_the_directory_is_empty_or_missing(quick: Callable[..., Done], connectors: Path) -> None:
     for directory in (connectors, connectors / "missing"):
-        done = copycat("run", directory, *NOWHERE)
+        done = quick("run", directory, *NOWHERE)
         assert (done.returncode, done.stdout) == (78, "")
         assert str(directory) in done.stderr
 
 
-def test_78_when_agent_yaml_is_wrong(copycat: Callable[..., Done], connectors: Path, define: Callable[..., Path], tmp_path: Path) -> None:
+def test_78_when_agent_yaml_is_wrong(quick: Callable[..., Done], connectors: Path, define: Callable[..., Path], tmp_path: Path) -> None:
     define("app")
     (tmp_path / "agent.yaml").write_text("kafka: {bootstrap_server: [a:1]}\n")
-    done = copycat("run", connectors)
+    done = quick("run", connectors)
     assert done.returncode == 78
     assert "agent.yaml:1:" in done.stderr
 
 
 def test_78_without_any_kafka_address_and_dev_broker_is_named(
-    copycat: Callable[..., Done], connectors: Path, define: Callable[..., Path]
+    quick: Callable[..., Done], connectors: Path, define: Callable[..., Path]
 ) -> None:
     define("app")
-    done = copycat("run", connectors)
+    done = quick("run", connectors)
     assert done.returncode == 78
     assert "copycat dev-broker" in done.stderr
     assert "--bootstrap-servers" in done.stderr
@@ -64,9 +63,9 @@ def test_2_for_wrong_usage(in_process: Callable[..., Said], arguments: list[str]
     assert "Usage" in done.err
 
 
-def test_2_for_only_of_a_connector_that_is_not_there(copycat: Callable[..., Done], connectors: Path, define: Callable[..., Path]) -> None:
+def test_2_for_only_of_a_connector_that_is_not_there(quick: Callable[..., Done], connectors: Path, define: Callable[..., Path]) -> None:
     define("app")
-    done = copycat("run", connectors, *NOWHERE, "--only", "ap")
+    done = quick("run", connectors, *NOWHERE, "--only", "ap")
     assert done.returncode == 2
     assert "no definition named ap" in done.stderr
 
@@ -141,14 +140,3 @@ def test_version_is_one_line(copycat: Callable[..., Done]) -> None:
     done = copycat("version")
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.count("\n") == 1
-
-
-def test_a_bad_definition_stops_no_good_one(
-    copycat: Callable[..., Done], connectors: Path, define: Callable[..., Path], broker: DevBroker, topic: str, tmp_path: Path
-) -> None:
-    (define("app", topic) / "a.log").write_text("one\n")
-    (connectors / "bad.yaml").write_text("name: bad\n")
-    done = copycat("run", connectors, "--until-idle", "--bootstrap-servers", broker.bootstrap, "--state-dir", tmp_path / "state")
-    assert done.returncode == 0, done.stderr
-    assert "bad.yaml" in done.stderr
-    assert "1 acknowledged" in done.stdout

@@ -30,8 +30,8 @@ def lake(tmp_path: Path, connectors: Path, broker: DevBroker, make_topic: Callab
     return root
 
 
-def test_a_dry_run_shows_records_and_writes_no_file(copycat: Callable[..., Done], connectors: Path, lake: Path) -> None:
-    done = copycat("run", connectors, "--dry-run", "--state-dir", lake.parent / "state")
+def test_a_dry_run_shows_records_and_writes_no_file(quick: Callable[..., Done], connectors: Path, lake: Path) -> None:
+    done = quick("run", connectors, "--dry-run", "--state-dir", lake.parent / "state")
     shown = [json.loads(line) for line in done.stdout.splitlines()]
     assert (done.returncode, len(shown)) == (0, 30), done.stderr
     assert json.loads(shown[7]["value"]) == {"n": 7}

@@ -41,12 +41,17 @@ def run_to_the_end(copycat: Callable[..., Done], connectors: Path, broker: DevBr
 
 
 def test_each_line_once_over_several_runs_the_unfinished_last_one_included(
-    run_to_the_end: Callable[..., Done], define: Callable[..., Path], broker: DevBroker, topic: str
+    run_to_the_end: Callable[..., Done], connectors: Path, define: Callable[..., Path], broker: DevBroker, topic: str
 ) -> None:
+    """A bad definition beside it is told, and stops no good one."""
+    (connectors / "bad.yaml").write_text("name: bad\n")
     logs = define("app", topic)
     (logs / "a.log").write_text("".join(f"a {number}\n" for number in range(1000)))
     (logs / "b.log").write_text("b 0\nb 1 without an end")
-    assert "app: stopped: 1,002 records read" in run_to_the_end().stdout
+    done = run_to_the_end()
+    assert "bad.yaml" in done.stderr
+    assert "app: stopped: 1,002 records read" in done.stdout
+    assert "1,002 acknowledged" in done.stdout
     with (logs / "a.log").open("a") as log:
         log.write("a 1000\n")
     assert "app: stopped: 1 records read" in run_to_the_end().stdout

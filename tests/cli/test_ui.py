@@ -60,13 +60,13 @@ def test_in_a_session_without_a_browser_it_prints_the_address_alone(
     assert (done.returncode, done.stdout, done.stderr) == (0, f"{ADDRESS}\n", "")
 
 
-def test_where_the_page_is_off_it_says_how_it_is_turned_on(copycat: Callable[..., Done], socket: Path) -> None:
-    done = copycat("ui", "--socket", socket)
+def test_where_the_page_is_off_it_says_how_it_is_turned_on(quick: Callable[..., Done], socket: Path) -> None:
+    done = quick("ui", "--socket", socket)
     assert (done.returncode, done.stdout) == (1, "")
     assert "error: this agent serves no page; set api: {page: {listen: 127.0.0.1:8090}} in agent.yaml" in done.stderr
 
 
-def test_where_no_agent_runs_it_says_how_one_is_started(copycat: Callable[..., Done], tmp_path: Path) -> None:
-    done = copycat("ui", "--socket", tmp_path / "none.sock")
+def test_where_no_agent_runs_it_says_how_one_is_started(quick: Callable[..., Done], tmp_path: Path) -> None:
+    done = quick("ui", "--socket", tmp_path / "none.sock")
     assert done.returncode == 1
     assert "start it with: copycat run DIR" in done.stderr
