@@ -53,6 +53,7 @@ def test_of_many_who_put_at_once_one_is_first(store: SinkStore) -> None:
             assert store.get(f"a/{number}") == str(firsts.index(True)).encode()
 
 
+@pytest.mark.long
 @pytest.mark.timeout(400)
 def test_each_offset_is_visible_once_whoever_is_killed_and_stopped(hdfs: Hdfs, root: str, store: SinkStore) -> None:
     kill_and_stop(store, f"{hdfs.url}{root}/lake/", 1, SECONDS, 60)
