@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import time
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -65,7 +66,7 @@ class ObjectStore:
         with self._files.open_output_stream(f"{self.bucket}/{name}", compression=None) as out:
             out.write(data)
 
-    @property
+    @cached_property
     def client(self) -> Any:
         """boto3's, for names that pyarrow does not write, and for what becomes of objects."""
         secrets = {"aws_access_key_id": CREDENTIALS["AWS_ACCESS_KEY_ID"], "aws_secret_access_key": CREDENTIALS["AWS_SECRET_ACCESS_KEY"]}
