@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
+from copycat_agent.cli.main import main
 from copycat_agent.extending import Probed
 from copycat_agent.sources import SOURCES
 from tests.journald.conftest import needs_journals
@@ -32,10 +33,26 @@ Done = subprocess.CompletedProcess[str]
 def copycat(tmp_path: Path) -> Callable[..., Done]:
     """`copycat("check", ...)`, as a process of its own."""
 
-    def call(*arguments: object, stdin: str = "") -> Done:
+    def call(*arguments: object) -> Done:
         command = [sys.executable, "-m", "copycat_agent", *map(str, arguments)]
         environment = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), "NO_COLOR": "1", **CACHE}
-        return subprocess.run(command, capture_output=True, text=True, timeout=110, check=False, env=environment, input=stdin, cwd=tmp_path)
+        return subprocess.run(command, capture_output=True, text=True, timeout=110, check=False, env=environment, cwd=tmp_path)
+
+    return call
+
+
+@pytest.fixture
+def quick(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Callable[..., Done]:
+    """As `copycat`, in this process."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("NO_COLOR", "1")
+
+    def call(*arguments: object) -> Done:
+        monkeypatch.setattr(sys, "argv", ["copycat", *map(str, arguments)])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        said = capsys.readouterr()
+        return subprocess.CompletedProcess([], int(ended.value.code or 0), said.out, said.err)
 
     return call
 
@@ -74,44 +91,44 @@ def define(tmp_path: Path, journal: Path) -> Callable[..., Path]:
     ],
 )
 def test_what_journalctl_would_not_take_is_told_with_its_place(
-    copycat: Callable[..., Done], define: Callable[..., Path], options: dict[str, Any], words: str
+    quick: Callable[..., Done], define: Callable[..., Path], options: dict[str, Any], words: str
 ) -> None:
-    done = copycat("check", define(options).parent)
+    done = quick("check", define(options).parent)
     assert done.returncode != 0
     assert words in done.stdout + done.stderr
     assert "app.yaml:" in done.stdout + done.stderr
 
 
 def test_a_definition_tests_itself_with_lines_of_json_and_is_begun_by_new(
-    copycat: Callable[..., Done], define: Callable[..., Path], tmp_path: Path
+    quick: Callable[..., Done], define: Callable[..., Path], tmp_path: Path
 ) -> None:
     case = {"input": '{"MESSAGE": "hello", "PRIORITY": "3"}', "expect": [{"value": {"message": "hello", "PRIORITY": "3"}}]}
     path = define(transforms=[{"rename": {"MESSAGE": "message"}}], tests=[case])
-    done = copycat("test", path.parent)
+    done = quick("test", path.parent)
     assert done.returncode == 0, done.stdout + done.stderr
-    made = copycat("new", "journald", "-o", tmp_path / "connectors.d/journal.yaml")
+    made = quick("new", "journald", "-o", tmp_path / "connectors.d/journal.yaml")
     assert made.returncode == 0, made.stderr
-    assert "good journald: journald -> logs.journald" in copycat("check", path.parent).stdout
-    refused = copycat("new", "journald", "--from", path)
+    assert "good journald: journald -> logs.journald" in quick("check", path.parent).stdout
+    refused = quick("new", "journald", "--from", path)
     assert "--from looks at files, and journald reads none" in refused.stderr
-    nothing = copycat("new", "datasource")
+    nothing = quick("new", "datasource")
     assert "datasource is no source to begin with" in nothing.stderr
     assert "journald" in nothing.stderr
-    assert "reads no files" in copycat("explain", path, path.parent).stdout
+    assert "reads no files" in quick("explain", path, path.parent).stdout
 
 
 @needs_journals
 def test_try_plan_doctor_and_a_dry_run_look_and_move_nothing(
-    copycat: Callable[..., Done], define: Callable[..., Path], journal: Path, tmp_path: Path
+    copycat: Callable[..., Done], quick: Callable[..., Done], define: Callable[..., Path], journal: Path, tmp_path: Path
 ) -> None:
     write_journal(journal, lines(0, 9))
     path = define({"priority": "3"})
-    done = copycat("try", "-d", path, "--records", 2)
+    done = quick("try", "-d", path, "--records", 2)
     assert done.returncode == 0, done.stderr
     assert 'MESSAGE: "line 0"' in done.stdout
-    done = copycat("plan", path.parent)
+    done = quick("plan", path.parent)
     assert "app: 1 of 1 partitions have something to read -> logs" in done.stdout, done.stderr
-    done = copycat("doctor", path.parent)
+    done = quick("doctor", path.parent)
     assert "systemd 2" in done.stdout
     assert f"may read all 1 files in {journal}" in done.stdout
     assert "the newest was written at 2023-11-14T22:13:20.009" in done.stdout
