@@ -105,6 +105,18 @@ def bucket(s3: ObjectStore, tmp_path: Path) -> Bucket:
     return Bucket(s3, tmp_path.name)
 
 
+crossed = pytest.mark.parametrize(
+    ("place", "guarantee"),
+    [
+        ("s3", "exactly_once"),
+        ("file", "at_least_once"),
+        pytest.param("s3", "at_least_once", marks=pytest.mark.long),
+        pytest.param("file", "exactly_once", marks=pytest.mark.long),
+    ],
+    indirect=["place"],
+)
+"""Each kind of store and each guarantee once, and with `-m long` both of each."""
+
 LIST = b'<?xml version="1.0"?><ListBucketResult><Name>b</Name><IsTruncated>false</IsTruncated></ListBucketResult>'
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.objects.conftest import crossed
 from tests.rig.shipping import origin
 from tests.rig.waiting import wait_until
 from tests.unit.sources.archives import ARCHIVES
@@ -27,7 +28,7 @@ def expected(**counts: int) -> list[str]:
     return [f"{name} {number}" for name, count in counts.items() for number in range(count)]
 
 
-@pytest.mark.parametrize("guarantee", ["at_least_once", "exactly_once"])
+@crossed
 def test_objects_are_read_in_the_order_of_their_names_and_new_ones_follow(shipping: Objects, place: Place, guarantee: str) -> None:
     for name in ("b", "a", "deep/er/c"):
         place.put(name, lines(name, 3))
