@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 _AGENTS = pytest.StashKey[list[AgentProcess]]()
 _SHOWN_CHARACTERS = 20_000
-_TOGETHER = ("tests/faults/", "tests/spark/", "tests/unit/workbench/doctor/", "tests/unit/sinks/")
+_TOGETHER = ("tests/faults/", "tests/jdbc/", "tests/spark/", "tests/unit/workbench/doctor/", "tests/unit/sinks/")
 """Directories whose files share an agent, a Spark session or a server, which each process of tests that has one starts for itself."""
 _FIRST = (*_TOGETHER, "tests/simulation/", "tests/unit/transactions/")
 _PORTS_EACH = 1500

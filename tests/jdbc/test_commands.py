@@ -1,18 +1,24 @@
-"""What the commands say of a database, with a Spark of their own. None of them needs Kafka."""
+"""What the commands say of a database. None of them needs Kafka."""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import signal
 import subprocess
 import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
+from typer.testing import CliRunner
+
+from copycat_agent.cli import check
+from copycat_agent.cli.main import app
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from tests.rig.postgres import Database
@@ -20,15 +26,35 @@ if TYPE_CHECKING:
 Done = subprocess.CompletedProcess[str]
 
 
-@pytest.fixture
-def copycat(tmp_path: Path) -> Callable[..., Done]:
-    """`copycat("check", ...)`, as a process of its own."""
+@pytest.fixture(scope="module")
+def one_spark() -> Iterator[None]:
+    """The commands that run in this process share a Spark."""
+    with check.spark_sql(None) as sql, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(check, "spark_sql", lambda _: contextlib.nullcontext(sql))
+        yield
+
+
+@pytest.fixture(params=["here", pytest.param("alone", marks=pytest.mark.long)])
+def copycat(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[..., Done]:
+    """`copycat("check", ...)`, in this process, or as a process of its own with a Spark of its own."""
+    environment = {"NO_COLOR": "1", "COLUMNS": "200"}
+    if request.param == "here":
+        request.getfixturevalue("one_spark")
 
     def call(*arguments: object) -> Done:
-        command = [sys.executable, "-m", "copycat_agent", *map(str, arguments), "--state-dir", str(tmp_path / "state")]
-        command = command[:-2] if arguments[0] == "try" else command
-        environment = {**os.environ, "NO_COLOR": "1", "COLUMNS": "200"}
-        return subprocess.run(command, capture_output=True, text=True, timeout=170, check=False, env=environment, cwd=tmp_path)
+        words = [*map(str, arguments), *([] if arguments[0] == "try" else ["--state-dir", str(tmp_path / "state")])]
+        if request.param == "alone":
+            command = [sys.executable, "-m", "copycat_agent", *words]
+            return subprocess.run(
+                command, capture_output=True, text=True, timeout=170, check=False, env=os.environ | environment, cwd=tmp_path
+            )
+        before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)}
+        try:
+            done = CliRunner().invoke(app, words, env=environment)
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+        return subprocess.CompletedProcess([], done.exit_code, done.stdout, done.stderr)
 
     return call
 

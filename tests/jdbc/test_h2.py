@@ -15,7 +15,7 @@ from tests.rig.waiting import wait_until
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from copycat_agent.dev_broker import DevBroker
+    from tests.rig.agent import AgentProcess
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -26,18 +26,11 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> H2Database:
     return H2Database(f"{own.url};AUTO_SERVER=TRUE")
 
 
-@pytest.fixture(scope="module")
-def shared(shop: H2Database, broker: DevBroker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    where = {"url": shop.url, "user": shop.user, "password": shop.password}
-    own = Running(tmp_path_factory.mktemp("agent"), broker.bootstrap, where)
-    yield own
-    own.agent.close()
-
-
 @pytest.fixture
-def running(shared: Running) -> Iterator[Running]:
-    yield shared
-    shared.forget()
+def running(shop: H2Database, reader: AgentProcess) -> Iterator[Running]:
+    own = Running(reader, "h2", {"url": shop.url, "user": shop.user, "password": shop.password})
+    yield own
+    own.forget()
 
 
 TYPES: dict[str, tuple[str, Any]] = {
@@ -138,4 +131,4 @@ def test_numbers_and_times_that_come_late_arrive_and_those_that_never_come_are_i
         shop.execute("INSERT INTO late (v) VALUES ('last')")
     for name in names:
         running.rows(name, 4)
-    wait_until(lambda: "no rows with ID 4 came in time" in running.losses(), SECONDS, running.losses)
+    wait_until(lambda: "no rows with ID 4 came in time" in running.losses("gaps"), SECONDS, lambda: running.losses("gaps"))

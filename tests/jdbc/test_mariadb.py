@@ -18,7 +18,6 @@ from tests.rig.waiting import wait_until
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from copycat_agent.dev_broker import DevBroker
     from tests.rig.agent import AgentProcess
 
 pytestmark = [pytest.mark.timeout(300), pytest.mark.skipif(not has_mariadb(), reason="mariadb-server is not installed")]
@@ -36,18 +35,12 @@ def shop(mariadb: MariaDB) -> Iterator[MariaDatabase]:
         yield database
 
 
-@pytest.fixture(scope="module")
-def shared(shop: MariaDatabase, broker: DevBroker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    where = {"url": shop.url, "user": shop.user, "password": shop.password, "properties": {"sslMode": "disable"}}
-    own = Running(tmp_path_factory.mktemp("agent"), broker.bootstrap, where)
-    yield own
-    own.agent.close()
-
-
 @pytest.fixture
-def running(shared: Running) -> Iterator[Running]:
-    yield shared
-    shared.forget()
+def running(shop: MariaDatabase, reader: AgentProcess) -> Iterator[Running]:
+    where = {"url": shop.url, "user": shop.user, "password": shop.password, "properties": {"sslMode": "disable"}}
+    own = Running(reader, "maria", where)
+    yield own
+    own.forget()
 
 
 def with_mysql_driver(database: MariaDatabase) -> dict[str, Any]:
@@ -182,7 +175,7 @@ def test_numbers_that_come_late_arrive_and_those_that_never_come_are_in_the_ledg
         late("COMMIT")
         assert [one["v"] for one in running.rows("gaps", 3)] == ["first", "early", "late"]
         undone("ROLLBACK")
-    wait_until(lambda: "no rows with id 3 came in time" in running.losses(), SECONDS, running.losses)
+    wait_until(lambda: "no rows with id 3 came in time" in running.losses("gaps"), SECONDS, lambda: running.losses("gaps"))
     shop.execute("INSERT INTO gaps (v) VALUES ('last')")
     assert [one["v"] for one in running.rows("gaps", 4)] == ["first", "early", "late", "last"]
 

@@ -5,56 +5,32 @@
 from __future__ import annotations
 
 import json
-import time
-from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-import psutil
 import pytest
 
-from tests.jdbc.running import Running
+from tests.jdbc.running import SECONDS, Running
 from tests.rig.kafka import consume
-from tests.rig.waiting import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from copycat_agent.dev_broker import DevBroker
     from tests.rig.agent import AgentProcess
     from tests.rig.postgres import Database, Postgres
 
 pytestmark = pytest.mark.timeout(900)
-SECONDS = 240.0
-"""For what arrives. The machine may be busy."""
-
-
-@pytest.fixture(scope="module")
-def shared(broker: DevBroker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    """An agent for tests that need no more than that one reads."""
-    own = Running(tmp_path_factory.mktemp("agent"), broker.bootstrap, {})
-    yield own
-    own.agent.close()
 
 
 @pytest.fixture
-def running(shared: Running) -> Iterator[Running]:
-    yield shared
-    shared.forget()
+def running(reader: AgentProcess) -> Iterator[Running]:
+    own = Running(reader, "postgresql", {"mode": "incrementing"})
+    yield own
+    own.forget()
 
 
 def where(database: Database) -> dict[str, Any]:
     """Options of a source."""
     return {"url": database.url, "user": database.user, "password": database.password}
-
-
-def source(database: Database, *tables: str, **more: Any) -> dict[str, Any]:
-    """A source section."""
-    return {"type": "jdbc", **where(database), "tables": list(tables), "mode": "incrementing", "poll_interval": "200ms", **more}
-
-
-def rows(agent: AgentProcess, topic: str, count: int | None = None) -> list[dict[str, Any]]:
-    """What a read_committed consumer sees, once there are `count`."""
-    return [json.loads(one.value or b"") for one in consume(agent.bootstrap, topic, "read_committed", count, SECONDS)]
 
 
 TYPES: dict[str, tuple[str, Any]] = {
@@ -97,7 +73,7 @@ def test_values_of_all_types_arrive_as_they_are(database: Database, running: Run
     names = ", ".join(f"c{number}" for number in range(len(TYPES)))
     database.execute(f"INSERT INTO item ({names}, big) VALUES ({', '.join(given for given, _ in TYPES.values())}, repeat('ä', 500000))")
     database.execute("INSERT INTO item (big) VALUES (NULL)")
-    running.read("types", "public.item", mode="incrementing", **where(database))
+    running.read("types", "public.item", **where(database))
     first, second = running.rows("types", 2)
     found = {kind: first[f"c{number}"] for number, kind in enumerate(TYPES)}
     assert found == {kind: expected for kind, (_, expected) in TYPES.items()}
@@ -126,7 +102,7 @@ def test_tables_of_all_names_are_read_and_no_row_twice_where_one_table_has_anoth
     database.execute("INSERT INTO odd.parent VALUES (1, 103); INSERT INTO odd.child VALUES (1, 104)")
     database.execute("CREATE TABLE odd.wide (id bigint PRIMARY KEY, v int, " + ", ".join(f"c{one} int" for one in range(300)) + ")")
     database.execute("INSERT INTO odd.wide (id, v, c299) VALUES (1, 105, 7)")
-    running.read("odd", "odd.*", mode="incrementing", batch_rows=1, **where(database))
+    running.read("odd", "odd.*", batch_rows=1, **where(database))
     expected = [*range(len(NAMES)), 101, 102, 103, 104, 105]
     arrived = running.rows("odd", len(expected))
     assert sorted(one["v"] for one in arrived) == expected
@@ -138,29 +114,20 @@ def test_tables_of_all_names_are_read_and_no_row_twice_where_one_table_has_anoth
     assert sorted(one["v"] for one in arrived) == [*expected, 106, 107]
 
 
-def test_rows_come_once_through_restarts_ended_sessions_and_changes_of_the_table_and_the_agent_ends_beside_a_silent_server(
-    own_postgres: Postgres, agent: AgentProcess, topic: str
-) -> None:
+def test_rows_come_once_through_restarts_ended_sessions_and_changes_of_the_table(own_postgres: Postgres, running: Running) -> None:
     database = own_postgres
     database.execute("CREATE TABLE item (id bigserial PRIMARY KEY, v int); CREATE TABLE closed (id bigint PRIMARY KEY)")
     database.execute("CREATE USER reader PASSWORD 'first'; GRANT SELECT ON item TO reader")
-    reader = {"user": "reader", "password": "first"}
-    agent.define(
-        "item",
-        {
-            "source": {**source(database, "public.item", "public.closed"), **reader},
-            "record": {"topic": topic},
-            "delivery": {"guarantee": "exactly_once"},
-        },
-    )
-    agent.start()
+    reader = {"tables": ["public.item", "public.closed"], "url": database.url, "user": "reader", "password": "first"}
+    running.define("item", reader, delivery={"guarantee": "exactly_once"})
+    running.start()
     sent: list[int] = []
 
     def goes_on(columns: str = "") -> dict[str, Any]:
         """A row more arrives, and each once: what it has. The table that may not be read holds nothing up."""
         sent.append(len(sent))
         database.execute(f"INSERT INTO item (v{columns and f', {columns}'}) VALUES ({len(sent) - 1}{columns and ', 7'})")
-        arrived = rows(agent, topic, len(sent))
+        arrived = running.rows("item", len(sent))
         assert [one["v"] for one in arrived] == sent
         return {name: value for name, value in arrived[-1].items() if name != "id"}  # a crash leaves a gap in a sequence
 
@@ -181,53 +148,29 @@ def test_rows_come_once_through_restarts_ended_sessions_and_changes_of_the_table
     assert goes_on() == {"v": 7}
     database.execute("ALTER USER reader PASSWORD 'second'")
     own_postgres.terminate_sessions()
-    wait_until(lambda: '"state": "blocked"' in agent.log, SECONDS, lambda: agent.log[-3000:])
+    running.is_told("item", "blocked")
     database.execute("ALTER USER reader PASSWORD 'first'")
     goes_on()
-    _ends_beside_a_server_that_does_not_answer(agent, own_postgres)
 
 
-@pytest.mark.parametrize("times", [1, pytest.param(2, marks=pytest.mark.long)])
+@pytest.mark.long
 def test_an_initial_load_in_parts_survives_kills_and_what_is_written_meanwhile_comes_too(
-    database: Database, agent: AgentProcess, topic: str, times: int
+    database: Database, agent: AgentProcess, topic: str
 ) -> None:
     database.execute("CREATE TABLE item (id bigserial PRIMARY KEY, v int); INSERT INTO item (v) SELECT generate_series(1, 2000)")
-    agent.define(
-        "item",
-        {
-            "source": source(database, "public.item", partitions=3, batch_rows=200),
-            "record": {"topic": topic},
-            "delivery": {"guarantee": "exactly_once"},
-        },
-    )
-    for kills in range(times):
+    source = {"type": "jdbc", **where(database), "tables": ["public.item"], "mode": "incrementing", "poll_interval": "200ms"}
+    options = {**source, "partitions": 3, "batch_rows": 200}
+    agent.define("item", {"source": options, "record": {"topic": topic}, "delivery": {"guarantee": "exactly_once"}})
+
+    def numbers(count: int | None = None) -> list[int]:
+        return sorted(json.loads(one.value or b"")["v"] for one in consume(agent.bootstrap, topic, "read_committed", count, SECONDS))
+
+    for kills in range(2):
         agent.start()
-        consume(agent.bootstrap, topic, "read_committed", kills * 600 + 1, SECONDS)
+        numbers(kills * 600 + 1)
         agent.kill()
         database.execute(f"INSERT INTO item (v) SELECT generate_series({kills * 100 + 2001}, {kills * 100 + 2100})")
     agent.start()
-    all_rows = 2000 + 100 * times
-    assert sorted(one["v"] for one in rows(agent, topic, all_rows)) == list(range(1, all_rows + 1))
+    assert numbers(2200) == list(range(1, 2201))
     agent.stop(SECONDS)
-    assert len(rows(agent, topic)) == all_rows
-
-
-def _ends_beside_a_server_that_does_not_answer(agent: AgentProcess, postgres: Postgres) -> None:
-    server = psutil.Process(postgres.pid)
-    processes = [server, *server.children()]
-    try:
-        for one in processes:
-            one.suspend()
-        time.sleep(2)  # a look has begun, which is not answered
-        agent.stop(SECONDS)
-        asked, stopped = (_moment(agent, word) for word in ('"agent is asked to stop"', '"state": "stopped"'))
-        assert stopped - asked < 30  # 5 s, on a machine that has nothing else to do; the driver itself gives up after minutes
-    finally:
-        for one in processes:
-            one.resume()
-
-
-def _moment(agent: AgentProcess, word: str) -> float:
-    """When the log says it, in seconds."""
-    line = next(line for line in agent.log.splitlines() if word in line)
-    return datetime.fromisoformat(json.loads(line)["ts"]).timestamp()
+    assert len(numbers()) == 2200

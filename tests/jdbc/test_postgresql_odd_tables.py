@@ -1,10 +1,15 @@
-"""What databases hold that nobody expects, each in a connector of one agent: none holds up another, and people are told which it is."""
+"""What databases hold that nobody expects, each in a connector of one agent: none holds up another, and people are told which it is.
+
+The last test ends the agent that the files of this directory share: it comes behind those that read.
+"""
 
 # ruff: noqa: S608 - the statements are the tests' own
 
 from __future__ import annotations
 
 import json
+import time
+from datetime import datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
@@ -14,8 +19,8 @@ from confluent_kafka.schema_registry.avro import AvroDeserializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 
 from copycat_agent.api import AgentClient
-from tests.rig.agent import AgentProcess
-from tests.rig.kafka import consume, create_topic, unique_topic
+from tests.jdbc.running import SECONDS, Running
+from tests.rig.kafka import create_topic, unique_topic
 from tests.rig.waiting import wait_until
 
 if TYPE_CHECKING:
@@ -23,13 +28,11 @@ if TYPE_CHECKING:
 
     from confluent_kafka.schema_registry import SchemaRegistryClient
 
-    from copycat_agent.dev_broker import DevBroker
+    from tests.rig.agent import AgentProcess
     from tests.rig.postgres import Database, Postgres
     from tests.rig.registry import SchemaRegistry
 
 pytestmark = pytest.mark.timeout(900)
-SECONDS = 240.0
-"""For what arrives. The machine may be busy."""
 CANARY = "c4n4ry-Jw7"
 MEMORY_MOST = 1200 * 2**20
 """Of all processes of an agent. With a fetch that is not bounded, the JVM's 512 MiB are used up, and it stands still."""
@@ -45,53 +48,24 @@ HUGE = "SELECT generate_series(1::bigint, 9223372036854775807) AS id"
 LARGE = "(SELECT string_agg(md5(i::text), '') FROM generate_series(1, 50000) i)"  # which does not compress well
 
 
-class Connectors:
-    """The agent, its database, and the topic of each connector."""
+class Connectors(Running):
+    """Those of this file, and their database."""
 
     def __init__(self, agent: AgentProcess, database: Database) -> None:
-        self.agent, self.database = agent, database
-        self.topics: dict[str, str] = {}
-
-    def define(self, name: str, source: dict[str, Any], **sections: Any) -> None:
-        """A connector with a topic of its own. `source`: what is not the same for all."""
-        topic = self.topics.setdefault(name, create_topic(self.agent.bootstrap, unique_topic(name)))
-        own = {"url": self.database.url, "user": self.database.user, "password": self.database.password}
-        chosen = {"type": "jdbc", **own, "mode": "incrementing", "poll_interval": "500ms", **source}
-        self.agent.define(name, {"source": chosen, "record": {"topic": topic}, **sections})
-
-    def raw(self, name: str, count: int | None = None) -> list[Any]:
-        """Records of a connector, or dead letters."""
-        return consume(self.agent.bootstrap, self.topics[name], "read_committed", count, SECONDS)
-
-    def rows(self, name: str, count: int | None = None) -> list[dict[str, Any]]:
-        """The same, as JSON."""
-        return [json.loads(one.value or b"") for one in self.raw(name, count)]
-
-    def state(self, name: str) -> tuple[str, str]:
-        """As `copycat status` has it: state and reason."""
-        status = AgentClient(self.agent.state_dir / "agent.sock").get(f"/v1/connectors/{name}")
-        return str(status["state"]), str(status["reason"])
-
-    def is_told(self, name: str, state: str, *words: str) -> None:
-        """Waits until people are told so."""
-
-        def is_so() -> bool:
-            now, why = self.state(name)
-            return now == state and all(word in why for word in words)
-
-        wait_until(is_so, SECONDS, lambda: f"{name}: {self.state(name)}; the log ends:\n{self.agent.log[-3000:]}")
+        own = {"url": database.url, "user": database.user, "password": database.password}
+        super().__init__(agent, "odd", {**own, "mode": "incrementing", "poll_interval": "500ms"})
+        self.database = database
 
 
 @pytest.fixture(scope="module")
-def all_of(
-    postgres: Postgres, broker: DevBroker, schema_registry: SchemaRegistry, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Connectors]:
-    """An agent with a connector for each case, which all begin at once."""
-    with postgres.database() as database, AgentProcess(tmp_path_factory.mktemp("odd"), broker.bootstrap) as agent:
-        made = Connectors(agent, database)
+def all_of(postgres: Postgres, reader: AgentProcess, schema_registry: SchemaRegistry) -> Iterator[Connectors]:
+    """A connector for each case, which all begin at once."""
+    with postgres.database() as database:
+        made = Connectors(reader, database)
         _define(made, schema_registry)
-        agent.start()
+        made.start()
         yield made
+        made.forget()
 
 
 def _define(made: Connectors, schema_registry: SchemaRegistry) -> None:
@@ -175,9 +149,26 @@ def test_a_query_of_any_size_takes_no_more_memory_than_a_batch(all_of: Connector
     wait_until(lambda: not all_of.database.execute(f"{running} AND query LIKE '%generate_series(1::%'"), SECONDS, "the query is read on")
 
 
-def test_the_agent_ends_and_has_told_nobody_a_password_or_a_value(all_of: Connectors) -> None:
+def test_the_agent_ends_beside_a_silent_server_and_has_told_nobody_a_password_or_a_value(all_of: Connectors, postgres: Postgres) -> None:
     agent = all_of.agent
     client = AgentClient(agent.state_dir / "agent.sock")
-    shown = [json.dumps(client.get(f"/v1/connectors/{name}")) for name in all_of.topics if name != "dlq"]
-    agent.stop(SECONDS)
+    shown = [json.dumps(client.get(f"/v1/connectors/{all_of.name(name)}")) for name in all_of.topics if name != "dlq"]
+    server = psutil.Process(postgres.pid)
+    processes = [server, *server.children()]
+    try:
+        for one in processes:
+            one.suspend()
+        time.sleep(2)  # a look has begun, which is not answered
+        agent.stop(SECONDS)
+        asked, stopped = (_moment(agent, word) for word in ('"agent is asked to stop"', '"state": "stopped"'))
+        assert stopped - asked < 30  # 5 s, on a machine that has nothing else to do; the driver itself gives up after minutes
+    finally:
+        for one in processes:
+            one.resume()
     assert not [one for one in [*shown, agent.log, agent.stdout] if CANARY in one or all_of.database.password in one]
+
+
+def _moment(agent: AgentProcess, word: str) -> float:
+    """When the log last says it, in seconds."""
+    line = next(line for line in reversed(agent.log.splitlines()) if word in line)
+    return datetime.fromisoformat(json.loads(line)["ts"]).timestamp()

@@ -37,14 +37,11 @@ def _play(database: Database, seed: int, count: int, monkeypatch: pytest.MonkeyP
     return delivered
 
 
-def test_random_histories_lose_nothing_and_repeat_nothing(database: Database, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert _play(database, seed, 120, monkeypatch) > 120
-
-
-@pytest.mark.long
-@pytest.mark.timeout(7200)
-def test_many_random_histories(database: Database, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert _play(database, seed, 20_000, monkeypatch) > 20_000
+@pytest.mark.parametrize("count", [40, pytest.param(20_000, marks=[pytest.mark.long, pytest.mark.timeout(7200)])])
+def test_random_histories_lose_nothing_and_repeat_nothing(
+    database: Database, seed: int, monkeypatch: pytest.MonkeyPatch, count: int
+) -> None:
+    assert _play(database, seed, count, monkeypatch) > count
 
 
 ITEM = "CREATE TABLE item (id bigserial PRIMARY KEY, v bigint, ts timestamptz DEFAULT now())"
@@ -105,7 +102,10 @@ def test_rows_below_the_floor_wait_with_the_others_of_their_transaction(
     assert sorted(reader.delivered) == list(range(1, 20))
 
 
-@pytest.mark.parametrize(("options", "first"), [(INCREMENTING, 0), (TIMESTAMP, 3)], ids=["incrementing", "timestamp"])
+@pytest.mark.parametrize(
+    ("options", "first"),
+    [pytest.param(INCREMENTING, 0, marks=pytest.mark.long, id="incrementing"), pytest.param(TIMESTAMP, 3, id="timestamp")],
+)
 def test_nothing_is_repeated_or_missed_when_transaction_ids_wrap_around(
     own_postgres: Postgres, rng: random.Random, monkeypatch: pytest.MonkeyPatch, options: dict[str, Any], first: int
 ) -> None:

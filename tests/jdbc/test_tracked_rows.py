@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 H2 = Dialect("h2")
 EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - as of a column without a zone
 GAP_SECONDS = 60
-SEEDS = range(40)
+SEEDS = [*range(13), *(pytest.param(seed, marks=pytest.mark.long) for seed in range(13, 40))]
 
 
 @dataclass
@@ -319,7 +319,7 @@ def test_times_in_any_order_of_commits(seed: int, has_key: bool) -> None:
     assert all(table.sent.count(pair) <= count for pair, count in most.items()), "each once"
 
 
-@pytest.mark.parametrize("limit", [100, 6_000, 30_000])
+@pytest.mark.parametrize("limit", [pytest.param(100, marks=pytest.mark.long), 1_000, 6_000, 30_000])
 def test_more_rows_of_one_time_than_are_remembered(limit: int) -> None:
     table = Timed(random.Random(4), limit=limit)
     start = table.now_us - 1_000_000
