@@ -13,6 +13,7 @@ import psutil
 import pytest
 from confluent_kafka import Producer
 
+from copycat_agent import dev_broker
 from copycat_agent.dev_broker import DevBroker
 from copycat_agent.errors import FatalError
 from tests.rig.agent import is_alive
@@ -20,12 +21,14 @@ from tests.rig.kafka import create_topic, delete_topic, unique_topic, values
 from tests.rig.waiting import wait_until
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 _OWNER = """
 import pathlib, sys, time, threading
-from copycat_agent.dev_broker import DevBroker
-broker = DevBroker(pathlib.Path(sys.argv[1]))
+from copycat_agent import dev_broker
+dev_broker._JVM_OPTIONS = sys.argv[2:]
+broker = dev_broker.DevBroker(pathlib.Path(sys.argv[1]))
 thread = threading.Thread(target=broker.start)
 thread.start(); thread.join()
 time.sleep(1)
@@ -41,20 +44,33 @@ def _send(broker: DevBroker, topic: str, *sent: bytes) -> None:
     assert producer.flush(30) == 0
 
 
-@pytest.mark.timeout(300)  # four starts of a JVM
-def test_what_was_acknowledged_survives_stop_kill_and_pause_on_the_same_port(own_broker: DevBroker) -> None:
+@pytest.fixture(scope="module")
+def shared_own_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DevBroker]:
+    """Looks for what is too old at once, and again and again."""
+    eager = {"log.initial.task.delay.ms": "100", "log.retention.check.interval.ms": "100", "log.segment.delete.delay.ms": "0"}
+    with DevBroker(tmp_path_factory.mktemp("own"), properties=eager, auto_create_topics=False) as broker:
+        yield broker
+
+
+@pytest.mark.timeout(300)  # two starts of a JVM
+def test_what_was_acknowledged_survives_pause_stop_and_kill_on_the_same_port(shared_own_broker: DevBroker) -> None:
+    own_broker = shared_own_broker
     address = own_broker.bootstrap
     topic = create_topic(address, unique_topic())
     _send(own_broker, topic, b"1")
-    assert own_broker.restart() == address
-    _send(own_broker, topic, b"2")
-    own_broker.kill()
-    assert own_broker.pid is None
-    assert own_broker.start() == address
     own_broker.pause()
     assert not _answers(own_broker, topic)
     own_broker.resume()
+    _send(own_broker, topic, b"2")
+    own_broker.pause()
+    own_broker.stop()
+    assert own_broker.pid is None
+    assert "shut down completed" in own_broker.log_path.read_text("utf-8"), "also a paused one is stopped cleanly"
+    assert own_broker.start() == address
     _send(own_broker, topic, b"3")
+    own_broker.kill()
+    assert own_broker.pid is None
+    assert own_broker.start() == address
     assert values(address, topic) == [b"1", b"2", b"3"]
 
 
@@ -64,13 +80,6 @@ def _answers(broker: DevBroker, topic: str) -> bool:
     producer.produce(topic, b"in vain", on_delivery=lambda error, _: outcomes.append(error is None))
     producer.flush(5)
     return outcomes == [True]
-
-
-def test_a_paused_broker_can_be_stopped_cleanly(own_broker: DevBroker) -> None:
-    own_broker.pause()
-    own_broker.stop()
-    assert own_broker.pid is None
-    assert "shut down completed" in own_broker.log_path.read_text("utf-8")
 
 
 def test_listens_on_loopback_only(broker: DevBroker) -> None:
@@ -84,19 +93,18 @@ def test_a_compacted_topic_can_be_made_and_deleted(broker: DevBroker) -> None:
     delete_topic(broker.bootstrap, topic)
 
 
-def test_records_with_old_event_times_are_kept(tmp_path: Path) -> None:
-    eager = {"log.initial.task.delay.ms": "100", "log.retention.check.interval.ms": "100", "log.segment.delete.delay.ms": "0"}
-    with DevBroker(tmp_path, properties=eager, auto_create_topics=False) as broker:
-        topic = create_topic(broker.bootstrap, unique_topic())
-        producer = Producer({"bootstrap.servers": broker.bootstrap})
-        producer.produce(topic, b"old", timestamp=1_000)
-        assert producer.flush(30) == 0
-        time.sleep(1)  # ten checks
-        assert values(broker.bootstrap, topic) == [b"old"]
+def test_records_with_old_event_times_are_kept(shared_own_broker: DevBroker) -> None:
+    bootstrap = shared_own_broker.bootstrap
+    topic = create_topic(bootstrap, unique_topic())
+    producer = Producer({"bootstrap.servers": bootstrap})
+    producer.produce(topic, b"old", timestamp=1_000)
+    assert producer.flush(30) == 0
+    time.sleep(1)  # ten checks
+    assert values(bootstrap, topic) == [b"old"]
 
 
 def test_dies_with_its_owner_but_not_with_the_thread_that_started_it(tmp_path: Path) -> None:
-    owner = subprocess.Popen([sys.executable, "-c", _OWNER, str(tmp_path)], stdout=subprocess.PIPE, text=True)
+    owner = subprocess.Popen([sys.executable, "-c", _OWNER, str(tmp_path), *dev_broker._JVM_OPTIONS], stdout=subprocess.PIPE, text=True)
     with owner:
         assert owner.stdout is not None
         broker = psutil.Process(int(owner.stdout.readline()))

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from copycat_agent import dev_broker
 from tests.rig.kafka import create_topic, unique_topic, values
 
 if TYPE_CHECKING:
@@ -19,14 +20,20 @@ if TYPE_CHECKING:
 
     from copycat_agent.dev_broker import DevBroker
 
-_RUN = "import typer; from copycat_agent.cli.demo import dev_broker; typer.run(dev_broker)"
+_RUN = """
+import typer
+from copycat_agent import dev_broker
+from copycat_agent.cli import demo
+dev_broker._JVM_OPTIONS = {options}
+typer.run(demo.dev_broker)
+"""
 
 
 @contextmanager
 def _started(tmp_path: Path, *options: str) -> Iterator[subprocess.Popen[str]]:
     """The command as a process, which is ended also when the test fails."""
     environment = os.environ | {"TMPDIR": str(tmp_path)}
-    command = [sys.executable, "-c", _RUN, *options]
+    command = [sys.executable, "-c", _RUN.format(options=dev_broker._JVM_OPTIONS), *options]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment) as process:
         try:
             yield process
@@ -34,7 +41,7 @@ def _started(tmp_path: Path, *options: str) -> Iterator[subprocess.Popen[str]]:
             process.terminate()
 
 
-@pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("end", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.long)])
 def test_prints_its_address_when_ready_and_leaves_nothing_behind(tmp_path: Path, end: signal.Signals) -> None:
     with _started(tmp_path, "--port", "0") as process:
         assert process.stdout is not None
@@ -59,6 +66,7 @@ def test_a_data_directory_is_kept_and_continued(tmp_path: Path) -> None:
             assert values(address, topics) == []
             process.terminate()
             process.communicate(timeout=60)
+        assert process.returncode == 0
 
 
 def test_a_taken_port_is_an_error_with_a_way_out(tmp_path: Path, broker: DevBroker) -> None:
