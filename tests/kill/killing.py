@@ -24,14 +24,16 @@ Victim = Literal["driver", "start", "jvm", "worker", "daemon"]
 
 ROUND: tuple[Victim, ...] = ("driver", "start", "jvm", "worker", "daemon")
 """One JVM in each, and a driver: three JVMs that die young in a row are, rightly, the end of an agent."""
+SHORT_ROUND: tuple[Victim, ...] = ("start", "jvm", "worker", "daemon")
+"""`start` begins with what `driver` is."""
 
 START_LINES = 6000
 """An agent that starts is killed within the time that so many lines take (about 4 s)."""
 
 
-def schedule(dice: random.Random, rounds: int) -> list[Victim]:
+def schedule(dice: random.Random, rounds: int, victims: tuple[Victim, ...] = ROUND) -> list[Victim]:
     """Every round in another order."""
-    return [victim for _ in range(rounds) for victim in dice.sample(ROUND, len(ROUND))]
+    return [victim for _ in range(rounds) for victim in dice.sample(victims, len(victims))]
 
 
 def found(find: Callable[[], psutil.Process | None], message: Callable[[], str]) -> psutil.Process:

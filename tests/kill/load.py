@@ -106,7 +106,7 @@ class Topic:
             return [self._consumer.get_watermark_offsets(partition, timeout=10)[1] for partition in self._partitions]
         return []
 
-    def wait_growth(self, deadline: float = 60.0) -> None:
+    def wait_growth(self, deadline: float = 180.0) -> None:
         """Return when there are more records than now."""
         before = self.size()
         wait_until(lambda: self.size() > before, deadline, lambda: f"nothing arrives at {self.name}, {before} records there")

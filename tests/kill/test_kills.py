@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.kill.conftest import BATCH_BYTES, TASKS
-from tests.kill.killing import Killer, Victim, schedule
+from tests.kill.killing import SHORT_ROUND, Killer, Victim, schedule
 
 if TYPE_CHECKING:
     import random
@@ -44,7 +44,7 @@ def _assert_all_there(verdict: Verdict, kills: int) -> None:
 def test_nothing_is_lost_and_no_process_is_left_whoever_is_killed(
     killer: Killer, loaded_agent: AgentProcess, load: Load, target: Topic, ledger: Ledger, broker: DevBroker, rng: random.Random
 ) -> None:
-    _run(killer, schedule(rng, 1), loaded_agent, load, target)
+    _run(killer, schedule(rng, 1, SHORT_ROUND), loaded_agent, load, target)
     verdict = ledger.verify_topic(broker.bootstrap, target.name)
     print(killer.report(), verdict, sep="\n")
     _assert_all_there(verdict, killer.kills)

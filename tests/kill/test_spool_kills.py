@@ -159,7 +159,7 @@ def make_scene(
 def test_files_of_all_formats_survive_kills_and_are_cleaned_up_behind_kafka(
     make_scene: Callable[[int], Scene], agent: AgentProcess
 ) -> None:
-    scene = make_scene(3000)
+    scene = make_scene(1000)
     with scene:
         scene.drops.drop_truncated("csv")
         agent.start()

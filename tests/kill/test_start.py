@@ -1,4 +1,4 @@
-"""kill -9 while the agent starts, again and again: the next start is as good as the first."""
+"""kill -9 while the agent starts, again and again: the next start is as good as the first. `test_kills.py` has one of these kills."""
 
 from __future__ import annotations
 
@@ -20,33 +20,17 @@ START_SECONDS = 3.0
 """An agent takes about so long until it ships."""
 
 
-def _kill_while_starting(agent: AgentProcess, rng: random.Random, kills: int) -> None:
-    for _ in range(kills):
-        agent.start()
-        time.sleep(rng.uniform(0, START_SECONDS))  # the moment is what is drawn: nothing is waited for
-        agent.kill()
-
-
-def _expect_all(agent: AgentProcess, ledger: Ledger, broker: DevBroker, topic: str) -> None:
-    agent.start()
-    verdict = ledger.verify_topic(broker.bootstrap, topic)
-    assert verdict.is_complete, verdict
-    agent.stop()
-
-
-def test_a_start_after_killed_starts_is_as_good_as_the_first(
-    loaded_agent: AgentProcess, logs_dir: Path, ledger: Ledger, target: Topic, broker: DevBroker, rng: random.Random
-) -> None:
-    ledger.writer(logs_dir / "app.log").write_block(20_000)
-    _kill_while_starting(loaded_agent, rng, 2)
-    _expect_all(loaded_agent, ledger, broker, target.name)
-
-
 @pytest.mark.long
 @pytest.mark.timeout(600)
 def test_a_start_after_many_killed_starts_is_as_good_as_the_first(
     loaded_agent: AgentProcess, logs_dir: Path, ledger: Ledger, target: Topic, broker: DevBroker, rng: random.Random
 ) -> None:
     ledger.writer(logs_dir / "app.log").write_block(200_000)
-    _kill_while_starting(loaded_agent, rng, 40)
-    _expect_all(loaded_agent, ledger, broker, target.name)
+    for _ in range(40):
+        loaded_agent.start()
+        time.sleep(rng.uniform(0, START_SECONDS))  # the moment is what is drawn: nothing is waited for
+        loaded_agent.kill()
+    loaded_agent.start()
+    verdict = ledger.verify_topic(broker.bootstrap, target.name)
+    assert verdict.is_complete, verdict
+    loaded_agent.stop()
