@@ -27,13 +27,13 @@ def test_a_file_deleted_with_a_backlog_is_read_to_its_end_and_closed(
     shipping.start()
     wait_read(shipping, 1)
     proxy.pause()
-    append(log, *numbers(1, 10_000))
+    append(log, *numbers(1, 3_000))
     wait_until(lambda: shipping.status.lag.bytes > 0, message="the backlog is seen")
     log.unlink()
     proxy.forward()
-    wait_read(shipping, 10_000)
+    wait_read(shipping, 3_000)
     wait_until(lambda: not descriptors(logs_dir), message="it is closed")
-    assert settled(shipping, range(10_000)) == numbers(0, 10_000)
+    assert settled(shipping, range(3_000)) == numbers(0, 3_000)
 
 
 def test_a_deleted_file_that_nobody_writes_is_closed_soon(shipping: Shipping, logs_dir: Path) -> None:

@@ -6,6 +6,7 @@ import threading
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
+import pytest
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._config import ConfigResource
 from confluent_kafka.admin._resource import ResourceType
@@ -19,8 +20,6 @@ from tests.rig.waiting import wait_until
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
-
-    import pytest
 
     from copycat_agent.dev_broker import DevBroker
     from tests.conftest import ProxiedBroker
@@ -70,21 +69,35 @@ def test_an_outage_with_rotations_and_a_restart_loses_nothing(
     wait_state(shipping, "running")
 
 
-def test_a_broker_that_comes_and_goes_loses_nothing(
-    make_shipping: Callable[..., Shipping], own_broker: DevBroker, ledger: Ledger, logs_dir: Path
+@pytest.mark.parametrize("bounces", [["kill"], pytest.param(["kill", "stop"], marks=pytest.mark.long)])
+def test_a_broker_that_comes_and_goes_loses_nothing_and_each_file_stays_in_one_partition_and_in_order(
+    make_shipping: Callable[..., Shipping], proxied_broker: ProxiedBroker, ledger: Ledger, logs_dir: Path, bounces: list[str]
 ) -> None:
-    topic = create_topic(own_broker.bootstrap, unique_topic())
-    shipping = make_shipping(bootstrap=own_broker.bootstrap, topic=topic)
-    writer = ledger.writer(logs_dir / "app")
-    shipping.start(kafka=IMPATIENT)
-    for bounce in (own_broker.kill, own_broker.stop):
-        writer.write(500)
-        bounce()
-        writer.write(500)
-        own_broker.start()
-        writer.write(500)
+    bootstrap, broker = proxied_broker.bootstrap, proxied_broker.broker
+    shipping = make_shipping(bootstrap=bootstrap, topic=create_topic(bootstrap, unique_topic(), 3))
+    writers = [ledger.writer(logs_dir / f"file-{number}") for number in range(12)]
+    shipping.start(record={"key": "{@file.path}"}, kafka=IMPATIENT)
+
+    def write() -> None:
+        for writer in writers:
+            writer.write(100)
+
+    write()
+    shipping.records(until=ledger.all_arrived())
+    for bounce in bounces:
+        write()
+        {"kill": broker.kill, "stop": broker.stop}[bounce]()
+        write()
+        broker.start()
+        write()
         shipping.records(until=ledger.all_arrived(), deadline=60)
-    assert ledger.verify(shipping.records()).is_complete
+    records = shipping.records()
+    assert ledger.verify(records).is_complete
+    partitions = defaultdict(set)
+    for record in records:
+        partitions[origin(record)[0]].add(record.partition)
+    assert {len(numbers) for numbers in partitions.values()} == {1}
+    assert len(set.union(*partitions.values())) > 1
 
 
 def test_a_lost_answer_makes_no_second_copy(
@@ -161,30 +174,6 @@ def test_a_stop_that_may_settle_ends_before_its_deadline_without_a_broker(
     wait_until(lambda: shipping.status.lag.bytes > 0, message="the agent sees it")
     shipping.stop()  # 15 s: the task gives up by itself before
     assert "it will be sent again" not in caplog.text
-
-
-def test_each_file_stays_in_one_partition_and_in_order_over_a_broker_restart(
-    make_shipping: Callable[..., Shipping], own_broker: DevBroker, ledger: Ledger, logs_dir: Path
-) -> None:
-    topic = create_topic(own_broker.bootstrap, unique_topic(), 3)
-    shipping = make_shipping(bootstrap=own_broker.bootstrap, topic=topic)
-    writers = [ledger.writer(logs_dir / f"file-{number}") for number in range(12)]
-    shipping.start(record={"key": "{@file.path}"}, kafka=IMPATIENT)
-    for writer in writers:
-        writer.write(200)
-    shipping.records(until=ledger.all_arrived())
-    own_broker.kill()
-    for writer in writers:
-        writer.write(200)
-    own_broker.start()
-    shipping.records(until=ledger.all_arrived(), deadline=60)
-    records = shipping.records()
-    assert ledger.verify(records).is_complete
-    partitions = defaultdict(set)
-    for record in records:
-        partitions[origin(record)[0]].add(record.partition)
-    assert {len(numbers) for numbers in partitions.values()} == {1}
-    assert len(set.union(*partitions.values())) > 1
 
 
 def test_a_missing_topic_blocks_with_its_name_until_it_is_created(

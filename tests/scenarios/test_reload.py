@@ -9,6 +9,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
+from copycat_agent.api import AgentClient
+from tests.rig.agent import AgentProcess
 from tests.rig.kafka import consume
 from tests.rig.waiting import wait_until
 
@@ -16,7 +20,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from copycat_agent.dev_broker import DevBroker
-    from tests.rig.agent import AgentProcess
     from tests.rig.ledger import Ledger, LedgerWriter
 
 
@@ -73,6 +76,18 @@ def descriptors(agent: AgentProcess, directory: Path) -> dict[str, str]:
     return {number: name for number, name in names.items() if name.startswith(f"{directory}/")}
 
 
+def connectors(agent: AgentProcess) -> list[str]:
+    """Names of those that run, or end just now."""
+    return [one["name"] for one in AgentClient(agent.state_dir / "agent.sock").get("/v1/connectors")["connectors"]]
+
+
+@pytest.fixture(scope="module")
+def agent(broker: DevBroker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[AgentProcess]:
+    """One for all, not started: it goes on without any definition."""
+    with AgentProcess(tmp_path_factory.mktemp("reload"), broker.bootstrap) as agent:
+        yield agent
+
+
 def test_reloads_under_load_lose_nothing_repeat_nothing_and_leave_the_others_alone(
     agent: AgentProcess, broker: DevBroker, make_topic: Callable[..., str], ledger: Ledger, tmp_path: Path
 ) -> None:
@@ -114,9 +129,9 @@ def test_reloads_under_load_lose_nothing_repeat_nothing_and_leave_the_others_alo
         arrived += consume(broker.bootstrap, topic, until=count, deadline=60)
     verdict = ledger.verify(arrived)
     assert verdict, f"{verdict}; {diffs(agent)}"
-    agent.stop()
-    for topic in topics.values():
-        consume(broker.bootstrap, topic)
+    for name in ("still", "renamed", "back"):
+        (agent.connectors_dir / f"{'moved' if name == 'renamed' else name}.yaml").unlink()
+    wait_until(lambda: {"- still", "- renamed", "- back"} <= set(diffs(agent)) and not connectors(agent), 30, lambda: f"{diffs(agent)}")
     assert ledger.verify([record for topic in topics.values() for record in consume(broker.bootstrap, topic)])
 
 
@@ -125,10 +140,17 @@ def test_every_connector_is_replaced_in_one_reload_and_an_empty_directory_ends_n
 ) -> None:
     old, new = make_topic(), make_topic()
     names = ("a", "b", "c")
+
+    def runs() -> int:
+        """How often one of them began to run."""
+        told = zip(_said(agent, "connector state", "connector"), _said(agent, "connector state", "state"), strict=True)
+        return sum(name in names and state == "running" for name, state in told)
+
     for name in names:
         agent.define(name, {"source": source(tmp_path / name), "record": {"topic": old}})
         (tmp_path / name / "x.log").write_text(f"{name} 1\n")
-    agent.start()
+    if not agent.is_running:
+        agent.start()
     assert {record.value for record in consume(broker.bootstrap, old, until=3, deadline=60)} == {b"a 1", b"b 1", b"c 1"}
     agent.connectors_dir.rename(tmp_path / "aside")  # every file changes at once
     for name in names:
@@ -138,7 +160,7 @@ def test_every_connector_is_replaced_in_one_reload_and_an_empty_directory_ends_n
     agent.signal(signal.SIGHUP)
     wait_until(lambda: {f"~ {name} (record.topic)" for name in names} <= set(diffs(agent)), 30, lambda: f"{diffs(agent)}")
     # What is written before the old ones have ended may go where they send it.
-    wait_until(lambda: list(_said(agent, "connector state", "state")).count("running") == 2 * len(names), 30, lambda: agent.log[-2000:])
+    wait_until(lambda: runs() == 2 * len(names), 30, lambda: agent.log[-2000:])
     for name in names:
         with (tmp_path / name / "x.log").open("a") as file:
             file.write(f"{name} 2\n")

@@ -66,14 +66,14 @@ class Rights:
             assert one.result(30), "there was such a right"
 
 
-@pytest.mark.parametrize("what", ["topic", "positions", "id"])
-def test_exactly_once_waits_for_a_right_that_was_taken_away_in_a_few_words(
-    guarded: DevBroker, tmp_path: Path, what: str, caplog: pytest.LogCaptureFixture
+def test_exactly_once_waits_for_each_right_that_was_taken_away_in_a_few_words(
+    guarded: DevBroker, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     rights, topic, ids = Rights(guarded), unique_topic(), "copycat."
     rights.topic(topic)
     write, read = AclOperation.WRITE, AclOperation.READ  # either implies Describe
     writes = {"topic": (TOPIC, topic, write), "positions": (TOPIC, OFFSETS_TOPIC, write), "id": (ResourceType.TRANSACTIONAL_ID, ids, write)}
+    named = {"topic": (topic, OFFSETS_TOPIC), "positions": (OFFSETS_TOPIC,), "id": ("transactional ids",)}
     rights.give(*writes.values(), (TOPIC, OFFSETS_TOPIC, read), (TOPIC, OFFSETS_TOPIC, AclOperation.CREATE))
     kafka = {"security": {"protocol": "SASL_PLAINTEXT", "mechanism": "PLAIN", "username": USER, "password": PASSWORD}}
     with running_here(Shipping, tmp_path, "app", guarded.bootstrap, topic) as shipping:
@@ -90,15 +90,16 @@ def test_exactly_once_waits_for_a_right_that_was_taken_away_in_a_few_words(
         more(0, 50)
         shipping.start(kafka=kafka, delivery={"guarantee": "exactly_once"}, errors={"retry_max_delay": "300ms"})
         arrived(50)
-        rights.take(writes[what])
-        more(50, 100)
-        wait_until(lambda: shipping.status.state == "blocked", 60, lambda: f"{shipping.status}")
-        named = {"topic": (topic, OFFSETS_TOPIC), "positions": (OFFSETS_TOPIC,), "id": ("transactional ids",)}
-        assert any(words in shipping.status.reason for words in named[what]), shipping.status.reason
-        tries = shipping.status.retries
-        wait_until(lambda: shipping.status.retries > tries + 4, 60, lambda: f"{shipping.status}")
-        assert shipping.status.state == "blocked"
-        assert len([one for one in caplog.records if "backs off" in one.getMessage()]) <= 2, "once for each reason"
-        rights.give(writes[what])
-        arrived(100)
-        wait_until(lambda: shipping.status.state == "running", 60, lambda: f"{shipping.status}")
+        for begin, (what, right) in zip((50, 100, 150), writes.items(), strict=True):
+            caplog.clear()
+            rights.take(right)
+            more(begin, begin + 50)
+            wait_until(lambda: shipping.status.state == "blocked", 60, lambda: f"{shipping.status}")
+            assert any(words in shipping.status.reason for words in named[what]), shipping.status.reason
+            tries = shipping.status.retries
+            wait_until(lambda: shipping.status.retries > tries + 4, 60, lambda: f"{shipping.status}")  # noqa: B023 - called at once
+            assert shipping.status.state == "blocked"
+            assert len([one for one in caplog.records if "backs off" in one.getMessage()]) <= 2, "once for each reason"
+            rights.give(right)
+            arrived(begin + 50)
+            wait_until(lambda: shipping.status.state == "running", 60, lambda: f"{shipping.status}")
