@@ -12,14 +12,15 @@ from typing import TYPE_CHECKING
 import pytest
 
 from copycat_agent.worker.poll_loop import THREADS
-from tests.faults.scene import Topics
+from tests.faults.scene import Scene, Topics
+from tests.rig.agent import AgentProcess
 from tests.rig.hanging import HangingMount, why_not
 from tests.rig.waiting import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from tests.faults.scene import Scene
+    from copycat_agent.dev_broker import DevBroker
 
 pytestmark = [pytest.mark.skipif(bool(why_not()), reason=why_not()), pytest.mark.timeout(300)]
 
@@ -51,11 +52,19 @@ class ServiceManager:
         self._socket.close()
 
 
-@pytest.fixture
-def manager(tmp_path: Path) -> Iterator[ServiceManager]:
-    manager = ServiceManager(tmp_path / "notify")
+@pytest.fixture(scope="module")
+def manager(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServiceManager]:
+    manager = ServiceManager(tmp_path_factory.mktemp("manager") / "notify")
     yield manager
     manager.close()
+
+
+@pytest.fixture(scope="module")
+def shared_agent(broker: DevBroker, manager: ServiceManager, tmp_path_factory: pytest.TempPathFactory) -> Iterator[AgentProcess]:
+    """One that runs, for all mounts, one after the other. It has to end well, too."""
+    with AgentProcess(tmp_path_factory.mktemp("hanging"), broker.bootstrap) as agent:
+        yield agent.start(env=manager.environment)
+        agent.stop()
 
 
 @pytest.fixture
@@ -65,15 +74,22 @@ def mount(tmp_path: Path) -> Iterator[HangingMount]:
 
 
 @pytest.fixture
-def scene(make_scene: Callable[..., Scene], mount: HangingMount) -> Iterator[Scene]:
-    """The connector `app` over a directory that is well, and `remote` over one that may hang, into the same topic; not started."""
-    scene = make_scene()
+def scene(shared_agent: AgentProcess, broker: DevBroker, mount: HangingMount, tmp_path: Path) -> Iterator[Scene]:
+    """A connector over a directory that is well; whatever else is defined ends with it, when the mount has gone on."""
+    with Scene(tmp_path / "scene", broker.bootstrap, agent=shared_agent, name=tmp_path.name.replace("_", "-")) as scene:
+        yield scene
+        mount.go_on()
+        for path in shared_agent.connectors_dir.glob("*.yaml"):
+            if path.stem != scene.name:
+                path.unlink()
+    wait_until(lambda: scene.ask("/v1/connectors")["connectors"] == [], 60, lambda: f"they stay: {scene.ask('/v1/connectors')}")
+
+
+def define_remote(scene: Scene, mount: HangingMount) -> None:
+    """`remote`, over all of the mount, into the scene's topic."""
     (mount.behind / "remote.log").write_text("")
     source = {"type": "log_file", "include": [f"{mount.path}/*.log"], "scan_interval": "500ms"}
     scene.agent.define("remote", {"source": source, "record": {"topic": scene.topic}})
-    yield scene
-    mount.go_on()
-    scene.agent.close()
 
 
 def threads(scene: Scene) -> int:
@@ -91,12 +107,13 @@ def copycat(scene: Scene, *arguments: str) -> str:
 def test_one_hung_mount_costs_the_others_nothing_and_the_watchdog_is_fed(
     scene: Scene, mount: HangingMount, manager: ServiceManager, tmp_path: Path
 ) -> None:
+    define_remote(scene, mount)
     writer = scene.writer()
     writer.write(10)
-    scene.start(env=manager.environment)
-    wait_until(lambda: "remote" in copycat(scene, "status"), 20, "it answers")
+    scene.wait_arrived()
+    wait_until(lambda: "remote" in {one["name"] for one in scene.ask("/v1/connectors")["connectors"]}, 20, "it runs")
     mount.hang()
-    manager.hears_of_the_watchdog(8)
+    manager.hears_of_the_watchdog(4)
     writer.write(10)
     scene.wait_arrived()
     assert '"name":"remote"' in copycat(scene, "status", "--format", "json").replace(" ", "")
@@ -111,15 +128,12 @@ def test_one_hung_mount_costs_the_others_nothing_and_the_watchdog_is_fed(
     mount.go_on()
     with Topics(scene.bootstrap, scene.topic) as topic:
         wait_until(lambda: topic.size() > scene.ledger.written, 60, "the line from the mount is there, too")
-    scene.agent.stop()
 
 
 def test_a_hung_mount_under_a_files_sink_is_named_and_costs_the_others_nothing(scene: Scene, mount: HangingMount) -> None:
     """Its batch waits in the mount, as one that reads there: no process is killed for it."""
-    scene.agent.undefine("remote")
     writer = scene.writer()
     writer.write(10)
-    scene.start()
     scene.wait_arrived()
     mount.hang()
     sink = {"type": "files", "uri": f"file://{mount.path}/lake/", "roll": {"age": "300ms"}}
@@ -139,7 +153,6 @@ def test_many_connectors_of_a_hung_mount_take_a_few_threads_and_deliver_everythi
     scene: Scene, mount: HangingMount, manager: ServiceManager
 ) -> None:
     """Also those that were changed meanwhile, and begin when the one before has come to its end."""
-    scene.agent.undefine("remote")  # it would read the files of all others
     names = [f"remote-{number}" for number in range(40)]
     source = {"type": "log_file", "scan_interval": "500ms"}
     remote = {name: scene.ledger.writer(mount.behind / f"{name}.log", f"{name}.log") for name in names}
@@ -148,7 +161,7 @@ def test_many_connectors_of_a_hung_mount_take_a_few_threads_and_deliver_everythi
         scene.agent.define(name, {"source": {**source, "include": [f"{mount.path}/{name}.log*"]}, "record": {"topic": scene.topic}})
     local = scene.writer()
     local.write(5)
-    scene.start(env=manager.environment)
+    scene.wait_arrived()
     before = threads(scene)
     mount.hang()
 
@@ -180,24 +193,24 @@ def test_many_connectors_of_a_hung_mount_take_a_few_threads_and_deliver_everythi
     verdict = scene.verdict()
     assert verdict.lost == 0, verdict
     wait_until(lambda: not blocked(), 60, "none is blocked any longer")
-    told = [event["event"] for event in scene.events() if event["event"].startswith("mount ")]
+    told = [event["event"] for event in scene.events() if event.get("mount") == str(mount.path)]
     assert told == ["mount does not answer", "mount answers again"]
-    scene.agent.stop()
 
 
 @pytest.mark.parametrize("guarantee", ["at_least_once", pytest.param("exactly_once", marks=pytest.mark.long)])
 def test_batches_whose_read_hangs_hold_up_nobody_and_go_on_with_the_mount(scene: Scene, mount: HangingMount, guarantee: str) -> None:
     """Nothing is sent again for it: they are the same batches, in the same processes."""
-    scene.agent.undefine("remote")
     files = {f"{number}.log": mount.behind / f"{number}.log" for number in range(6)}
     sections = {"record": {"topic": scene.topic}, "delivery": {"guarantee": guarantee}}
+    definitions = {}
     for name, path in files.items():
         scene.ledger.writer(path, name).write_block(20_000)
         source = {"type": "log_file", "include": [f"{mount.path}/{name}"], "scan_interval": "500ms"}
-        scene.agent.define(f"remote-{name[:-4]}", {"source": source, **sections})
+        definitions[f"read-{name[:-4]}"] = {"source": source, **sections}
     local = scene.writer()
     mount.hang_while_read()
-    scene.agent.start()
+    for name, definition in definitions.items():
+        scene.agent.define(name, definition)
     wait_until(lambda: mount.hangs, 120, lambda: scene.agent.log[-3000:])
     workers = {process.pid for process in scene.agent.python_processes()}
     wait_until(lambda: sum(one["state"] == "blocked" for one in scene.ask("/v1/connectors")["connectors"]) == len(files), 60)
@@ -207,13 +220,14 @@ def test_batches_whose_read_hangs_hold_up_nobody_and_go_on_with_the_mount(scene:
     verdict = scene.verdict(120)
     assert verdict, verdict
     assert {process.pid for process in scene.agent.python_processes()} == workers, "no process was killed for it"
-    scene.agent.stop()
 
 
 @pytest.mark.long
 def test_a_mount_that_hangs_from_the_beginning_holds_up_no_start_and_no_stop_and_is_told_once(
-    scene: Scene, mount: HangingMount, manager: ServiceManager
+    make_scene: Callable[..., Scene], mount: HangingMount, manager: ServiceManager
 ) -> None:
+    scene = make_scene()
+    define_remote(scene, mount)
     mount.hang()
     writer = scene.writer()
     for _ in range(2):

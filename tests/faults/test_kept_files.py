@@ -83,7 +83,7 @@ class Service:
             log.write(b"".join(line + b"\n" for line in lines))
 
 
-@pytest.fixture(params=["at_least_once", "exactly_once"])
+@pytest.fixture(params=[pytest.param("at_least_once", marks=pytest.mark.long), "exactly_once"])
 def service(request: pytest.FixtureRequest, tmp_path: Path, proxied_broker: ProxiedBroker) -> Iterator[Service]:
     service = Service(tmp_path, proxied_broker, request.param)
     yield service

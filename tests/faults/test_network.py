@@ -55,7 +55,7 @@ def endure(scene: Scene, proxied: ProxiedBroker, fault: str, seconds: float, nam
     print(f"{fault} of {seconds} s: {verdict}; {memory.mean(0, begun):.0f} MiB before, at most {memory.most(begun):.0f}; said {loud}")
 
 
-@pytest.mark.parametrize(("fault", "seconds"), [("cut", 1), ("blackhole", 1), ("freeze", 5)])
+@pytest.mark.parametrize(("fault", "seconds"), [("cut", 1), ("blackhole", 1), ("freeze", 2)])
 def test_what_stands_still_for_a_moment_costs_nothing(scene: Scene, proxied_broker: ProxiedBroker, fault: str, seconds: float) -> None:
     endure(scene, proxied_broker, fault, seconds, f"short-{fault}")
 

@@ -29,23 +29,21 @@ def header(record: Consumed, name: str) -> str:
     return (dict(record.headers).get(name) or b"").decode()
 
 
-def test_a_stack_trace_of_a_thousand_frames_arrives_with_default_settings_under_both_guarantees(tmp_path: Path, broker: DevBroker) -> None:
-    with Scene(tmp_path, broker.bootstrap, source={"multiline": {"preset": "java"}}) as scene:
-        other = create_topic(broker.bootstrap, unique_topic())
-        source = {"type": "log_file", "include": [f"{scene.logs}/*.log"], "multiline": {"preset": "java"}}
-        scene.agent.define("exact", {"source": source, "record": {"topic": other}, "delivery": {"guarantee": "exactly_once"}})
-        (scene.logs / "app.log").write_text(f"2026-11-23 INFO before\n{TRACE}2026-11-23 INFO after\n2026-11-23 INFO last\n")
-        scene.agent.start()
-        for topic in (scene.topic, other):
-            records = consume(broker.bootstrap, topic, "read_committed", until=6, deadline=90)
-            first, *parts, after, last = [(record.value or b"").decode() for record in records]
-            assert (first, after, last) == ("2026-11-23 INFO before", "2026-11-23 INFO after", "2026-11-23 INFO last")
-            assert "".join(parts) == TRACE[:-1]
-            assert [header(record, "copycat.part") for record in records] == ["", "1", "2", "3", "", ""]
-            assert [header(record, "copycat.parts") for record in records] == ["", "", "", "3", "", ""]
-        assert [scene.ask(f"/v1/connectors/{name}")["state"] for name in ("app", "exact")] == ["running", "running"]
-        scene.settle()
-        assert (scene.status["counts"]["read"], scene.status["counts"]["too_long"]) == (6, 1)
+@pytest.mark.parametrize("guarantee", ["at_least_once", "exactly_once"])
+def test_a_stack_trace_of_a_thousand_frames_arrives_with_default_settings(scene: Scene, guarantee: str) -> None:
+    scene.agent.undefine(scene.name)
+    scene.name, topic, log = f"trace-{guarantee.replace('_', '-')}", create_topic(scene.bootstrap, unique_topic()), scene.logs / "trace"
+    log.write_text(f"2026-11-23 INFO before\n{TRACE}2026-11-23 INFO after\n2026-11-23 INFO last\n")
+    source = {"type": "log_file", "include": [str(log)], "multiline": {"preset": "java"}}
+    scene.agent.define(scene.name, {"source": source, "record": {"topic": topic}, "delivery": {"guarantee": guarantee}})
+    records = consume(scene.bootstrap, topic, "read_committed", until=6, deadline=90)
+    first, *parts, after, last = [(record.value or b"").decode() for record in records]
+    assert (first, after, last) == ("2026-11-23 INFO before", "2026-11-23 INFO after", "2026-11-23 INFO last")
+    assert "".join(parts) == TRACE[:-1]
+    assert [header(record, "copycat.part") for record in records] == ["", "1", "2", "3", "", ""]
+    assert [header(record, "copycat.parts") for record in records] == ["", "", "", "3", "", ""]
+    scene.settle()
+    assert (scene.state, scene.status["counts"]["read"], scene.status["counts"]["too_long"]) == ("running", 6, 1)
 
 
 @pytest.mark.long
