@@ -9,15 +9,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from copycat_agent.offsets import OffsetStore
 from tests.cli.conftest import COMMAND
-from tests.rig.waiting import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
     from tests.cli.conftest import Done, Said
-    from tests.rig.agent import AgentProcess
 
 NOWHERE = ("--bootstrap-servers", "127.0.0.1:1")
 
@@ -95,16 +94,13 @@ def test_1_for_a_damaged_store_which_is_kept_aside_until_someone_decides(
 
 
 def test_1_for_a_second_agent_on_a_state_directory_and_the_first_is_named(
-    copycat: Callable[..., Done], agent: AgentProcess, define: Callable[..., Path], connectors: Path
+    copycat: Callable[..., Done], define: Callable[..., Path], connectors: Path, tmp_path: Path
 ) -> None:
     define("app")
-    agent.define("app", (connectors / "app.yaml").read_text())
-    agent.start()
-    wait_until(lambda: "agent starts" in agent.log, 30, lambda: agent.log)
-    done = copycat("run", connectors, *NOWHERE, "--state-dir", agent.state_dir)
+    with OffsetStore.open(tmp_path / "state"):
+        done = copycat("run", connectors, *NOWHERE, "--state-dir", tmp_path / "state")
     assert done.returncode == 1
-    assert f"another agent (pid {agent.pid})" in done.stderr
-    agent.stop()
+    assert f"another agent (pid {os.getpid()})" in done.stderr
 
 
 @pytest.mark.parametrize(("option", "variables", "colored"), [((), {}, True), (("--no-color",), {}, False), ((), {"NO_COLOR": "1"}, False)])
