@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import io
 import json
 import subprocess
 import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import typer
 import yaml
 
+from copycat_agent.cli import main as cli
 from tests.datasource.conftest import arrived, of, shown
 from tests.rig.cache import CACHE
 
@@ -23,14 +26,45 @@ if TYPE_CHECKING:
 Done = subprocess.CompletedProcess[str]
 
 
+@pytest.fixture(scope="module")
+def built() -> object:
+    """The command line's parsers, which typer builds anew for each call otherwise."""
+    return typer.main.get_command(cli.app)
+
+
 @pytest.fixture
-def copycat(here: dict[str, str], tmp_path: Path) -> Callable[..., Done]:
-    """`copycat("check", ...)`, as a process of its own that can import the readers."""
+def copycat(
+    readers: Path, built: object, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., Done]:
+    """`copycat("check", ...)` in this process, which can import the readers; they plan in a process of their own all the same."""
+    del readers
+    for name, value in {"HOME": str(tmp_path), "NO_COLOR": "1", **CACHE}.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(cli, "app", built)
 
     def call(*arguments: object, stdin: str = "") -> Done:
+        monkeypatch.setattr(sys, "argv", ["copycat", *map(str, arguments)])
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin.encode())))
+        code = 0
+        try:
+            cli.main()
+        except SystemExit as ended:
+            code = int(ended.code or 0)
+        said = capsys.readouterr()
+        return Done(sys.argv, code, said.out, said.err)
+
+    return call
+
+
+@pytest.fixture
+def alone(here: dict[str, str], tmp_path: Path) -> Callable[..., Done]:
+    """As `copycat`, as a process of its own that can import the readers."""
+
+    def call(*arguments: object) -> Done:
         command = [sys.executable, "-m", "copycat_agent", *map(str, arguments)]
         environment = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), "NO_COLOR": "1", **CACHE, **here}
-        return subprocess.run(command, capture_output=True, text=True, timeout=110, check=False, env=environment, input=stdin, cwd=tmp_path)
+        return subprocess.run(command, capture_output=True, text=True, timeout=110, check=False, env=environment, cwd=tmp_path)
 
     return call
 
@@ -51,10 +85,10 @@ def define(tmp_path: Path, shop: Shop) -> Callable[..., Path]:
     return write
 
 
-def test_the_definition_of_the_page_is_good(copycat: Callable[..., Done], define: Callable[..., Path], shop: Shop) -> None:
+def test_the_definition_of_the_page_is_good(alone: Callable[..., Done], define: Callable[..., Path], shop: Shop) -> None:
     path = define()
     path.write_text("name: orders\n" + shown("orders.yaml").replace("/var/lib/shop/shop.db", str(shop.path)))
-    done = copycat("check", path.parent)
+    done = alone("check", path.parent)
     assert (done.returncode, done.stdout) == (0, "good orders: datasource -> orders\n"), done.stderr
 
 
@@ -113,7 +147,7 @@ def test_a_definition_tests_itself_with_lines_of_json(copycat: Callable[..., Don
 
 
 def test_plan_doctor_and_a_dry_run_look_and_move_nothing(
-    copycat: Callable[..., Done], define: Callable[..., Path], shop: Shop, tmp_path: Path
+    copycat: Callable[..., Done], alone: Callable[..., Done], define: Callable[..., Path], shop: Shop, tmp_path: Path
 ) -> None:
     path = define()
     shop.add(1, 5)
@@ -126,7 +160,7 @@ def test_plan_doctor_and_a_dry_run_look_and_move_nothing(
     lines, told = tmp_path / "lines", tmp_path / "committed"
     lines.write_text("1\n2\n3\n")
     path = define(of("batches:Lines", {"path": lines, "committed": told}))
-    done = copycat("run", path.parent, "--dry-run")
+    done = alone("run", path.parent, "--dry-run")
     assert done.returncode == 0, done.stderr
     assert [json.loads(json.loads(line)["value"])["id"] for line in done.stdout.splitlines()] == [1, 2, 3]
     assert not told.exists(), "nothing is delivered, so the reader is not told that it was"

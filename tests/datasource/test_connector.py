@@ -23,7 +23,11 @@ if TYPE_CHECKING:
     from tests.rig.shipping import Shipping
 
 GUARANTEES = ("at_least_once", "exactly_once")
-both = pytest.mark.parametrize("guarantee", GUARANTEES)
+
+
+def with_each(quick: str) -> pytest.MarkDecorator:
+    """This guarantee in every run of the tests, the other one in the long lane."""
+    return pytest.mark.parametrize("guarantee", [pytest.param(one, marks=() if one == quick else pytest.mark.long) for one in GUARANTEES])
 
 
 def seen(shipping: Shipping, count: int | None = None) -> list[Any]:
@@ -45,7 +49,7 @@ def position(shipping: Shipping) -> Any:
     return json.loads(offset.cursor)
 
 
-@both
+@with_each("exactly_once")
 def test_the_reader_of_the_page_runs_over_restarts(guarantee: str, shipping: Shipping, shop: Shop) -> None:
     source, delivery = of("orders:Orders", {"database": shop.path}), {"guarantee": guarantee}
     shop.add(1, 25_000)
@@ -63,7 +67,7 @@ def test_the_reader_of_the_page_runs_over_restarts(guarantee: str, shipping: Shi
     assert not planners()
 
 
-@both
+@with_each("at_least_once")
 def test_partitions_of_arrow_batches_come_in_order_with_the_fields_of_the_schema(
     guarantee: str, shipping: Shipping, tmp_path: Path
 ) -> None:
@@ -111,7 +115,7 @@ def test_a_run_to_the_end_ends_where_the_reader_says(
     assert len(seen(shipping)) == count
 
 
-@both
+@with_each("at_least_once")
 def test_what_plans_may_be_killed_and_nothing_is_lost_or_sent_twice(guarantee: str, shipping: Shipping, shop: Shop) -> None:
     shipping.start(source=of("orders:Orders", {"database": shop.path}), delivery={"guarantee": guarantee}, deadline=60)
     for begin in (1, 1001, 2001):
@@ -125,25 +129,34 @@ def test_what_plans_may_be_killed_and_nothing_is_lost_or_sent_twice(guarantee: s
 
 
 @pytest.mark.parametrize(
-    ("mood", "words"),
+    ("timeout", "moods"),
     [
-        ("raise", "the reader batches:Sick failed (next): ValueError at batches.py:"),
-        ("die", "the process of the reader batches:Sick ended with 3 (next)"),
-        ("hang", "the reader batches:Sick has not answered (next) within 5 s: its process was killed"),
-        ("break", "the reader batches:Sick failed (read): OSError at batches.py:"),
+        (
+            "30s",
+            {
+                "raise": "the reader batches:Sick failed (next): ValueError at batches.py:",
+                "die": "the process of the reader batches:Sick ended with 3 (next)",
+                "break": "the reader batches:Sick failed (read): OSError at batches.py:",
+            },
+        ),
+        # it counts for the start of the process, too, which takes its time on a busy machine
+        ("5s", {"hang": "the reader batches:Sick has not answered (next) within 5 s: its process was killed"}),
     ],
+    ids=["fails", "hangs"],
 )
 def test_a_reader_that_fails_is_retrying_with_a_reason_without_what_it_said(
-    mood: str, words: str, shipping: Shipping, tmp_path: Path
+    timeout: str, moods: dict[str, str], shipping: Shipping, tmp_path: Path
 ) -> None:
     upto, file = tmp_path / "upto", tmp_path / "mood"
     upto.write_text("10")
-    file.write_text(mood)
-    timeout = "5s" if mood == "hang" else "30s"  # it counts for the start of the process, too, which takes its time on a busy machine
-    shipping.start(source=of("batches:Sick", {"upto": upto, "mood": file}, timeout=timeout), deadline=60)
-    wait_until(lambda: words in shipping.status.reason, 60, lambda: f"{shipping.status}")
-    assert shipping.status.state == "retrying"
-    assert "hunter2" not in shipping.status.reason
+    file.write_text(next(iter(moods)))
+    source = of("batches:Sick", {"upto": upto, "mood": file}, timeout=timeout)
+    shipping.start(source=source, errors={"retry_max_delay": "500ms"}, deadline=60)
+    for mood, words in moods.items():
+        file.write_text(mood)
+        wait_until(lambda words=words: words in shipping.status.reason, 60, lambda: f"{shipping.status}")  # type: ignore[misc]
+        assert shipping.status.state == "retrying"
+        assert "hunter2" not in shipping.status.reason
     file.write_text("")
     assert seen(shipping, 10) == list(range(1, 11))
     wait_until(lambda: shipping.status.state == "running", 30)
@@ -155,7 +168,7 @@ def test_what_cannot_be_a_reader_ends_its_connector_with_words(shipping: Shippin
     assert "NoStream of batches cannot be streamed: it has neither streamReader nor simpleStreamReader" in shipping.status.reason
 
 
-@both
+@with_each("exactly_once")
 def test_a_range_larger_than_a_batch_is_refused_or_goes_in_several_if_it_can_be_read_again(
     guarantee: str, shipping: Shipping, tmp_path: Path
 ) -> None:

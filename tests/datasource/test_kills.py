@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from tests.datasource.conftest import Shop
     from tests.rig.agent import AgentProcess
 
-ROWS = 200
+ROWS = 20
 """Rows that are added at a time."""
 
 

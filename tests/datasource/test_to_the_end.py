@@ -26,11 +26,9 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.timeout(300)
 
 
-def with_each(guarantee: str, replayable: bool) -> pytest.MarkDecorator:
-    """This guarantee and kind of reader in every run of the tests, the others in the long lane."""
-    kinds = itertools.product(("at_least_once", "exactly_once"), (False, True))
-    marks = {one: () if one == (guarantee, replayable) else pytest.mark.long for one in kinds}
-    return pytest.mark.parametrize(("guarantee", "replayable"), [pytest.param(*one, marks=mark) for one, mark in marks.items()])
+with_each = pytest.mark.parametrize(
+    ("guarantee", "replayable"), list(itertools.product(("at_least_once", "exactly_once"), (False, True)))
+)  # fmt: skip
 
 
 QUERY = {
@@ -61,7 +59,8 @@ def backfill(tmp_path: Path, broker: DevBroker, here: dict[str, str]) -> Callabl
     return run
 
 
-@with_each("at_least_once", replayable=False)
+@pytest.mark.long
+@with_each
 def test_all_there_is_is_sent_once_and_accounted_for(
     guarantee: str, replayable: bool, backfill: Callable[..., dict[str, Any]], broker: DevBroker, topic: str, shop: Shop
 ) -> None:
@@ -75,7 +74,8 @@ def test_all_there_is_is_sent_once_and_accounted_for(
         assert arrived(broker.bootstrap, topic) == list(range(1, last + 1))
 
 
-@with_each("exactly_once", replayable=True)
+@pytest.mark.long
+@with_each
 def test_a_query_behind_a_data_source_answers_for_each_range(
     guarantee: str, replayable: bool, backfill: Callable[..., dict[str, Any]], broker: DevBroker, topic: str, shop: Shop
 ) -> None:

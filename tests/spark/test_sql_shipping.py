@@ -15,6 +15,7 @@ from tests.rig.kafka import consume
 from tests.rig.shipping import Shipping
 from tests.rig.waiting import wait_until
 from tests.spark.conftest import workers
+from tests.spark.numbers_source import LAST
 
 if TYPE_CHECKING:
     import random
@@ -232,6 +233,18 @@ def test_on_error_of_the_query_says_what_becomes_of_records_it_fails_for(shippin
     shipping.start(transforms=[step], until_idle=True).wait_idle()
     assert values(shipping, 2 + kept) == [{"n": 1}, *([{"message": "x"}] * kept), {"n": 3}]
     assert (shipping.status.counts.acknowledged, shipping.status.counts.dropped) == (2 + kept, dropped)
+
+
+@pytest.mark.timeout(300)
+def test_a_query_behind_a_data_source_answers_for_each_range(shipping: Shipping) -> None:
+    source = {"type": "datasource", "class": "tests.spark.numbers_source:Numbers", "replayable": True}
+    query = {"query": "SELECT id, upper(name) AS name FROM records WHERE id % 2 = 0", "schema": "id bigint, name string"}
+    shipping.start(source=source, transforms=[{"sql": query}], delivery={"guarantee": "exactly_once"}, until_idle=True, deadline=60)
+    shipping.wait_idle(240)
+    counts = shipping.status.counts
+    assert (counts.read, counts.acknowledged, counts.dropped) == (LAST, LAST // 2, LAST // 2)
+    found = consume(shipping.bootstrap, shipping.topic, "read_committed", LAST // 2)
+    assert [json.loads(one.value or b"") for one in found] == [{"id": n, "name": f"N{n}"} for n in range(2, LAST + 1, 2)]
 
 
 def test_a_query_that_is_refused_is_told_before_there_is_anything_to_read(shipping: Shipping) -> None:
