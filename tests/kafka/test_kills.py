@@ -33,7 +33,7 @@ def test_a_mirror_survives_kills(
     def write() -> None:
         number = 0
         while not stop.wait(0.1):
-            records = [one for partition in (0, 1) for one in numbered(number, rng.randrange(1, 60), partition)]
+            records = [one for partition in (0, 1) for one in numbered(number, rng.randrange(1, 20), partition)]
             number += 1000
             if rng.random() < 0.3:
                 writer.abort(records)

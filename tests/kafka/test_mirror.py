@@ -13,17 +13,20 @@ from confluent_kafka import ConsumerGroupTopicPartitions
 from confluent_kafka.admin import AdminClient
 
 from copycat_agent.dlq import Replay
+from copycat_agent.sources.kafka import kafka_source
 from tests.kafka.conftest import Sent, Writer, delete_records, numbered, of, send, whole
 from tests.rig.kafka import consume, create_topic, delete_topic, unique_topic
 from tests.rig.waiting import wait_until
 
 if TYPE_CHECKING:
-    from copycat_agent.dev_broker import DevBroker
     from tests.kafka.conftest import Mirror
 
-both = pytest.mark.parametrize("guarantee", ["at_least_once", "exactly_once"])
-slow_ones = pytest.mark.parametrize("guarantee", [pytest.param("at_least_once", marks=pytest.mark.long), "exactly_once"])
-"""As `both`, where a broker of the test's own takes most of the time."""
+
+def with_each(quick: str) -> pytest.MarkDecorator:
+    """This guarantee in every run of the tests, the other one in the long lane."""
+    each = [pytest.param(one, marks=() if one == quick else pytest.mark.long) for one in ("at_least_once", "exactly_once")]
+    return pytest.mark.parametrize("guarantee", each)
+
 
 ODD = [
     Sent(b"", b"", (), 1_700_000_000_000),
@@ -37,7 +40,7 @@ ODD = [
 ]
 
 
-@both
+@with_each("exactly_once")
 def test_a_copy_is_the_same_record_for_record(guarantee: str, shipping: Mirror) -> None:
     shipping.make()
     shipping.send([*ODD, *numbered(0, 500, 0), *numbered(500, 500, 1), *ODD, *numbered(1000, 500, 2)])
@@ -64,7 +67,7 @@ def test_a_record_without_a_time_gets_that_of_sending(shipping: Mirror) -> None:
     assert a.timestamp_ms >= before_ms - 1
 
 
-@both
+@with_each("at_least_once")
 def test_transactions_of_others_are_copied_once_they_are_committed(guarantee: str, shipping: Mirror) -> None:
     topic = shipping.make(1)
     writer = Writer(shipping.bootstrap, topic)
@@ -89,7 +92,7 @@ def _positions(shipping: Mirror) -> list[int]:
     return sorted(one.position for partition, one in shipping.offsets.items() if "/" in partition.key)
 
 
-@both
+@with_each("exactly_once")
 def test_random_transactions_and_compaction_are_copied_while_they_are_written(guarantee: str, shipping: Mirror, rng: random.Random) -> None:
     topic = shipping.make(3)
     writers = [Writer(shipping.bootstrap, topic) for _ in range(2)]
@@ -118,7 +121,7 @@ def test_random_transactions_and_compaction_are_copied_while_they_are_written(gu
     assert shipping.is_same(total[0])
 
 
-@both
+@with_each("at_least_once")
 def test_what_retention_took_is_in_the_ledger_once(guarantee: str, shipping: Mirror) -> None:
     topic = shipping.make(1)
     shipping.send(numbered(0, 20))
@@ -190,7 +193,7 @@ def test_a_topic_that_is_deleted_holds_up_no_other(shipping: Mirror) -> None:
     wait_until(lambda: f"topic {other} is not there" in _troubles(shipping), 60, lambda: _troubles(shipping))
 
 
-@both
+@with_each("exactly_once")
 def test_topics_go_to_topics_of_their_own_as_a_template_says(guarantee: str, shipping: Mirror) -> None:
     begin = unique_topic("p")
     names = [create_topic(shipping.bootstrap, f"{begin}.{one}", 2) for one in "ab"]
@@ -228,27 +231,8 @@ def test_a_run_to_the_end_ends_while_a_producer_goes_on(shipping: Mirror) -> Non
     assert 4000 <= sum(map(len, found.values())) < sum(map(len, original.values()))
 
 
-@slow_ones
-def test_another_cluster_is_copied(guarantee: str, shipping: Mirror, own_broker: DevBroker) -> None:
-    topic = create_topic(own_broker.bootstrap, unique_topic("far"), 3)
-    sent = [*ODD, *numbered(0, 300, 1)]
-    send(own_broker.bootstrap, topic, sent)
-    shipping.mirror(guarantee, source={"topics": [topic], "kafka": {"bootstrap_servers": [own_broker.bootstrap]}})
-    assert len(shipping.arrived(len(sent))) == len(sent)
-    assert whole(shipping.arrived()) == whole(consume(own_broker.bootstrap, topic))
-    own_broker.stop()
-    wait_until(lambda: own_broker.bootstrap in shipping.status.reason, 60, lambda: f"{shipping.status}")
-    assert shipping.status.state == "retrying"
-    own_broker.start()
-    send(own_broker.bootstrap, topic, numbered(300, 10))
-    assert len(shipping.arrived(len(sent) + 10)) == len(sent) + 10
-    own_broker.stop()
-    begun = time.monotonic()
-    shipping.stop()
-    assert time.monotonic() - begun < 10
-
-
-def test_a_group_knows_the_positions_for_tools_that_show_a_lag(shipping: Mirror) -> None:
+def test_a_group_knows_the_positions_for_tools_that_show_a_lag(shipping: Mirror, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kafka_source, "COMMIT_SECONDS", 0.2)
     shipping.make(2)
     shipping.send([*numbered(0, 5), *numbered(5, 7, 1)])
     shipping.mirror()
@@ -279,29 +263,6 @@ def _committed(shipping: Mirror, group: str) -> dict[int, int]:
     asked = ConsumerGroupTopicPartitions(group)
     answer = admin.list_consumer_group_offsets([asked])[group].result(30)
     return {one.partition: one.offset for one in answer.topic_partitions if one.topic == shipping.origin and one.offset >= 0}
-
-
-@slow_ones
-def test_the_broker_is_restarted_in_the_middle(guarantee: str, shipping: Mirror, own_broker: DevBroker) -> None:
-    """One that is read and written."""
-    shipping.bootstrap = own_broker.bootstrap
-    create_topic(own_broker.bootstrap, shipping.topic, 3)
-    shipping.make()
-    shipping.send([one for number in range(3) for one in numbered(number * 5000, 5000, number)])
-    shipping.mirror(guarantee, delivery={"max_batch_bytes": "64KiB"})
-    assert len(shipping.arrived(200)) >= 200
-    own_broker.stop()
-    wait_until(lambda: shipping.status.state == "retrying", 60, lambda: f"{shipping.status}")
-    own_broker.start()
-    wait_until(lambda: len(shipping.arrived()) >= 15000, 90, lambda: f"{shipping.status}")
-    shipping.stop()
-    found, original = whole(shipping.arrived()), whole(shipping.original())
-    assert guarantee == "at_least_once" or found == original
-    assert _once(found) == _once(original), "in their order, but for what comes again"
-
-
-def _once(partitions: dict[int, list[Any]]) -> dict[int, list[Any]]:
-    return {number: list(dict.fromkeys(records)) for number, records in partitions.items()}
 
 
 def test_a_pause_and_other_topics_go_on_where_they_were(shipping: Mirror) -> None:

@@ -446,26 +446,3 @@ def test_a_group_is_left_while_another_thread_saves_its_positions() -> None:
         wait_until(is_over, 30, "the commit ends")
         with pytest.raises(RetriableError, match="saving positions of group left"):
             saving.result(30)
-
-
-def test_a_broker_that_goes_away_and_comes_back_is_read_on(own_broker: DevBroker, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(partition_reading, "STALL_SECONDS", 2.0)
-    topic = create_topic(own_broker.bootstrap, unique_topic())
-    send(own_broker.bootstrap, topic, numbered(0, 5))
-    reading = Reading(options(own_broker.bootstrap, topic))
-    (stretch,) = reading.look()
-    group = GroupPositions(KafkaOptions(bootstrap_servers=(own_broker.bootstrap,)), "of it")
-    group.commit({(topic, 0): 1}, 30)
-    own_broker.stop()
-    with pytest.raises(RetriableError, match="saving positions of group of it"):
-        group.commit({(topic, 0): 2}, 1)
-    begun = time.monotonic()
-    group.close()
-    assert time.monotonic() - begun < 5, "nobody waits for a broker that is gone"
-    with pytest.raises(RetriableError, match=f"{topic}/0: nothing came for 2 s"):
-        list(reading.source.read(stretch))
-    own_broker.start()
-    monkeypatch.setattr(partition_reading, "STALL_SECONDS", 60.0)
-    assert values_of(reading.source.read(stretch)) == values(0, 5)
-    group.commit({(topic, 0): 3}, 30)
-    group.close()
