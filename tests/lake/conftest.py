@@ -44,7 +44,11 @@ class Sent(NamedTuple):
 
 def send(bootstrap: str, topic: str, records: Iterable[Sent], **settings: str) -> None:
     """Send records, and wait for all acknowledgements."""
-    producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": "20", "log_level": 0, **settings})
+    produce(Producer({"bootstrap.servers": bootstrap, "linger.ms": "20", "log_level": 0, **settings}), topic, records)
+
+
+def produce(producer: Producer, topic: str, records: Iterable[Sent]) -> None:
+    """As `send`, by a client that stays."""
     for number, one in enumerate(records):
         producer.produce(topic, one.value, one.key, one.partition, timestamp=one.timestamp_ms, headers=list(one.headers))
         if number % 10_000 == 0:

@@ -19,8 +19,37 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 HIVE = "hive_partitioning=true, hive_types_autocast=false"
-ROWS = 3000
+ROWS = 600
 PARTITIONS = 3
+PATH_VALUES = [
+    "plain",
+    "with blank",
+    "a/b",
+    "../../up",
+    "..",
+    ".",
+    ".hidden",
+    "_under",
+    "a=b",
+    "100%",
+    "%41",
+    "a%2Fb",
+    "ünï€😀",
+    "e\u0301",
+    "new\nline",
+    "tab\tand\x01control\x7f",
+    "quote'\"`",
+    "back\\slash",
+    "colon:star*?<>|",
+    "{curly}[square]",
+    "plus+and&more#",
+    " blanks around ",
+    "x" * 150,
+    "__HIVE_DEFAULT_PARTITION__x",
+    "NULL",
+    "1e3",
+    "007",
+]
 
 
 def row(number: int) -> dict[str, Any]:
@@ -127,3 +156,23 @@ def test_others_read_json_lines_and_csv_as_tables(filled: Lake, spark: SparkSess
     filled.run(sink={"format": "jsonl", "compression": "gzip", "uri": f"file://{filled.root}/plain"})
     frame = spark.read.json(str(filled.root / "plain" / filled.topic))
     assert [tuple(one) for one in frame.select("n", "text", frame.dt.cast("string")).orderBy("n").collect()] == expected
+
+
+@pytest.fixture
+def paths(lake: Lake) -> Lake:
+    lake.send(as_json({"n": number, "name": value} for number, value in enumerate(PATH_VALUES)))
+    return lake
+
+
+def test_readers_get_back_what_the_field_held(paths: Lake, spark: SparkSession) -> None:
+    found = paths.run(sink={"format": "parquet", "path": "t/part={name}"})
+    paths.assert_each_once(found)
+    root = paths.root / "t"
+    assert {len(one.directory.split("/")) for one in found} == {2}, "no value makes directories of its own"
+    expected = dict(enumerate(PATH_VALUES))
+    frame = spark.read.option("basePath", str(root)).parquet(str(root))
+    assert {row.n: row.part for row in frame.select("n", frame.part.cast("string").alias("part")).collect()} == expected
+    by_duckdb = duckdb_rows("n, part", f"read_parquet('{root}/**/*.parquet', hive_partitioning=true, hive_types_autocast=false)")
+    assert {row["n"]: row["part"] for row in by_duckdb} == expected
+    table = dataset.dataset(root, partitioning="hive").to_table(columns=["n", "part"])
+    assert {row["n"]: str(row["part"]) for row in table.to_pylist()} == expected

@@ -6,9 +6,10 @@ import random
 from typing import TYPE_CHECKING
 
 import pytest
+from confluent_kafka import Producer
 
 from tests.kill.killing import ROUND, Victim, found, kill
-from tests.lake.conftest import as_json, definition_of, number_of, send
+from tests.lake.conftest import as_json, definition_of, number_of, produce
 from tests.lake.written import assert_each_once, written
 from tests.rig.background import Background
 from tests.rig.kafka import consume
@@ -32,12 +33,12 @@ class Load(Background):
     def __init__(self, bootstrap: str, topic: str) -> None:
         super().__init__("load")
         self.count = 0
-        self._bootstrap, self._topic = bootstrap, topic
+        self._producer, self._topic = Producer({"bootstrap.servers": bootstrap, "log_level": 0}), topic
 
     def _work(self) -> None:
         while not self._stop.wait(TICK_SECONDS):
             some = range(self.count, self.count + PER_TICK)
-            send(self._bootstrap, self._topic, as_json(({"n": number, "text": f"t{number}"} for number in some), PARTITIONS))
+            produce(self._producer, self._topic, as_json(({"n": number, "text": f"t{number}"} for number in some), PARTITIONS))
             self.count += PER_TICK
 
 

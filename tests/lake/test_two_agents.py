@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import time
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,9 +13,10 @@ import psutil
 import pytest
 
 from copycat_agent.failpoints import ONCE, VARIABLE
-from tests.lake.conftest import as_json, definition_of, number_of, send
+from tests.lake.conftest import Lake, as_json, definition_of, number_of, send
 from tests.lake.written import assert_each_once, files_below, written
 from tests.rig.kafka import consume
+from tests.rig.shipping import running_here
 from tests.rig.waiting import wait_until
 
 if TYPE_CHECKING:
@@ -24,8 +26,6 @@ if TYPE_CHECKING:
     from tests.rig.agent import AgentProcess
 
 PLACES = ("files-uploaded", "files-claimed", "files-checked", "files-published")
-QUICK = "files-claimed"
-"""The place of the default run: what is claimed and not published is the successor's to publish."""
 SENDS = 100
 RANGES_KEPT = 200
 """Claims are pruned once there are so many."""
@@ -89,8 +89,9 @@ def is_stopped(once: Path) -> bool:
     return psutil.Process(int(once.read_text())).status() == psutil.STATUS_STOPPED
 
 
+@pytest.mark.long
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("place", [pytest.param(one, marks=() if one == QUICK else pytest.mark.long) for one in PLACES])
+@pytest.mark.parametrize("place", PLACES)
 def test_one_that_wakes_long_after_the_other_went_on_writes_nothing_twice(
     make_pair: Callable[[int], Pair], tmp_path: Path, place: str
 ) -> None:
@@ -139,3 +140,27 @@ def test_two_that_compete_write_each_record_once(make_pair: Callable[[int], Pair
     pair.check()
     winners = {agent.root.name: "by another agent" in agent.log for agent in (pair.one, pair.other)}
     assert any(winners.values()), "they did compete"
+
+
+def test_two_workers_of_one_process_that_compete_write_each_record_once(
+    broker: DevBroker, make_topic: Callable[..., str], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Short of the above: each has a state directory of its own, as an agent has."""
+    topic, sink = make_topic(3), {"uri": f"file://{tmp_path}/lake/", "path": "{@topic}", "roll": {"records": 50, "age": "300ms"}}
+    sent = 0
+    with ExitStack() as undo:
+        pair: list[Lake] = []
+        for name in ("one", "other"):
+            (tmp_path / name).mkdir()
+            pair.append(undo.enter_context(running_here(Lake, tmp_path / name, "lake", broker.bootstrap, topic)))
+            pair[-1].start(sink=sink, errors={"retry_max_delay": "500ms"})
+
+        def compete() -> bool:
+            nonlocal sent
+            pair[0].send(as_json(({"n": number} for number in range(sent, sent + 20)), 3))
+            sent += 20
+            return "by another agent" in f"{caplog.text} {[one.status.reason for one in pair]}"
+
+        wait_until(compete, 60, "they did not compete")
+        wait_until(lambda: sum(len(one.rows) for one in written(tmp_path / "lake")) >= sent, 60, lambda: f"{[one.status for one in pair]}")
+    assert_each_once(written(tmp_path / "lake"), consume(broker.bootstrap, topic), number_of)

@@ -7,6 +7,7 @@ import io
 import json
 import os
 from collections import defaultdict
+from functools import lru_cache
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -55,8 +56,14 @@ def written(root: Path) -> list[Written]:
     return sorted(made, key=lambda one: (one.name, one.path))
 
 
-def rows_of(path: Path) -> list[Any]:
-    """The rows of one file: fields or, of `lines`, bytes."""
+def rows_of(path: Path) -> Sequence[Any]:
+    """The rows of one file: fields or, of `lines`, bytes. They are read once for as long as the file is the same."""
+    state = path.stat()
+    return _rows_of(path, (state.st_ino, state.st_size, state.st_mtime_ns))
+
+
+@lru_cache(maxsize=4096)
+def _rows_of(path: Path, state: tuple[int, ...]) -> list[Any]:
     if path.suffix == ".parquet":
         return list(parquet.ParquetFile(path).read().to_pylist())
     if path.suffix == ".avro":
