@@ -193,14 +193,18 @@ def _alive(find: Callable[[], list[psutil.Process]]) -> list[psutil.Process]:
     return []
 
 
-def test_what_is_killed_in_the_middle_loses_nothing_and_what_is_of_this_host_is_refused(make_site: Callable[..., Site]) -> None:
-    site = make_site()
+@pytest.mark.parametrize(
+    ("cores", "victims"), [(1, ["executors"]), pytest.param(2, ["pythons", "executors"], marks=pytest.mark.long)], ids=["short", "long"]
+)
+def test_what_is_killed_in_the_middle_loses_nothing_and_what_is_of_this_host_is_refused(
+    make_site: Callable[..., Site], cores: int, victims: list[str]
+) -> None:
+    site = make_site(cores)
     site.goes_on()
-    assert len(_alive(site.cluster.pythons)) == 2, "a runner for each core"
-    kill(_one_of(site.cluster.pythons))
-    site.goes_on()
-    kill(_one_of(site.cluster.executors))
-    site.goes_on()
+    assert len(_alive(site.cluster.pythons)) == cores, "a runner for each core"
+    for victim in victims:
+        kill(_one_of(getattr(site.cluster, victim)))
+        site.goes_on()
     site.is_whole()
     refusals = [json.loads(line)["diff"] for line in site.agent.log.splitlines() if '"! app: ' in line]
     assert len(refusals) == 1

@@ -42,10 +42,25 @@ class Runners:
         wait_until(lambda: len(self.executor.connected()) == count, SECONDS, "the runners have come in")
 
 
+@pytest.fixture(scope="module", autouse=True)
+def quiet() -> Iterator[None]:
+    """One that is silent for two beats is as good as dead."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(cluster_door, "QUIET_SECONDS", 2.5 * BEAT_SECONDS)
+        yield
+
+
 @pytest.fixture
-def remote(monkeypatch: pytest.MonkeyPatch) -> Iterator[Runners]:
-    """Two runners; one that is silent for two beats is as good as dead."""
-    monkeypatch.setattr(cluster_door, "QUIET_SECONDS", 2.5 * BEAT_SECONDS)
+def remote() -> Iterator[Runners]:
+    """Two runners."""
+    found = Runners()
+    yield found
+    found.executor.close()
+
+
+@pytest.fixture(scope="module")
+def lasting() -> Iterator[Runners]:
+    """Two runners for tests that let them live and let nobody else in."""
     found = Runners()
     yield found
     found.executor.close()
@@ -60,18 +75,18 @@ def test_batches_are_answered_by_processes_that_came_in_over_tcp(remote: Runners
     assert {str(pid) for pid in remote.executor.pids().values()} == pids
 
 
-def test_who_does_not_know_the_key_is_not_let_in(remote: Runners) -> None:
-    remote.are_there(2)
-    stranger = remote.staff.add(key=b"another key, as long as this one")
-    assert "cannot reach the agent" in remote.staff.said_by(stranger)
-    assert len(remote.executor.connected()) == 2
+def test_who_does_not_know_the_key_is_not_let_in(lasting: Runners) -> None:
+    lasting.are_there(2)
+    stranger = lasting.staff.add(key=b"another key, as long as this one")
+    assert "cannot reach the agent" in lasting.staff.said_by(stranger)
+    assert len(lasting.executor.connected()) == 2
 
 
-def test_a_runner_tells_nobody_the_key_who_is_not_the_agent(remote: Runners) -> None:
-    remote.are_there(2)
-    deceived = remote.staff.add(certificate=b"0" * 32)
-    assert "somebody else answers there" in remote.staff.said_by(deceived)
-    assert len(remote.executor.connected()) == 2
+def test_a_runner_tells_nobody_the_key_who_is_not_the_agent(lasting: Runners) -> None:
+    lasting.are_there(2)
+    deceived = lasting.staff.add(certificate=b"0" * 32)
+    assert "somebody else answers there" in lasting.staff.said_by(deceived)
+    assert len(lasting.executor.connected()) == 2
 
 
 def test_strangers_who_say_nothing_keep_nobody_out(remote: Runners) -> None:
@@ -114,8 +129,8 @@ def test_more_strangers_than_may_be_at_the_door_are_sent_away_in_time(monkeypatc
         found.executor.close()
 
 
-def test_a_message_before_the_key_cannot_be_long(remote: Runners) -> None:
-    address = remote.staff.door.address
+def test_a_message_before_the_key_cannot_be_long(lasting: Runners) -> None:
+    address = lasting.staff.door.address
     channel = connect(address.host, address.port, address.certificate)
     channel.recv_bytes()  # its challenge
     with pytest.raises((OSError, EOFError)):
@@ -157,10 +172,10 @@ def test_batches_of_a_runner_that_says_nothing_any_more_are_planned_elsewhere(re
     assert other.offset.path != str(pid)
 
 
-def test_a_runner_that_computes_for_long_says_that_it_lives(remote: Runners) -> None:
-    remote.are_there(2)
-    assert remote.executor.submit(batch("burn", str(4 * BEAT_SECONDS))).result(SECONDS)[0].error is None
-    assert remote.staff.dismissed == []
+def test_a_runner_that_computes_for_long_says_that_it_lives(lasting: Runners) -> None:
+    lasting.are_there(2)
+    assert lasting.executor.submit(batch("burn", str(3 * BEAT_SECONDS))).result(SECONDS)[0].error is None
+    assert lasting.staff.dismissed == []
 
 
 def test_a_runner_that_was_given_up_ends_its_batches_when_it_goes_on(remote: Runners, flag: Path) -> None:

@@ -126,26 +126,22 @@ def test_the_daemon_takes_its_workers_with_it(runners: RunnerExecutor, tmp_path:
     wait_until(lambda: not any(_alive(pid) for pid in (daemon, *(one.pid for one in busy))), SECONDS, "daemon and workers are gone")
 
 
-def test_a_killed_jvm_is_started_again(runners: RunnerExecutor, host: SparkHost, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    busy = _busy(runners, tmp_path)
+def test_a_killed_jvm_costs_runners_and_a_job_their_batches_and_is_started_again(
+    runners: RunnerExecutor, jobs: JobExecutor, host: SparkHost, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    busy, flag = _busy(runners, tmp_path), tmp_path / "job"
+    job = jobs.submit(batch("until-told", str(flag), connector="job"))
+    wait_until(flag.exists, SECONDS, "the job's batch runs")
     jvm = host.jvm_pid
     assert jvm
     with caplog.at_level(logging.INFO):
         os.kill(jvm, signal.SIGKILL)
-        assert all(isinstance(one.future.result(SECONDS)[0].error, RetriableError) for one in busy)
+        assert all(isinstance(future.result(SECONDS)[0].error, RetriableError) for future in (job, *(one.future for one in busy)))
         assert runners.submit(batch("answer")).result(SECONDS)[0].error is None
+        wait_until(lambda: jobs.submit(batch("answer")).result(SECONDS)[0].error is None, SECONDS, "jobs run again")
     assert host.jvm_pid != jvm
     wait_until(lambda: not any(_alive(pid) for pid in (jvm, *(one.pid for one in busy))), SECONDS, "the old processes are gone")
     assert "Traceback" not in caplog.text
-
-
-def test_a_killed_jvm_costs_a_job_its_batch(jobs: JobExecutor, host: SparkHost, flag: Path) -> None:
-    future = jobs.submit(batch("until-told", str(flag)))
-    wait_until(flag.exists, SECONDS, "the batch runs")
-    assert host.jvm_pid
-    os.kill(host.jvm_pid, signal.SIGKILL)
-    assert isinstance(future.result(SECONDS)[0].error, RetriableError)
-    wait_until(lambda: jobs.submit(batch("answer")).result(SECONDS)[0].error is None, SECONDS, "jobs run again")
 
 
 def test_a_batch_that_hangs_holds_up_no_other_on_its_runner(runners: RunnerExecutor, tmp_path: Path) -> None:
@@ -268,7 +264,8 @@ from tests.spark import batches
 host = SparkHost(SparkOptions(), pathlib.Path(sys.argv[1]), 2)
 host.start()
 executor = RunnerExecutor(LocalStaff(host, batches.run))
-print(executor.submit(batches.batch("answer")).result()[0].error, flush=True)
+error = executor.submit(batches.batch("answer")).result()[0].error
+print(error, *(name for name in ("pandas", "numpy", "pyarrow", "unittest") if name in sys.modules), flush=True)
 sys.stdin.read()
 executor.close()
 host.close()
@@ -276,7 +273,7 @@ host.close()
 
 
 def _agent(run_dir: Path) -> subprocess.Popen[str]:
-    """Another driver, with its own JVM, that has run a batch and waits for the end of its stdin."""
+    """Another driver, with its own JVM, that has run a batch, without what only queries import, and waits for the end of its stdin."""
     process = subprocess.Popen(
         [sys.executable, "-c", _AGENT, str(run_dir)],
         stdin=subprocess.PIPE,
@@ -290,7 +287,7 @@ def _agent(run_dir: Path) -> subprocess.Popen[str]:
     return process
 
 
-def test_nothing_outlives_a_killed_driver(tmp_path: Path) -> None:
+def test_nothing_outlives_a_killed_driver_and_the_next_one_closes_leaving_no_process_and_no_file(tmp_path: Path) -> None:
     with _agent(tmp_path / "run") as agent:
         driver = psutil.Process(agent.pid)
         wait_until(lambda: len(driver.children(recursive=True)) >= 4, SECONDS, "JVM, daemon, two runners")
@@ -298,15 +295,9 @@ def test_nothing_outlives_a_killed_driver(tmp_path: Path) -> None:
         agent.kill()
         agent.wait(SECONDS)
         wait_until(lambda: not any(_alive(process.pid) for process in family), SECONDS, "its processes are gone")
-    with _agent(tmp_path / "run") as agent:  # and what it left on disk is no obstacle
-        agent.communicate(timeout=SECONDS)
-        assert agent.returncode == 0
-
-
-def test_a_terminals_interrupt_reaches_the_driver_only_and_closing_leaves_no_process_and_no_file(tmp_path: Path) -> None:
-    with _agent(tmp_path / "run") as agent:
+    with _agent(tmp_path / "run") as agent:  # what the other left on disk is no obstacle
         family = psutil.Process(agent.pid).children(recursive=True)
-        assert all(os.getpgid(process.pid) != agent.pid for process in family)
+        assert all(os.getpgid(process.pid) != agent.pid for process in family), "a terminal's interrupt reaches the driver only"
         agent.communicate(timeout=SECONDS)
     assert agent.returncode == 0
     assert not any(_alive(process.pid) for process in family)
