@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tests.rig.agent import AgentProcess
 
 RUN = "tables"
-PER_SECOND = 200
+PER_SECOND = 60
 INITIAL, TOTAL = 2000, 2100
 DEADLINE_SECONDS = 300
 
